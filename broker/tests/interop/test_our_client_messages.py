@@ -7,6 +7,7 @@ import pytest
 from understudy.client.sync import Connection, Session
 
 
+@pytest.mark.feature("acknowledgement modes")
 @pytest.mark.parametrize("mode", ["auto", "client", "individual"])
 def test_a_message_is_given_back_and_counted(connection: Connection, queue: str, mode: str) -> None:
     """Artemis gives back all messages in work (JMS recover), Understudy the one message (ADR 0143)."""
@@ -24,6 +25,7 @@ def test_a_message_is_given_back_and_counted(connection: Connection, queue: str,
         assert consumer.receive_nowait() is None
 
 
+@pytest.mark.feature("bodies: bytes, text, map, empty")
 def test_the_content_of_a_stream_message(session: Session, queue: str) -> None:
     values = [True, 3, 2.5, "text", b"raw", None]
     session.producer(queue).send(values)

@@ -227,7 +227,8 @@ URLS: Final = {
         1,
         0,
     ),
-    "E91 without topology": ("(tcp://127.0.0.1:1,tcp://127.0.0.1:2)?useTopologyForLoadBalancing=false", 2, 0),
+    # the client of this project fails over by default where a URL names several hosts (ADR 0143)
+    "E91 without topology": ("(tcp://127.0.0.1:1,tcp://127.0.0.1:2)?useTopologyForLoadBalancing=false", 2, -1),
 }
 
 
