@@ -188,7 +188,7 @@ def export(directory: str, others: list[str]) -> list[str]:
     for message in live_messages(copy, contents, counterparts):
         if message.queue != queue:
             queue = message.queue
-            lines.append(queue_line(message))
+            lines.append(queue_line(message.queue, message.address))
         lines.append(message_line(message))
     return [*lines, end_line(len(lines), 0)]
 
