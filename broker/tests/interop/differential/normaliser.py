@@ -18,7 +18,7 @@ from understudy.wire.core import packets
 _VALUES_DIFFER = ("_AMQ_ORIG_MESSAGE_ID", "_AMQ_ACTUAL_EXPIRY", "_AMQ_SCHED_DELIVERY", "_AMQ_INGRESS_TIMESTAMP")
 
 #: Fields that packets of Artemis do not have, and that its clients do not read (ADR 0058).
-_OURS_ALONE = {packets.CreateSessionResponse: ("epoch",)}
+_OURS_ALONE = {packets.CreateSessionResponse: ("epoch", "takes_settlements")}
 
 #: Attributes of queues whose message counts do (exclusions.COUNT_OF_LAST_VALUES, COUNT_OF_LOANS, WHEN_IT_IS_PURGED).
 _COUNTS_DIFFER = ("last_value", "non_destructive", "purge_on_no_consumers")
