@@ -575,11 +575,13 @@ def test_a_body_of_another_type_is_refused_with_a_sentence(content_type: str) ->
     serve(test)
 
 
-def test_nothing_is_asked_for_before_the_token() -> None:
-    """A client that waits for 100 Continue gets the answer instead."""
+@pytest.mark.parametrize("expect", ["100-continue", "something"])
+@pytest.mark.parametrize("line", ["POST /api/v1/node/stop", "GET /api/v1/node/stop", "POST /nowhere"])
+def test_nothing_is_asked_for_before_the_token(line: str, expect: str) -> None:
+    """A client that waits for 100 Continue gets the answer instead, whatever it asks for."""
 
     async def test(server: ManagementServer, node: FakeNodeView) -> None:
-        head = b"POST /api/v1/node/stop HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
+        head = f"{line} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: {expect}\r\n\r\n".encode()
         assert (await raw(server, head)).startswith(b"HTTP/1.1 401")
 
     serve(test)

@@ -94,8 +94,6 @@ async def status_of(server: ManagementServer, data: bytes) -> int:
         pass  # a reset because of bytes that were not read
     finally:
         writer.close()
-    # an interim answer invites a client that has asked for it (Expect) to send its body
-    answer = answer.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
     found = re.match(rb"HTTP/1\.[01] (\d{3}) ", answer)
     return int(found[1]) if found else 0
 

@@ -16,9 +16,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from hmac import compare_digest
-from typing import Final, cast
+from typing import Any, Final, cast
 
-from aiohttp import web
+from aiohttp import hdrs, web
+from aiohttp.http import RawRequestMessage
+from multidict import CIMultiDictProxy
 
 from understudy.errors import BrokerError
 from understudy.limits import HTTP_BODY_BYTES_MAX
@@ -98,6 +100,7 @@ class ManagementServer:
         await runner.setup()
         protocol = runner.server
         assert protocol is not None, "an application that is set up has its server"
+        protocol.request_factory = _without_expectation(protocol.request_factory)
         for listening in self.listener.sockets:
             self._servers.append(
                 await loop.create_server(lambda: _HttpConnection(self, protocol, loop), sock=listening)
@@ -108,13 +111,9 @@ class ManagementServer:
         application = web.Application(middlewares=[self._answer_errors, self._authenticate, self._check_body])
         application.on_response_prepare.append(_complete)
         for route in door.all_routes():
-            application.router.add_route(
-                route.method, route.path, self._requests.handler(route), expect_handler=_expect_nothing
-            )
+            application.router.add_route(route.method, route.path, self._requests.handler(route))
             if route.method == "GET":
-                application.router.add_route(
-                    "HEAD", route.path, self._requests.handler(route), expect_handler=_expect_nothing
-                )
+                application.router.add_route("HEAD", route.path, self._requests.handler(route))
         return application
 
     async def stop(self) -> None:
@@ -201,8 +200,21 @@ _ACCEPTED: Final = frozenset(
 )
 
 
-async def _expect_nothing(request: web.Request) -> None:
-    """Send no 100 Continue: a body without the right token is not asked for."""
+def _without_expectation(make: Callable[..., web.BaseRequest]) -> Callable[..., web.BaseRequest]:
+    """A maker of requests that leaves the header Expect out.
+
+    aiohttp answers it before any middleware. A body without the right token is not asked for, and a client that waits
+    for 100 Continue gets the answer to its request instead.
+    """
+
+    def made(message: RawRequestMessage, *others: Any) -> web.BaseRequest:
+        if hdrs.EXPECT in message.headers:
+            headers = message.headers.copy()
+            headers.popall(hdrs.EXPECT)
+            message = message._replace(headers=CIMultiDictProxy(headers))
+        return make(message, *others)
+
+    return made
 
 
 async def _complete(request: web.Request, response: web.StreamResponse) -> None:
