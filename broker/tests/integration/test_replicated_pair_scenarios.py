@@ -67,7 +67,7 @@ def test_both_nodes_have_the_node_id_and_the_replica_keeps_it_in_its_lock_file(m
 
 
 def test_a_replica_with_scale_down_and_without_another_member_serves_its_messages(make_pair: MakePair) -> None:
-    """It was active, and no acceptor was open."""
+    """A replica that found no other node was active before without an open acceptor."""
     pair = make_pair()
     text = pair.backup.config.read_text()
     assert "</backup>" in text

@@ -149,7 +149,7 @@ def test_replicas_that_find_no_node_for_their_messages_serve_them():
 
 
 def test_a_replica_whose_messages_have_moved_is_not_judged_as_one_that_serves():
-    """Its primary had begun anew while the answer to the last step of the move was under way."""
+    """The primary began anew while the answer to the last step of the move was under way."""
     assert judge(700017, SCENARIOS["scaled-voters"]) == ""
 
 

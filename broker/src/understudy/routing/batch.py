@@ -241,8 +241,8 @@ class BatchSends:
             row: The first one.
             address: They were sent to it.
             queues: Get each of them.
-            alike: How many, their bytes and their kind (``Sends.alike``); None: all that are alike and
-                fit under the limits.
+            alike: How many, their bytes and their kind (``Sends.alike``); None: all that
+                are alike and fit under the limits.
             correlation_ids: Of the requests that are answered; None: those of the messages.
         """
         sends, order, answered, transaction = taking.sends, taking.order, taking.answered, taking.transaction

@@ -359,7 +359,7 @@ def test_with_ha_the_backup_of_the_target_is_tried_before_the_connectors() -> No
 
 
 def test_a_stranger_that_does_not_know_the_password_names_no_backup() -> None:
-    """It is at the address of the target, and names a member of the cluster that would get the messages."""
+    """A stranger at the address of the target names a member of the cluster, which would get the messages."""
     credentials = ClusterCredentials("cluster", "a password of this test", Entropy())
     target = BridgeTarget(ha=True)
     connection = BridgeConnection(reconnect_attempts_same_node=-1)

@@ -308,7 +308,7 @@ def test_a_stopping_node_dismisses_the_link(time: ManualTime) -> None:
 
 
 def test_a_stranger_does_not_dismiss_the_link(time: ManualTime) -> None:
-    """It is at the address of a node that is down, and says that it stops: the link is tried on."""
+    """A stranger at the address of a node that is down says that it stops: the link is tried on."""
     link, dialer, _ = make(time)
     link.start()
     wire = dialer.wires[0]

@@ -26,7 +26,7 @@ def acceptor(url: str) -> str:
 
 @pytest.mark.parametrize("written", ["useKQueue", "useKQueue=", "tcpReceiveBufferSize=", "backlog= "])
 def test_a_parameter_without_a_value_is_ignored(written: str) -> None:
-    """Of switches and numbers also one with an empty value, which Artemis takes for the default."""
+    """Switches and numbers may also have an empty value, which Artemis takes for the default."""
     body = acceptor(f"tcp://h:1?tcpSendBufferSize=1048576;{written};protocols=CORE")
     name = written.partition("=")[0]
     assert any(f"parameter {name!r} has no value and is ignored" in each for each in warnings(body))

@@ -11,7 +11,7 @@ import inspect
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Final, TypeVar
 
 import click
@@ -125,7 +125,7 @@ class View:
         chosen = [row for row in rows if all(holds(row) for holds in self.conditions)]
         for name in reversed(self.order):
             column = table.column(name.removeprefix("-"))
-            chosen.sort(key=lambda row, column=column: sort_key(column.of(row)), reverse=name.startswith("-"))  # type: ignore[misc]
+            chosen.sort(key=partial(_place_in, column), reverse=name.startswith("-"))
         return chosen
 
     def _columns(self, table: Table) -> tuple[Column, ...]:
@@ -156,7 +156,7 @@ def view_options(*tables: Table, watch: bool = False, conditions: bool = True) -
         for option in reversed(_options(tables, watch=watch, conditions=conditions)):
             with_view = option(with_view)
         with_view.__doc__ = "\n\n".join([inspect.cleandoc(command.__doc__ or ""), *_help(tables)])
-        return with_view  # type: ignore[return-value]
+        return with_view  # type: ignore[return-value]  # click adds options to the function and returns it
 
     return decorate
 
@@ -228,3 +228,8 @@ def _order(text: str | None, tables: Sequence[Table]) -> tuple[str, ...]:
     """Names of columns to sort by, ``-`` in front of those with the greatest first. Raises KeyError."""
     names = [] if text is None else [name.strip() for name in text.split(",")]
     return tuple(f"{name[: name.startswith('-')]}{tables[0].column(name.removeprefix('-')).name}" for name in names)
+
+
+def _place_in(column: Column, row: Row) -> tuple[int, float, str]:
+    """The place of a row in the order of a column."""
+    return sort_key(column.of(row))
