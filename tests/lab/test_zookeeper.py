@@ -76,8 +76,8 @@ def pair(lab: Lab, packages: Path) -> Lab:
 
 
 def started(lab: Lab) -> list[int]:
-    """The second at which the service of each server began."""
-    script = 'date -d "$(systemctl show --property=ExecMainStartTimestamp --value zookeeper)" +%s'
+    """The second at which the service of each server was started last."""
+    script = 'date -d "$(systemctl show --property=ActiveEnterTimestamp --value zookeeper)" +%s'
     return [int(lab.output(host, script)) for host in SERVERS]
 
 
