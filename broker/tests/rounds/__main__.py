@@ -117,11 +117,8 @@ def _print(rows: list[Row]) -> None:
     for title in columns.values():
         table.add_column(title, justify="right")
     for each in _summary(rows):
-        values = [
-            each[name] for name in ("pair", "kind", "rounds", "faults", "failed", "confirmed", "lost", "duplicated")
-        ]
-        values += [each["reordered"], other, each["quarantined"], each["elsewhere"]]
-        table.add_row(*map(str, [*values, each["gap_median_ms"], each["gap_max_ms"]]))
+        each["other"] = sum(each[name] for name in (*BROKEN[3:], "two-confirming"))
+        table.add_row(*(str(each[name]) for name in columns))
     Console(width=180).print(table)
 
 
