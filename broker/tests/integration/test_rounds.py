@@ -160,10 +160,10 @@ def test_rounds_keep_every_promise(pair: str, kind: str, tmp_path: Path) -> None
     site = Site(pair, tmp_path, power=kind == "power")
     try:
         site.start()
-        rows = list(Rounds(site, tmp_path, SEED).run(kind, 2))
+        rows = list(Rounds(site, tmp_path, SEED, faults=2).run(kind, 2))
         failed = [row for row in rows if not row.ok]
         assert failed == [], site.tails()
-        assert len(rows) == 2
+        assert [row.faults for row in rows] == [2, 2]
         assert all(row.confirmed > 100 for row in rows)
     finally:
         site.end()

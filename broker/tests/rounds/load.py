@@ -40,6 +40,8 @@ class Load:
         self._consumer: subprocess.Popen[bytes] | None = None
         self._directory = directory
         self.produced: list[Path] = []
+        self._read_bytes: dict[Path, int] = {}
+        self._confirmed_ms: list[int] = []
         self._producers = [self._produce(place) for place in range(len(PRODUCERS))]
 
     def _produce(self, place: int) -> subprocess.Popen[bytes]:
@@ -81,14 +83,21 @@ class Load:
         return max(0, self.consumers - 1) + len(self.produced) - len(PRODUCERS)
 
     def confirmed_ms(self) -> list[int]:
-        """When each confirmation of any producer came, in order; milliseconds since 1970."""
-        times: list[int] = []
+        """When each confirmation of any producer came, in order; milliseconds since 1970. Lines of a ledger that were
+        read by an earlier call are not read again.
+        """
         for ledger in self.produced:
-            if ledger.exists():
-                lines = ledger.read_bytes().splitlines()
-                confirmed = (line for line in lines if b'"CONFIRMED"' in line and line.endswith(b"}"))
-                times += [int(json.loads(line)["at_ms"]) for line in confirmed]
-        return sorted(times)
+            if not ledger.exists():
+                continue
+            with ledger.open("rb") as file:
+                file.seek(self._read_bytes.get(ledger, 0))
+                data = file.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            self._read_bytes[ledger] = self._read_bytes.get(ledger, 0) + len(whole)
+            confirmed = (line for line in whole.splitlines() if b'"CONFIRMED"' in line)
+            self._confirmed_ms += [int(json.loads(line)["at_ms"]) for line in confirmed]
+        self._confirmed_ms.sort()
+        return self._confirmed_ms
 
     def gap_ms(self, since_ms: int) -> int:
         """The longest time without a confirmation that ends after a moment."""
