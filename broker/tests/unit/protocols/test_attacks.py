@@ -214,12 +214,12 @@ def test_one_read_is_carried_out_in_bounded_parts(sends: bool) -> None:
         assert queue.message_count == count
 
 
-#: What only other nodes say.
+#: Packets that only other nodes send.
 FROM_NODES = (
     p.NodeAnnounce, p.BackupRegistration, p.BackupRequest, p.QuorumVote, p.QuorumVoteReply, p.ScaleDownAnnouncement,
     p.DuplicateIds,
-    p.ClusterTopology, p.ClusterTopologyV2, p.ClusterTopologyV3, p.ClusterTopologyV4, p.ReplicationAppend,
-    p.ReplicationSyncFile, p.ReplicationPageWrite, p.ClusterConnect,
+    p.ClusterTopology, p.ClusterTopologyV2, p.ClusterTopologyV3, p.ClusterTopologyV4, p.ReplicaRegistration,
+    p.ReplicationCopy, p.ReplicationOperations, p.ClusterConnect,
 )  # fmt: skip
 
 

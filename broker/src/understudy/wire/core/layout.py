@@ -239,7 +239,6 @@ XidField = Annotated[Xid, _XID]
 Xids = Annotated[tuple[Xid, ...], _list_of(_XID, 12)]
 Names = Annotated[tuple[str, ...], _list_of(_NAME, 4)]
 RoutingTypes = Annotated[tuple[int, ...], _list_of(_I8, 1)]
-I64s = Annotated[tuple[int, ...], _list_of(_I64, 8)]
 #: ``bool, [tc]``.
 ConnectorOrNull = Annotated[TransportConfiguration | None, _nullable(_CONNECTOR, b"\xff")]
 Connector = Annotated[TransportConfiguration, _CONNECTOR]

@@ -1,8 +1,8 @@
 """Packets of our own by which a backup gets a copy of the store of the active node, on channel 2 (ADR 0057).
 
 The backup sends ``ReplicaRegistration`` after both sides have proved the cluster credentials on channel 3. Artemis
-ships records of its journal (``wire.core.replication``); an Understudy pair ships operations on files, so that the
-copies are equal byte by byte. Bodies::
+ships records of its journal, which Understudy neither sends nor reads; an Understudy pair ships operations on files, so
+that the copies are equal byte by byte. Bodies::
 
     -110  ReplicaRegistration  i32 protocol, str name, str? group, b8 wants failback, tc connector
                                [, str? node id [, i64 copied at [, i32 format version
