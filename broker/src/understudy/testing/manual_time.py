@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 
 class ManualTimer:
-    """A pending call of ``ManualTime``."""
+    """One call that ``ManualTime`` will make."""
 
     def __init__(self, callback: Callable[[], None]) -> None:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Do not call it."""
+        """Remove the pending call."""
         self.callback = None
 
 
