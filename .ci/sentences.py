@@ -5,8 +5,9 @@
     .ci/sentences.py --seed 7 --count 20      the same texts each time, as long as the source stays the same
     .ci/sentences.py --seed 7 --under store   only those of one package
 
-The texts are docstrings, comments, and messages of errors and log lines. A text fails when a reader who has not seen
-the code beside it cannot say which object it is about or what that object does.
+The texts are docstrings, comments, and messages of errors and log lines; a docstring has the name that it
+documents. A text fails when a reader who has not seen the code beside it cannot say which object it is about or what
+that object does.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "broker/src/understudy"
 #: Comments for tools, not for readers.
 _DIRECTIVE = re.compile(r"#\s*(?:noqa|type:|fmt:|pragma|!)")
-_RULE = re.compile(r"#:?\s*-{3,}")
+_RULE = re.compile(r"#:?\s*-{2,}")
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,24 @@ class Text:
     kind: str
     line: int
     text: str
+    name: str = ""
+    """Documented module, class, function or attribute of a docstring, as ``help`` shows it."""
 
 
-def docstrings(tree: ast.Module) -> Iterator[Text]:
+def docstrings(node: ast.AST, inside: str = "") -> Iterator[Text]:
     """Docstrings of modules, classes and functions, and the strings after attributes."""
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        for statement in body if isinstance(body, list) else ():
-            value = statement.value if isinstance(statement, ast.Expr) else None
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                yield Text("docstring", value.lineno, value.value.strip())
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        inside = f"{inside}.{node.name}".lstrip(".")
+    body = getattr(node, "body", None)
+    before = ""
+    for statement in body if isinstance(body, list) else ():
+        value = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            yield Text("docstring", value.lineno, value.value.strip(), f"{inside}.{before}".strip("."))
+        targets = [*getattr(statement, "targets", ()), getattr(statement, "target", None)]
+        before = ast.unparse(targets[0]).removeprefix("self.") if targets[0] is not None else ""
+    for child in ast.iter_child_nodes(node):
+        yield from docstrings(child, inside)
 
 
 def messages(tree: ast.Module) -> Iterator[Text]:
@@ -85,8 +94,8 @@ def texts(under: str) -> list[tuple[str, Text]]:
     for path in sorted((PACKAGE / under).rglob("*.py")):
         source = path.read_text()
         tree = ast.parse(source)
-        for text in (*docstrings(tree), *comments(source), *messages(tree)):
-            found.append((str(path.relative_to(PACKAGE)), text))
+        name = str(path.relative_to(PACKAGE))
+        found += [(name, text) for text in (*docstrings(tree), *comments(source), *messages(tree))]
     return found
 
 
@@ -100,7 +109,7 @@ def main() -> None:
     drawn = random.Random(options.seed).sample(every, min(options.count, len(every)))
     print(f"seed {options.seed}: {len(drawn)} of {len(every)} texts")
     for number, (path, text) in enumerate(drawn, 1):
-        print(f"\n{number:2}. {path}:{text.line} ({text.kind})")
+        print(f"\n{number:2}. {path}:{text.line} ({text.kind}{' of ' if text.name else ''}{text.name})")
         print("    " + "\n    ".join(text.text.splitlines()))
 
 

@@ -232,7 +232,7 @@ class Policy(Protocol):
         ...
 
     def give_back(self) -> None:
-        """In the state YIELDED, let the other node activate, then call ``queue_again`` or ``stop``."""
+        """Let the other node activate, then call ``queue_again`` or ``stop``; called in the state YIELDED."""
         ...
 
     def release(self, ending: Ending) -> BrokerError | None:
