@@ -11,6 +11,7 @@ their own: ``python -m`` and the variables of a process are read when modules ar
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -68,8 +69,18 @@ class Template:
         pid: int = self._ask(request, streams)["pid"]
         return pid
 
+    def end(self) -> None:
+        """End the process, whose processor time then counts as time of the tests."""
+        assert self._socket is not None
+        assert self._process is not None
+        self._socket.close()
+        self._socket = None
+        self._process.wait()
+
     def exit_code(self, pid: int) -> int | None:
-        """Exit code of a command as ``subprocess`` gives it; None while it runs."""
+        """Exit code of a command as ``subprocess`` gives it; None while it runs, and after the end of the tests."""
+        if self._socket is None:
+            return None
         found: int | None = self._ask({"pid": pid}, [])["status"]
         return found
 
@@ -93,6 +104,7 @@ class Template:
         )
         theirs.close()
         self._socket = ours
+        atexit.register(self.end)
 
 
 def _environment() -> dict[str, str]:
