@@ -19,7 +19,7 @@ ENTRY_CHARACTERS: Final = 100
 
 
 class HeldNames:
-    """The texts of one session."""
+    """Texts that one session makes the broker keep."""
 
     __slots__ = ("_scope", "characters")
 
