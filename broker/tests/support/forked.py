@@ -31,16 +31,16 @@ from typing import Any, Final
 COMMAND: Final = Path(sys.executable).with_name("understudy")
 #: Modules that nodes, clients and commands load when they run.
 _PRELOADED: Final = (
-    "understudy.cli.browse",
-    "understudy.cli.consume",
-    "understudy.cli.produce",
-    "understudy.cli.queue",
-    "understudy.cli.run",
-    "understudy.cli.status",
+    "understudy.cli.messages.browse",
+    "understudy.cli.messages.consume",
+    "understudy.cli.messages.produce",
+    "understudy.cli.messages.queue",
+    "understudy.cli.node.run",
+    "understudy.cli.node.status",
     "understudy.client.aio",
     "understudy.management.operations.declared",
     "understudy.runtime.management.http",
-    "understudy.runtime.server",
+    "understudy.runtime.process.server",
 )
 _MESSAGE_BYTES_MAX: Final = 1024 * 1024
 #: Values of ``restore_signals``, ``gid``, ``gids``, ``uid`` and ``umask`` of ``subprocess.Popen`` by default.

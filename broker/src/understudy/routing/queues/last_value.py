@@ -20,7 +20,7 @@ from typing import Final
 
 from understudy.message import LAST_VALUE, Message
 from understudy.routing.queues.special import SpecialQueue
-from understudy.store.reference import MessageReference
+from understudy.store.messages.reference import MessageReference
 
 #: Number of keys from which on keys of messages that have left are removed.
 _KEYS_MIN: Final = 1024
