@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from support import forked
 from support.processes import COMMAND
 
 #: Bodies and messages per second of each producer; the last one sends bodies in files of their own.
@@ -56,7 +57,7 @@ class Load:
 
     def _start(self, *arguments: object) -> subprocess.Popen[bytes]:
         with self._errors.open("ab") as errors:
-            return subprocess.Popen([str(COMMAND), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=errors)
+            return forked.Popen([str(COMMAND), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=errors)
 
     def consume(self) -> None:
         """Start a consumer."""
@@ -134,7 +135,7 @@ class Load:
     def check(self) -> dict[str, Any]:
         """The report of ``understudy ledger check``."""
         command = [str(COMMAND), "ledger", "check", "--json", *map(str, [*self.produced, self.consumed])]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_CLIENT_S)
+        done = forked.run(command, capture_output=True, text=True, timeout=_CLIENT_S)
         if not done.stdout:
             return {"ok": False, "verdict": done.stderr[-500:]}
         report: dict[str, Any] = json.loads(done.stdout)

@@ -74,7 +74,7 @@ class LocalPath(click.Path):
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> str | bytes | os.PathLike[str]:
-        """The path, checked."""
+        """Check the path and return it."""
         if isinstance(value, str):
             try:
                 value = local_path(value, "it is a URL")

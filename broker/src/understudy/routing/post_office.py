@@ -68,7 +68,7 @@ log = logging.getLogger(__name__)
 
 
 class PostOffice:
-    """All routing of one active node."""
+    """Routing of all messages of one active node."""
 
     def __init__(
         self,

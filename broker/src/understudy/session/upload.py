@@ -44,7 +44,7 @@ class Event(Enum):
     """The file is safe."""
     FAIL = auto()
     DISCARD = auto()
-    """Another one begins, or the session ends."""
+    """Another large message begins, or the session ends."""
 
 
 Arrived = Callable[[LargeMessage | None, BrokerError | None], None]

@@ -29,7 +29,7 @@ class ReadableFormat:
     version: int
     """Newest format version that all of them read."""
     node: str
-    """One that reads no later one, for errors."""
+    """Name of a node that reads no later format version, for errors."""
 
 
 class LogFormat:

@@ -56,7 +56,7 @@ class NodeLock:
         self._creation_lock = file_lock(self._path)
         self._primary_held = False
         self._released = False
-        """See ``was_released``."""
+        """Whether the lock was released by ``release``; read by ``was_released``."""
         self._noted = False
         """The file says that the store was released, as it was read last; ``touch`` withdraws it."""
         self._written_ns: int | None = None

@@ -79,7 +79,7 @@ def quiet_logging(out: TextIO | None = None) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The runs of one scenario."""
+    """Runs of one scenario."""
 
     scenario: str
     outcomes: list[Outcome]
@@ -122,7 +122,7 @@ def run_quietly(
 
 
 def parse_seeds(text: str) -> range:
-    """``7`` or ``0-99``.
+    """Parse the option ``--seeds``, such as ``7`` or ``0-99``.
 
     Raises:
         ValueError: neither.

@@ -143,7 +143,7 @@ class LedgerFile:
 
 
 class Meter:
-    """Counts outcomes, their rate and the longest pause between two of them; shows progress."""
+    """Counter of outcomes, their rate and the longest pause between two of them; shows progress."""
 
     def __init__(self, verb: str, total: int | None, *, quiet: bool = False) -> None:
         self._verb = verb
@@ -183,7 +183,7 @@ class Meter:
             self._bar.stop()
 
     def add(self, count: int = 1) -> None:
-        """Count outcomes."""
+        """Count further outcomes."""
         moment_s = time.monotonic()
         if self.count:
             self.longest_gap_ms = max(self.longest_gap_ms, (moment_s - self._last_s) * 1000)
@@ -260,7 +260,7 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 async def connected(
     url: ClientUrl, user: str | None, password: str | None, use: Callable[[aio.Connection], Awaitable[T]]
 ) -> T:
-    """``use`` a connection; it is closed afterwards, at once if ``use`` was cut short."""
+    """Run ``use`` with a connection, which is closed afterwards, at once if ``use`` was cut short."""
     connection = await aio.connect(url, user, password)
     try:
         result = await use(connection)

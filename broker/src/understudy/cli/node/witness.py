@@ -239,7 +239,7 @@ async def _set_by_majority(places: Places, secret: bytes, node_id: str, sequence
             done.set_result(error)
 
     class Available:
-        """Implements ``ManagerListener``."""
+        """Listener that ends the wait once the manager is available. Implements ``ManagerListener``."""
 
         def available(self) -> None:
             group.number(node_id).set(sequence, give)

@@ -83,11 +83,11 @@ class State(Enum):
 
     ABSENT = auto()
     WATCHING = auto()
-    """Passive; it learns the topology without announcing itself."""
+    """The node is passive and learns the topology without announcing itself."""
     ANNOUNCING = auto()
-    """Passive; it announces itself as backup of its node id."""
+    """The node is passive and announces itself as backup of its node id."""
     JOINED = auto()
-    """Active."""
+    """The node is active and a member of the cluster."""
 
 
 class Event(Enum):
@@ -100,7 +100,7 @@ class Event(Enum):
 
 
 class Membership(Machine[State, Event]):
-    """The membership of one node. Implements ``member_link.LinkOwner``."""
+    """Membership of one node in the cluster. Implements ``member_link.LinkOwner``."""
 
     STATES = State
     EVENTS = Event
@@ -184,7 +184,7 @@ class Membership(Machine[State, Event]):
                 observer.link_identified(link)
 
     def tell_scaled_down(self, node_id: str) -> None:
-        """Tell the other members that this node has the messages of ``node_id`` now."""
+        """Announce to the other members that this node has the messages of ``node_id``."""
         for link in self.links.values():
             link.send(packets.ScaleDownAnnouncement(self.node_id, node_id))
 
@@ -360,7 +360,7 @@ class Membership(Machine[State, Event]):
         self._topology.update(news, first_hand=first_hand)
 
     def _check_twin(self, link: MemberLink, packet: packets.ClusterTopologyV2) -> None:
-        """The node at the other end says that it is active under ``packet.node_id``."""
+        """Check a node that claims to be active under the node id of this node (``packet.node_id``)."""
         if packet.node_id != self.node_id or self.state is not State.JOINED or link.target.same_place(self._own):
             return
         waiting = _place(link.target) in self._twins
@@ -387,7 +387,7 @@ class Membership(Machine[State, Event]):
     def _removal_reported(self, link: MemberLink, packet: packets.ClusterTopologyV2) -> None:
         for other in self.links.values():
             if other is not link and other.node_id == packet.node_id and other.joined:
-                # the other member lost its link, this node did not
+                # the other member has lost its link to this node, this node has not lost the other way
                 return
         self._topology.remove(packet.node_id, packet.unique_event_id)
 

@@ -44,11 +44,11 @@ _I64: Final = struct.Struct(">q")
 _TURN_MESSAGES: Final = 500
 
 Held = tuple[Queue, MessageReference]
-"""A message in one queue."""
+"""A reference of a message with its queue."""
 
 
 class Companion:
-    """Another queue of the same address, searched for messages that both hold.
+    """Another queue of the same address, searched for messages that it shares with the first queue.
 
     Most queues of an address have their messages in the same order, so it is read on from where the last one was found.
     A message that is not found in this way stays, and goes when it is the turn of its queue.
@@ -97,7 +97,7 @@ class MovingMessages:
         self._node_id = bytes.fromhex(node_id.replace("-", ""))
         self._commit_interval = commit_interval
         self._unconfirmed: dict[int, tuple[tuple[Held, ...], int]] = {}
-        """Message in its queues, and its bytes, by correlation id."""
+        """References and size in bytes of each message that was sent and not confirmed, by correlation id."""
         self._unconfirmed_bytes = 0
         self._confirmed: list[tuple[Held, ...]] = []
         """Not removed here yet."""
@@ -148,7 +148,7 @@ class MovingMessages:
         self._in_doubt.difference_update(ids)
         self._refused.difference_update(ids)
         if not self._confirmed:
-            # removed together with those that follow in this turn
+            # messages confirmed later in this turn are removed by the same call
             self._timers.call_later(0, self.remove_confirmed)
         self._confirmed.append(held)
         self.moved += 1
@@ -322,7 +322,7 @@ class MovingMessages:
         if remote_id is None:
             return
         for scheduled in self._office.scheduled.take(queue, lambda each: True, queue.scheduled_count):
-            # those with a time of delivery wait at the target
+            # the target keeps the time of delivery of a scheduled message
             queue.due(scheduled)
         remote_ids = {queue: remote_id}
         for other in others:

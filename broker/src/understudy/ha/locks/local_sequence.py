@@ -30,7 +30,7 @@ class LocalSequence:
     """The number and its file. Calls that write work on another thread and call back."""
 
     def __init__(self, disk: Disk, directory: str, worker: Worker) -> None:
-        """Reads nothing yet.
+        """Begin without reading the file.
 
         Args:
             worker: Carries out the writes.

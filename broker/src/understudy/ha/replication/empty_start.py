@@ -70,11 +70,11 @@ class EmptyEvent(Enum):
     BEGIN = auto()
     """The node begins with an empty store. Its argument is the record that its messages have moved."""
     GO_ON = auto()
-    """There is a note."""
+    """A note of an earlier start exists, so the empty start continues."""
     DONE = auto()
     """The step is durable."""
     FAILED = auto()
-    """A step failed. Its argument is the error."""
+    """A step failed; the argument is the error."""
     CLOSE = auto()
 
 
@@ -100,7 +100,7 @@ class EmptyStartLife(Machine[EmptyState, EmptyEvent]):
         self._local = local
         self._worker = worker
         self.heard: MovedStore | None = None
-        """See ``EmptyStart``."""
+        """Record that another node has answered with; see ``EmptyStart``."""
         self._ended: Answer = lambda error: None
         self._round = 0
         """Number of the present start: a step of an earlier one that was closed says nothing."""

@@ -64,7 +64,7 @@ class StandbyState(Enum):
     TAKING_OVER = auto()
     """The node is in sync, without its active node: it asks for the permission to activate."""
     TAKE_OVER_PAUSED = auto()
-    """There was no answer; it asks again soon."""
+    """The request to take over got no answer and is repeated soon."""
 
 
 class StandbyEvent(Enum):
@@ -177,7 +177,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self.fire(StandbyEvent.BEGIN)
 
     def stop(self) -> None:
-        """The node ends."""
+        """End the life of the passive node, because the node stops."""
         self.fire(StandbyEvent.STOP)
 
     def promote(self, answer: Callable[[Promotion | BrokerError], None]) -> None:

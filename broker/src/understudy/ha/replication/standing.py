@@ -51,11 +51,11 @@ class Standing(Enum):
     """The age of the data of a node, as far as the node can know by itself."""
 
     NEW = auto()
-    """There is no data, or it was never replicated."""
+    """The node has no data, or data that was never replicated."""
     INCOMPLETE = auto()
     """Part of a copy. It can never be used."""
     REPLICA = auto()
-    """A complete copy. Its active node may have gone on without this one."""
+    """The node has a complete copy; its active node may have written more since."""
     SHARED = auto()
     """The node was active and had a replica in sync. That one may have taken over."""
     NEWEST = auto()

@@ -60,15 +60,15 @@ class VoteAuthorityOptions:
 
     primary: bool
     check_for_active: bool = False
-    """check-for-active-server."""
+    """Element check-for-active-server."""
     vote_on_failure: bool = False
-    """vote-on-replication-failure."""
+    """Element vote-on-replication-failure."""
     place: str = ""
     """``host:port`` of the own connector."""
 
 
 class VoteAuthority:
-    """Implements ``ha.replication.ports.Authority``."""
+    """Authority that asks the votes of other nodes. Implements ``ha.replication.ports.Authority``."""
 
     by_votes = True
 
@@ -272,7 +272,7 @@ class VoteAuthority:
 
     @property
     def without_manager(self) -> WithoutManager | None:
-        """See ``Authority``: there is none."""
+        """Return nothing, because votes need no lock manager; see ``Authority``."""
         return None
 
     def synced(self, replica: ReplicaPromises | None) -> None:
@@ -286,14 +286,14 @@ class VoteAuthority:
         answer("this node has no lock manager")
 
     def release(self) -> None:
-        """See ``Authority``: there is nothing to give back."""
+        """Do nothing, because there is no lock to give back; see ``Authority``."""
 
     def hand_over(self, handed_over: Callable[[], None]) -> None:
         """See ``Authority``. The replica was requested to take over; this node then looks for it."""
         handed_over()
 
     def promote(self, answer: Callable[[Promotion | BrokerError], None]) -> None:
-        """See ``Authority``. What the other node has is not known."""
+        """Ask for the votes to become active; the data of the other node is not known. See ``Authority``."""
         found = self.standing()
         if found in (Standing.INCOMPLETE, Standing.NEW):
             text, hint = refusal(found, self._node_id(), self._local.value)

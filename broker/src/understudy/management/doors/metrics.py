@@ -43,7 +43,7 @@ class Families(Collector):
         self._families = families
 
     def collect(self) -> Iterable[Metric]:
-        """The families."""
+        """Collect the metric families."""
         return self._families
 
 

@@ -71,7 +71,7 @@ class EarlierData(Item, frozen=True):
 
 
 class Peer(Item, frozen=True):
-    """The other server of the pair, as far as it is known."""
+    """The other server of the pair, as far as this node knows it."""
 
     role: Annotated[str, figure("primary or backup.")]
     connector: Annotated[str, figure("host:port that the peer announces to clients.")]
@@ -104,7 +104,7 @@ class Following(Item, frozen=True):
 
 
 class Store(Item, frozen=True):
-    """The store."""
+    """State of the node's store."""
 
     directory: Annotated[str, figure("Directory of the log.")]
     segments: Annotated[Natural, figure("Segments of the journal.", metric="understudy_store_segments")]
@@ -235,7 +235,7 @@ class Readers(Item, frozen=True):
 
 
 class Quarantine(Item, frozen=True):
-    """Damaged messages and records, the oldest first."""
+    """Damaged messages and records of the store, the oldest first."""
 
     count: Annotated[Natural, figure("Entries of the quarantine.")]
     entries: Annotated[list[dict[str, Any]], figure("At most 1,000 entries, the oldest first.")]

@@ -245,7 +245,7 @@ def kill(office: PostOffice, queue: Queue) -> Act:
 
 
 def move(office: PostOffice, queue: Queue, target: Queue, permit: Permit, *, reject_duplicates: bool = False) -> Act:
-    """Move messages to another queue only, if ``permit`` allows it."""
+    """Move messages to another queue, as far as ``permit`` allows it."""
     permit(target.address.name, target.name)
 
     def one(reference: MessageReference) -> bool:

@@ -106,7 +106,7 @@ class DuplicateIdCache:
             del self._sequences[order.popleft()]
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Remove every duplicate id."""
         self._sequences.clear()
         self._order = None
 

@@ -16,7 +16,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConfigError, NotActive, QueueNotFound, Unreachable
 from understudy.texts import has_login, masked_url, printable
 
-#: Longest wait for one answer of a node.
+#: Longest wait in ms for one answer of a node.
 ANSWER_TIMEOUT_MS: Final = 5_000
 #: Largest answer read. Bytes.
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024

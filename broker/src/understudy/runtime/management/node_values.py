@@ -49,7 +49,7 @@ class NodeReader:
         self._promotions = promotions
 
     def read(self) -> Node:
-        """The node."""
+        """Read the model of the node."""
         node, broker = self._node, self._node.broker
         follower = node.standby.follower
         return Node(
@@ -127,7 +127,7 @@ class NodeReader:
         return None if facts is None else convert(facts, Activation, from_attributes=True)
 
     def acceptors(self) -> list[Acceptor]:
-        """The configured acceptors."""
+        """Model of the configured acceptors."""
         return [
             Acceptor(acceptor.name, acceptor.url, self._certificate(acceptor.name))
             for acceptor in self._node.configuration.acceptors

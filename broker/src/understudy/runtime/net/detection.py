@@ -58,16 +58,16 @@ class LayerBeforeProtocol:
         return False
 
     def resume_deliveries(self) -> None:
-        """Nothing was delivered."""
+        """Do nothing: no message has been delivered."""
 
     def check(self) -> None:
         """The timer is enough."""
 
     def disconnect(self) -> None:
-        """There is no protocol in which to inform the client."""
+        """Do nothing: no protocol is known in which the client could be informed."""
 
     def prevent_reattachment(self) -> None:
-        """There is no state."""
+        """Do nothing: the connection has no session."""
 
     def connection_lost(self, reason: str) -> None:
         self._stop_timer()

@@ -21,13 +21,13 @@ class SharedAcceptor(Protocol):
 
     configuration: AcceptorConfiguration
     server: str
-    """Name of its server."""
+    """Name of the server that has the acceptor."""
     is_named: bool
-    """Whether it takes only requests that name its server."""
+    """Whether the acceptor takes only requests that name its server."""
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes connections; before, it has only taken the place."""
+        """Whether the acceptor takes connections; before that, it has only reserved its place."""
         ...
 
     def listen_for_all(self) -> None:
@@ -46,7 +46,7 @@ class Endpoints:
         self.servers: set[str] = set()
         """Names of the servers of the process, active or not."""
         self._open: dict[_Place, list[SharedAcceptor]] = {}
-        """The first one of each place listens."""
+        """Acceptors of each place, of which the first one listens."""
 
     def join(self, acceptor: SharedAcceptor) -> bool:
         """An acceptor takes its place. Whether it has to bind and listen; otherwise another one there does.

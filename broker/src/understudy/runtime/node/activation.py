@@ -20,7 +20,7 @@ class Activation:
     """The activations of one node, one after the other: at most one is done, or undone, at a time."""
 
     def __init__(self, clock: Clock) -> None:
-        """Nothing is done.
+        """Begin before the first step.
 
         Args:
             clock: Measures the steps.

@@ -90,7 +90,7 @@ class BrokerNode:
 
     @property
     def configuration(self) -> Configuration:
-        """The present one."""
+        """Present configuration of the node."""
         return self.parts.configuration.current
 
     @property
@@ -100,12 +100,12 @@ class BrokerNode:
 
     @property
     def store(self) -> MessageStore | None:
-        """While it is active."""
+        """Store of the node while it is active."""
         return self.opened.store
 
     @property
     def broker(self) -> Broker | None:
-        """While it is active."""
+        """Broker of the node while it is active."""
         return self.serving.broker
 
     @property
@@ -122,7 +122,7 @@ class BrokerNode:
 
     @property
     def isolating(self) -> bool:
-        """Whether it stops serving because its network check failed, and will serve again."""
+        """Whether the node stops serving because its network check failed, and will serve again."""
         return self.life.state is NodeState.ISOLATING
 
     # --- life ----------------------------------------------------------------------------------
@@ -208,7 +208,8 @@ class BrokerNode:
         return await asyncio.shield(self._ended)
 
     async def wait_for(self, *states: str) -> str:
-        """Wait for one of ``active``, ``passive``, ``stopped`` …; the state reached."""
+        """Wait until the node has one of these states (``active``, ``passive``, ``stopped`` …) and return the reached
+        one."""
         while self.state not in states:
             self._state_changed.clear()
             await self._state_changed.wait()
@@ -235,7 +236,7 @@ class BrokerNode:
         self.parts.loop.call_soon(self.life.fail, failure)
 
     def fail_over(self) -> None:
-        """Stop and let another node take over."""
+        """Stop the node and let another one take over."""
         self._spawn(self.stop(failover=True))
 
     def fail_back(self) -> None:

@@ -71,7 +71,7 @@ class OpenedStore:
         return LoginWorkers(self.worker, self._lookups)
 
     def steps(self) -> list[Step]:
-        """After them, ``store`` is there and its epoch has begun; the writers are held."""
+        """Steps of an activation after which ``store`` is set and its epoch has begun; the writers are held."""
         return [
             Step("start the writers", self._start_writers, self._end_writers),
             Step("begin epoch", self._begin_epoch, self._close),

@@ -43,7 +43,7 @@ class EitherCongestion:
 
 
 class Serving:
-    """Serves clients from one step of an activation to its undo."""
+    """Service of clients, from one step of an activation until the step is undone."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Serving:
 
     async def _move_messages(self) -> None:
         if self.broker is not None:
-            # of a backup, they wait for the end of the activation
+            # the writers of a backup wait for the end of the activation
             self._opened.release_writers()
             await self.scale_down.move(self.broker)
 
@@ -237,7 +237,7 @@ class Serving:
         self._parts.tls.close()
 
     def _join_cluster(self) -> None:
-        # after the acceptors: the other members connect to the announced connector at once
+        # after the acceptors, because the other members connect to the announced connector at once
         assert self._opened.store is not None
         node_id = self._opened.store.node_id
         assert self.broker is not None

@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class StandbyFaults:
-    """The reasons of one node; a new one is logged."""
+    """Reasons for which one passive node could not take over; a new reason is logged."""
 
     def __init__(self, parts: NodeParts, policy: SharedStorePolicy) -> None:
         self._parts = parts

@@ -90,7 +90,7 @@ class ConfigurationFiles:
             self._tasks.append(asyncio.create_task(self._watch_expiry()))
 
     def stop(self) -> None:
-        """Stop checking."""
+        """Stop checking the files for changes."""
         for task in (*self._tasks, *self._asked):
             task.cancel()
 

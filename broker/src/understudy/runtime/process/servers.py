@@ -24,7 +24,7 @@ BACKUPS_FIRST_S: Final = 10.0
 
 
 class Servers:
-    """Implements ``management.view.ServersView``."""
+    """Servers of the process. Implements ``management.view.ServersView``."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, HostedNode] = {}

@@ -65,7 +65,7 @@ _S, _E = JournalState, JournalEvent
 
 
 class JournalLife(Machine[JournalState, JournalEvent]):
-    """The life of one journal as a declared machine."""
+    """Declared machine of the states of one journal."""
 
     STATES = JournalState
     EVENTS = JournalEvent

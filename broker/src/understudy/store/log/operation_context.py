@@ -80,7 +80,7 @@ class Lane:
         """Highest sequence that all required voters have confirmed."""
         self._context = context
         self._voters: tuple[Voter, ...] = Contract.LOCAL.value
-        """Required now."""
+        """Voters whose confirmation the contract of the lane requires at present."""
         self._calls: deque[_Entry] = deque()
 
     def when_durable(self, sequence: int, call: Callable[..., None], *args: Any) -> None:

@@ -171,7 +171,7 @@ class Backlog(Mapping[int, MessageReference]):
 
     def __init__(self) -> None:
         self.levels: dict[int, BacklogLevel] = {}
-        """Levels by priority."""
+        """Blocks and rows of each message priority that has references."""
         self.count = 0
         self.size_bytes = 0
         """Bytes of the messages."""
@@ -340,7 +340,7 @@ class Backlog(Mapping[int, MessageReference]):
         return reference
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove every reference from the backlog."""
         self.levels.clear()
         self.files.clear()
         self.redeliveries.clear()
@@ -362,7 +362,7 @@ class Backlog(Mapping[int, MessageReference]):
             return
 
     def relocate(self, message_id: int, location: Location) -> bool:
-        """The message lies there now. Whether it waits here."""
+        """Record the new place of a message in the log; return whether a reference of this queue was found."""
         for level in self.levels.values():
             found = level.find(message_id)
             if found is not None:

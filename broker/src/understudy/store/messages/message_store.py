@@ -72,10 +72,10 @@ NO_ACKNOWLEDGES: Final = bytes(ACKNOWLEDGE_HEADER_BYTES - HEADER_BYTES)
 
 
 class MessageStore:
-    """The store of one activation. Made by ``MessageStore.activate``."""
+    """Durable messages, bindings and transactions of one activation. Made by ``MessageStore.activate``."""
 
     full = False
-    """Whether ``store_message`` refuses."""
+    """Whether the disk is full, so that ``store_message`` refuses."""
 
     def __init__(
         self,
@@ -434,7 +434,7 @@ class MessageStore:
     # --- transactions ---------------------------------------------------------------------------
 
     def store_prepare(self, tx_id: int, xid: bytes) -> int:
-        """The transaction awaits its outcome, whatever happens; the sequence.
+        """Record a prepared transaction, which from then on awaits its outcome; return the sequence of the record.
 
         Args:
             tx_id: The transaction.

@@ -50,7 +50,7 @@ _FILE_BYTES_MAX: Final = 1024**3
 
 
 class _PageFile:
-    """One file. ``uses`` are records that are still needed."""
+    """One page file. ``uses`` counts its records that are still needed."""
 
     __slots__ = ("chain", "path", "size", "uses", "written")
 
@@ -262,7 +262,8 @@ def _within_limits(file_bytes: int) -> int:
 
 
 class PageChain:
-    """Where one address stores what leaves its memory. Implements ``reference_block.BlockPages``."""
+    """Page files of one address, for bodies and references that leave its memory. Implements
+    ``reference_block.BlockPages``."""
 
     __slots__ = ("_file_bytes", "_number", "_pages", "buffer", "file_count")
 

@@ -29,7 +29,7 @@ Decode = Callable[[Location, bytes | memoryview], Message]
 
 
 class RunReader:
-    """Reads the messages of one queue, neighbours in the log by one read."""
+    """Reader of the messages of one queue; messages that are neighbours in the log come by one read."""
 
     __slots__ = (
         "_again",
@@ -70,7 +70,7 @@ class RunReader:
         self._number = self._start = self._end = -1
         self._data = memoryview(b"")
         self.runs = 0
-        """Reads made."""
+        """Number of reads of the disk."""
 
     def read(self, location: Location, upcoming: Iterable[Location | None] = ()) -> Message:
         """The message of a record.

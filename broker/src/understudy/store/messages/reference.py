@@ -43,7 +43,7 @@ def unpack_location(location: Location) -> tuple[int, int, int]:
 
 
 class MessageReference:
-    """One message in one queue."""
+    """Reference to one message in one queue."""
 
     __slots__ = (
         "delivery_count",
@@ -200,22 +200,23 @@ class RunSlice(Sequence[MessageReference]):
 
     @property
     def sums(self) -> tuple[int, int, int, int]:
-        """Messages, their bytes, those whose body is in memory, and the bytes of these."""
+        """Number of messages, their bytes, the number of those whose body is in memory, and the bytes of these
+        bodies."""
         count, size_bytes = self.end - self.begin, self.run.bytes_between(self.begin, self.end)
         return count, size_bytes, count, size_bytes
 
     @property
     def groups(self) -> Sequence[str]:
-        """Message groups."""
+        """Message groups of the messages in this part."""
         return self.run.groups(self.begin, self.end) if self.run.grouped else ()
 
     def count_delivery(self, step: int = 1) -> None:
-        """They are delivered once more, or -1: were not."""
+        """Count one more delivery of each message of this part, or with -1 one delivery less."""
         self.deliveries += step
 
     @property
     def encoded(self) -> Sequence[bytes]:
-        """The messages."""
+        """Encoded messages of this part."""
         return self.run.messages(self.begin, self.end)
 
     def kept(self) -> RunSlice:
@@ -342,7 +343,7 @@ class References(list[MessageReference]):
 
     @property
     def ids(self) -> Sequence[int]:
-        """Message ids."""
+        """Message ids of this part."""
         return [reference.message_id for reference in self]
 
     @property
@@ -378,7 +379,7 @@ class References(list[MessageReference]):
         return message if isinstance(message, LargeMessage) else None
 
     def count_delivery(self, step: int = 1) -> None:
-        """They are delivered once more, or -1: were not."""
+        """Count one more delivery of each message of this part, or with -1 one delivery less."""
         for reference in self:
             reference.delivery_count += step
 

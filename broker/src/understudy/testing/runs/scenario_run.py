@@ -200,7 +200,7 @@ class ScenarioRun:
         self._working.discard(name)
 
     def _browse_damage(self) -> None:
-        """Let another client look at the queue until everything heals."""
+        """Let another client browse the queue until all faults have healed."""
         process = self.loop.new_process(_LOOKER)
         self.network.add_host(_LOOKER)
         entropy = self.loop.random(f"entropy {process.label}").randbytes
@@ -254,7 +254,7 @@ class ScenarioRun:
     async def _stop_nodes(self) -> None:
         cluster = self.cluster
         cluster.supervised = False
-        # the passive one first, so that stopping the active one is no failover
+        # the passive node is stopped first, so that stopping the active node causes no failover
         for name in sorted(cluster.nodes, key=lambda name: cluster.nodes[name].state == "active"):
             await self._stop_node(cluster.nodes[name])
         self._judge_store()

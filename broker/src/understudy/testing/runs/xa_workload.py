@@ -53,10 +53,10 @@ class Ending(Enum):
 
     COMMIT = auto()
     COMMIT_ONE_PHASE = auto()
-    """Commit it without having it prepared."""
+    """The branch is committed without having been prepared."""
     ROLL_BACK = auto()
     ROLL_BACK_PREPARED = auto()
-    """Have it prepared, then roll it back."""
+    """The branch is prepared and then rolled back."""
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class BranchProducerJob(ProducerJob):
     """A producer that sends ``batch`` messages in each branch."""
 
     one_phase_every: int = 0
-    """Each branch of so many is committed without being prepared; 0 for none."""
+    """Number of branches of which one is committed without being prepared; 0: none is."""
     decide_s: float = 0.0
     """Between the answer to the request to prepare and the decision. Virtual seconds."""
     sends_on: bool = False
@@ -112,9 +112,9 @@ class BranchConsumerJob(ConsumerJob):
     one_phase_every: int = 0
     """Like the field of a producer."""
     decide_s: float = 0.0
-    """Seconds like those of a producer, until all messages are sent."""
+    """Time in s after which a prepared branch is decided, as for a producer, until all messages are sent."""
     receipts: int = 0
-    """Messages that it sends itself, one in each branch, until there are so many."""
+    """Number of messages that the job sends itself, one in each branch."""
     sends_on: bool = False
     """Like the field of a producer."""
     sent: int = 0
@@ -146,7 +146,7 @@ class _Manager:
         return isinstance(self._job, BranchConsumerJob) and self._job.draining_since_s is not None
 
     async def begin(self) -> Xid:
-        """Start a branch.
+        """Start a branch of the transaction manager.
 
         Raises:
             ConnectionLost: the answer was cut off. The session may work in the branch, so it is given up with it.
@@ -192,7 +192,7 @@ class _Manager:
             _check(error)
             ending = Ending.ROLL_BACK
         if any(await asyncio.gather(*sends, return_exceptions=True)):
-            # one of the messages is not in the branch
+            # one of the messages does not belong to the branch
             ending = Ending.ROLL_BACK
         if ending is Ending.ROLL_BACK:
             await self._roll_back(xid)
@@ -242,7 +242,7 @@ class _Manager:
         except XaError as error:
             _check(error)
             if error.xa_code == XaCode.RESOURCE_MANAGER_FAILED:
-                # both outcomes are right
+                # commit and rollback are both correct outcomes
                 self._count_done(work)
             else:
                 self._note_refused(work)
@@ -298,7 +298,7 @@ class _Manager:
         return in_doubt
 
     async def _decide_at(self, url: str) -> set[Xid]:
-        """``_decide`` at another member, when it can be reached."""
+        """Decide a branch at another member once that member can be reached."""
         while True:
             connection: aio.Connection | None = None
             try:

@@ -123,7 +123,7 @@ def test_a_vanished_host_does_not_keep_the_client_from_its_backup() -> None:
     """The dial to a hangs for its connect timeout, 10 s; b is dialled again after each retry interval."""
     drive = Drive("(tcp://a:1,tcp://b:1)?reconnectAttempts=-1&retryInterval=500")
     drive.connect()
-    drive.clock.now += 5000
+    drive.clock.now_ms += 5000
     drive.refuse(LOST)
     for _ in range(8):
         assert drive.dialled == "b:1"
@@ -310,7 +310,7 @@ def test_failover_to_the_backup() -> None:
     drive.core.listeners.of_failures.append(listen)
     drive.core.listeners.of_failovers.append(events.append)
     old_name = session.name
-    drive.clock.now += 5000
+    drive.clock.now_ms += 5000
     drive.refuse(LOST)
     assert drive.dialled == "b:2"
     drive.up()
@@ -335,7 +335,7 @@ def test_failover_to_the_backup() -> None:
 def test_a_node_that_does_not_carry_on_ours_is_left() -> None:
     drive = Drive("(tcp://a:1,tcp://b:1)?reconnectAttempts=-1")
     drive.connect()
-    drive.clock.now += 5000
+    drive.clock.now_ms += 5000
     drive.refuse(LOST)
     drive.up()
     drive.sent()
@@ -350,7 +350,7 @@ def test_sessions_are_restored_in_order_and_new_ones_after_them() -> None:
     outcome = Outcome()
     drive.core.open_session(SessionOptions(), outcome)
     drive.sent()
-    drive.clock.now += 5000
+    drive.clock.now_ms += 5000
     drive.refuse(LOST)
     drive.up()
     drive.sent()
@@ -370,7 +370,7 @@ def test_a_node_that_is_still_starting_is_asked_again_while_restoring() -> None:
     drive = Drive("tcp://a:1?reconnectAttempts=-1&callTimeout=1000")
     drive.connect()
     drive.session()
-    drive.clock.now += 5000
+    drive.clock.now_ms += 5000
     drive.refuse(LOST)
     drive.up()
     drive.sent()
@@ -390,7 +390,7 @@ def test_a_retry_put_off_dies_with_its_transport() -> None:
     drive = Drive("tcp://a:1?reconnectAttempts=-1")
     drive.connect()
     drive.session()
-    drive.clock.now += 5000
+    drive.clock.now_ms += 5000
     drive.refuse(LOST)
     drive.up()
     drive.sent()
@@ -407,7 +407,7 @@ def test_a_retry_put_off_dies_with_its_transport() -> None:
 def test_disconnect_starts_a_failover(with_target: bool) -> None:
     drive = Drive("tcp://a:1?reconnectAttempts=-1")
     drive.connect(primary=transport("a", 1), backup=transport("b", 2))
-    drive.clock.now += 5000
+    drive.clock.now_ms += 5000
     connector = transport("c", 3) if with_target else None
     drive.answer(0, DisconnectV3(NODE, DisconnectReason.SHUT_DOWN, None, connector))
     assert drive.core.failing_over
@@ -435,7 +435,7 @@ def test_the_end_of_all_attempts() -> None:
     drive.core.listeners.of_failures.append(lambda error, failed_over, code: heard.append(failed_over))
     pending = Outcome()
     drive.core.open_session(SessionOptions(), pending)
-    drive.clock.now += 5000
+    drive.clock.now_ms += 5000
     drive.refuse(LOST)
     drive.refuse(LOST)
     assert heard == [False]
@@ -472,7 +472,7 @@ def test_close_with_a_session_put_off() -> None:
 def test_a_request_waits_for_the_failover_as_long_as_it_may() -> None:
     drive = Drive("tcp://a:1?reconnectAttempts=-1&callFailoverTimeout=1000&retryInterval=100000")
     drive.connect()
-    drive.clock.now += 5000
+    drive.clock.now_ms += 5000
     drive.refuse(LOST)
     outcome = Outcome()
     drive.core.open_session(SessionOptions(), outcome)
@@ -488,7 +488,7 @@ def test_one_warning_at_a_loss_and_one_when_it_is_served_again() -> None:
     drive.tick(60_000)
     drive.refuse(ConnectionLost("pulled"))
     assert drive.link.warnings == ["connection to a:1 was lost: pulled; trying again"]
-    drive.clock.now += 250
+    drive.clock.now_ms += 250
     drive.fail_over()
     assert drive.link.warnings[1:] == ["served again by a:1 after 0.25 s without service"]
 

@@ -80,7 +80,7 @@ class ScriptedSession:
         self.session.send(producer, Message(b"m", address="q"), Outcome())
 
     def lose(self) -> None:
-        self.drive.clock.now += 10_000
+        self.drive.clock.now_ms += 10_000
         self.drive.refuse(ConnectionLost("cut"))
 
     def recover(self) -> list[Packet]:
