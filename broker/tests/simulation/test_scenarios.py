@@ -82,6 +82,11 @@ QUORUM_REGRESSIONS = {
     262: "a node that was stopped got the vote to stay after its replica had taken over",
     62: "a node whose disk and whose copy were unusable had only the copy repaired: the simulation was wrong",
     6: "a replica stated a position that its own log does not have: the active node stopped, and both waited",
+    200101: "a replica that failed at the write of its sequence counted as the newest, and the other node waited",
+}
+#: Likewise of the scenario `scaled-voters`.
+SCALED_VOTERS_REGRESSIONS = {
+    200051: "a replica that had moved its messages twice said of a later copy that its messages had moved",
 }
 #: Likewise of the scenario `members`.
 MEMBERS_REGRESSIONS = {
@@ -126,6 +131,11 @@ def test_regressions(seed):
 @pytest.mark.parametrize("seed", QUORUM_REGRESSIONS)
 def test_regressions_of_votes(seed):
     assert judge(seed, SCENARIOS["quorum"]) == ""
+
+
+@pytest.mark.parametrize("seed", SCALED_VOTERS_REGRESSIONS)
+def test_regressions_of_votes_and_scale_downs(seed):
+    assert judge(seed, SCENARIOS["scaled-voters"]) == ""
 
 
 @pytest.mark.parametrize("seed", MEMBERS_REGRESSIONS)
