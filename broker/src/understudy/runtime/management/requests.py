@@ -148,7 +148,10 @@ class Requests:
         return answered_with(200, {"status": "live"})
 
     async def _ready(self, request: web.Request) -> web.Response:
-        body = door.ready_json(self._view.node())
+        try:
+            body = door.ready_json(self._view.node(), _parameters(request))
+        except ValueError as error:
+            return refuse(400, "bad-request", str(error))
         return answered_with(200 if body["ready"] else 503, body)
 
     async def _cluster(self, request: web.Request) -> web.Response:
