@@ -231,6 +231,7 @@ docs: $(VENV)/.complete $(COLLECTION) ## Regenerate what is generated: machines,
 	$(PY) -m understudy.testing.migration_page > docs/operate/from-artemis.md
 	$(PY) -m understudy.testing.client_reference > docs/client-url.md
 	$(PY) -m understudy.testing.cluster_parameters > docs/clusters.md
+	$(PY) -m understudy.testing.log_events_page docs/operate/log-events.md
 	$(PY) -m understudy.testing.blocking_client
 	$(INTEROP_PAGE)
 

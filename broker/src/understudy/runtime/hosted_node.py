@@ -16,7 +16,7 @@ from understudy import kernel
 from understudy.errors import BrokerError, DiskFailed
 from understudy.runtime import interpreter
 from understudy.runtime.critical_analyzer import CriticalAnalyzer
-from understudy.runtime.logs import NODE
+from understudy.runtime.logs import MANAGEMENT, NODE
 from understudy.runtime.management_listener import ManagementListener
 from understudy.runtime.node import BrokerNode
 from understudy.runtime.reloading import ConfigurationFiles
@@ -55,6 +55,8 @@ class HostedNode:
         self.context = contextvars.copy_context()
         """Context of everything that the node runs; log lines take the name of the node from it."""
         self.context.run(NODE.set, configuration.name)
+        if listener is not None:
+            self.context.run(MANAGEMENT.set, listener.url)
         self._analyzer = CriticalAnalyzer(
             node.environment.critical_paths,
             configuration.critical_analyzer_policy,

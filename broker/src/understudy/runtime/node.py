@@ -81,7 +81,7 @@ class BrokerNode:
         self.opened = OpenedStore(self.parts, self.standby, self.policy.fence, self, self.replication)
         self.serving = Serving(self.parts, self.opened, self, self.replication)
         self.protection = NodeProtection(
-            self.parts, self.life, self.standby, self.opened, self.serving, self.replication
+            self.parts, self.life, self.standby, self.opened, self.serving, self.replication, self.activation
         )
         """Says which node takes over."""
         if self.replication is not None:

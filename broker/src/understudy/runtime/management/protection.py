@@ -14,6 +14,7 @@ from understudy.ha.policy import NodeState, Role
 from understudy.ha.replication.policy import ReplicationPolicy
 from understudy.management.protection import Facts, Protection, protection_of
 from understudy.replication.active_link import LinkState
+from understudy.runtime.activation import Activation
 from understudy.runtime.opened_store import OpenedStore
 from understudy.runtime.parts import NodeParts
 from understudy.runtime.replication import NodeReplication
@@ -44,6 +45,7 @@ class NodeProtection:
         opened: OpenedStore,
         serving: Serving,
         replication: NodeReplication | None,
+        activation: Activation,
     ) -> None:
         """Nothing is logged yet."""
         self._parts = parts
@@ -52,6 +54,11 @@ class NodeProtection:
         self._opened = opened
         self._serving = serving
         self._replication = replication
+        self._activation = activation
+        self._other: str | None = None
+        """The other node of the pair, as it was last known in the present state."""
+        self._served = False
+        """Whether the log says that this node serves."""
         self._timer: asyncio.TimerHandle | None = None
         self._alone = False
         """Whether the log says that no node takes over."""
@@ -113,6 +120,7 @@ class NodeProtection:
 
     def changed(self) -> None:
         """The state of the node or the topology has changed."""
+        self._say_changes()
         if self._life.state is not NodeState.ACTIVE or self._life.policy.role is Role.PRIMARY_ONLY:
             self._cancel()
             self._alone = False
@@ -123,6 +131,24 @@ class NodeProtection:
                 log.info("this node is protected again: %s", self.find().sentence)
         elif self._timer is None and not self._alone:
             self._timer = self._parts.loop.call_later(ALONE_MS / 1000, self._say)
+
+    def _say_changes(self) -> None:
+        """Log that this node serves instead of another one, or gave the service back."""
+        state = self._life.state
+        if state is NodeState.ACTIVE and not self._served:
+            self._served = True
+            facts, store = self._activation.facts(), self._opened.store
+            if self._other is not None and facts is not None and store is not None:
+                values = (self._other, store.epoch, facts.took_ms)
+                if self._life.policy.role is Role.BACKUP:
+                    log.warning("took over from %s: epoch %s, %s ms, no confirmed durable message is lost", *values)
+                else:
+                    log.info("serves again instead of %s: epoch %s, %s ms", *values)
+        elif state is NodeState.YIELDED and self._served:
+            log.info("gave the service back to %s", self._other or "its primary")
+        self._served = self._served and state not in (NodeState.YIELDED, NodeState.STOPPED, NodeState.ISOLATED)
+        if state in (NodeState.PASSIVE, NodeState.QUEUED, NodeState.ACTIVE):
+            self._other = self.peer() or (None if state is NodeState.ACTIVE else self._other)
 
     def _say(self) -> None:
         self._timer = None
