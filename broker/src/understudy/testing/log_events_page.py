@@ -162,7 +162,8 @@ def page() -> str:
         "",
         "Generated from the sources by `make docs`. Each line of the log has the id of its event: the code of Artemis",
         "where Artemis has the same event, else a number that is made from the text. `%s` is a value. Events without a",
-        "meaning here are explained by their text and the fields after it ([ADR 0154](../adr/0154-logs-that-people-read.md)).",
+        "meaning here are explained by their text and the fields after it",
+        "([ADR 0154](../adr/0154-logs-that-people-read.md)).",
     ]
     for level, title in (
         ("critical", "Critical"),
