@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from support.ports import free_port
 from support.processes import COMMAND
 from understudy.cli.main import cli, exit_code_of
-from understudy.cli.status import Place
+from understudy.cli.node.status import Place
 from understudy.client import sync
 from understudy.errors import BrokerError, Unreachable
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from understudy.cli import status as status_module
 from understudy.cli.main import cli
 from understudy.cli.managing import ha as ha_module
-from understudy.cli.status import Place
+from understudy.cli.node import status as status_module
+from understudy.cli.node.status import Place
 from understudy.management.doors.http import node_json, ready_json
 from understudy.management.model.node import Node, Protection
 from understudy.testing.fake_node import fake_node

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from support.operations import FileApplier
-from understudy.runtime.environment import LoopTimers
-from understudy.runtime.journal_writer import ThreadLogWriter
-from understudy.runtime.logs import NODE, JsonFormatter, TextFormatter, configure_logs, event_id, formatter_of
-from understudy.runtime.turn import Turn
-from understudy.runtime.worker import ThreadWorker
+from understudy.runtime.base.environment import LoopTimers
+from understudy.runtime.base.journal_writer import ThreadLogWriter
+from understudy.runtime.base.logs import NODE, JsonFormatter, TextFormatter, configure_logs, event_id, formatter_of
+from understudy.runtime.base.turn import Turn
+from understudy.runtime.base.worker import ThreadWorker
 
 Runner = ThreadLogWriter | ThreadWorker
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from documents.log_events_page import MEANINGS, events, page
 from support.architecture import ROOT
-from understudy.testing.log_events_page import MEANINGS, events, page
 
 
 def test_the_page_is_up_to_date() -> None:

@@ -9,7 +9,7 @@ import click
 
 from understudy.cli.managing.confirming import confirm, counted, yes_option
 from understudy.cli.managing.places import active_node_options, invoke, item, items
-from understudy.cli.status import Place
+from understudy.cli.node.status import Place
 from understudy.cli.tables import Page, Table, View, figure_column, json_option, view_options, with_others
 from understudy.cli.terminal import Commands, echo
 from understudy.management.model.figure import figures

@@ -8,7 +8,7 @@ import click
 
 from understudy.cli.managing.confirming import confirm, yes_option
 from understudy.cli.managing.places import active_node_options, invoke, items
-from understudy.cli.status import Place
+from understudy.cli.node.status import Place
 from understudy.cli.tables import Table, View, figure_column, view_options, with_others
 from understudy.cli.terminal import Commands, echo
 from understudy.errors import ManagementError

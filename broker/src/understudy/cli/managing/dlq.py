@@ -12,7 +12,7 @@ import click
 from understudy.cli.managing.confirming import confirm, counted, dry_run_option, yes_option
 from understudy.cli.managing.messages import ORIGIN_ADDRESS, ORIGIN_QUEUE, waiting_messages
 from understudy.cli.managing.places import active_node_options, invoke, items
-from understudy.cli.status import Place
+from understudy.cli.node.status import Place
 from understudy.cli.tables import Column, Kind, Table, View, view_options
 from understudy.cli.terminal import Commands, echo
 from understudy.errors import ManagementError

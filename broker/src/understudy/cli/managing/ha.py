@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from understudy.cli.managing.places import node_options
-from understudy.cli.status import Place, readiness_of
+from understudy.cli.node.status import Place, readiness_of
 from understudy.cli.tables import View, view_options
 from understudy.cli.terminal import echo
 

@@ -12,7 +12,7 @@ import click
 
 from understudy.cli.managing.confirming import confirm, counted, dry_run_option, yes_option
 from understudy.cli.managing.places import PAGE_ITEMS, active_node_options, invoke, quoted
-from understudy.cli.status import Place
+from understudy.cli.node.status import Place
 from understudy.cli.tables import Column, Kind, Row, Table, View, figure_column, json_option, view_options, with_others
 from understudy.cli.terminal import Commands, echo
 from understudy.dataclass import dataclass

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from understudy.cli.managing.places import active_node_options, invoke, items, node_options
-from understudy.cli.status import Place
+from understudy.cli.node.status import Place
 from understudy.cli.tables import Column, Kind, Table, View, figure_column, view_options
 from understudy.cli.terminal import Commands, echo
 from understudy.management.model.operations import Operation

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from understudy.cli.managing.places import active_node_options, invoke, items
-from understudy.cli.status import Place
+from understudy.cli.node.status import Place
 from understudy.cli.tables import json_option
 from understudy.cli.terminal import Commands, echo
 from understudy.errors import ManagementError

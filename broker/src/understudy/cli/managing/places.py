@@ -9,7 +9,14 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from understudy.cli.status import Place, instance_option, readiness_of, server_option, token_file_option, url_option
+from understudy.cli.node.status import (
+    Place,
+    instance_option,
+    readiness_of,
+    server_option,
+    token_file_option,
+    url_option,
+)
 from understudy.errors import NotActive
 
 F = TypeVar("F", bound=Callable[..., Any])

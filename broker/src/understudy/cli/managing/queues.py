@@ -1,4 +1,4 @@
-"""``understudy queue``: create, change, pause, purge and delete queues. Looking at them is in ``cli.queue``."""
+"""``understudy queue``: create, change, pause, purge and delete queues. Looks at them are in ``cli.messages.queue``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import click
 
 from understudy.cli.managing.confirming import confirm, counted, dry_run_option, yes_option
 from understudy.cli.managing.places import active_node_options, invoke, item
-from understudy.cli.queue import queue, stat
-from understudy.cli.status import Place
+from understudy.cli.messages.queue import queue, stat
+from understudy.cli.node.status import Place
 from understudy.cli.tables import Page, json_option
 from understudy.cli.terminal import echo
 from understudy.management.model.figure import figures

@@ -1,1 +1,1 @@
-"""Commands that send and receive single messages over the client; ``produce`` and ``consume`` make load."""
+"""Commands for messages: send, receive, browse, queues, bridges."""

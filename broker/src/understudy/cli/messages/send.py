@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from understudy.cli.load import connection_options, read_password
+from understudy.cli.messages.load import connection_options, read_password
 from understudy.cli.terminal import echo
 from understudy.client import sync
 from understudy.errors import ConfigError

@@ -38,7 +38,7 @@ from understudy.routing.post_office import PostOffice, ResponseOrder
 from understudy.routing.queues.queue import Queue
 from understudy.routing.walk import START, Act, Wanted, act_on, look, one_by_one, requeue
 from understudy.session.transaction import Transaction
-from understudy.store.reference import LargeReference, MessageReference, References
+from understudy.store.messages.reference import LargeReference, MessageReference, References
 
 #: Property that counts the retries of a dead letter that an operator has asked for with a delay.
 RETRIES: Final = "_UNDERSTUDY_RETRIES"

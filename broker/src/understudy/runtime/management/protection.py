@@ -9,17 +9,17 @@ import asyncio
 import logging
 from typing import Final
 
-from understudy.ha.node import NodeLife
-from understudy.ha.policy import NodeState, Role
+from understudy.ha.life.node import NodeLife
+from understudy.ha.life.policy import NodeState, Role
 from understudy.ha.replication.policy import ReplicationPolicy
 from understudy.management.protection import Facts, Protection, protection_of
 from understudy.replication.active_link import LinkState
-from understudy.runtime.activation import Activation
-from understudy.runtime.opened_store import OpenedStore
-from understudy.runtime.parts import NodeParts
-from understudy.runtime.replication import NodeReplication
-from understudy.runtime.serving import Serving
-from understudy.runtime.standby import NodeStandby
+from understudy.runtime.base.parts import NodeParts
+from understudy.runtime.node.activation import Activation
+from understudy.runtime.node.opened_store import OpenedStore
+from understudy.runtime.node.serving import Serving
+from understudy.runtime.node.standby import NodeStandby
+from understudy.runtime.replica.replication import NodeReplication
 
 log = logging.getLogger(__name__)
 
