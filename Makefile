@@ -237,6 +237,7 @@ docs: $(VENV)/.complete $(COLLECTION) ## Regenerate what is generated: machines,
 	$(DOCUMENTS).migration_page > docs/operate/from-artemis.md
 	$(DOCUMENTS).client_reference > docs/client-url.md
 	$(DOCUMENTS).cluster_parameters > docs/clusters.md
+	$(DOCUMENTS).log_events_page docs/operate/log-events.md
 	$(DOCUMENTS).blocking_client
 	$(INTEROP_PAGE)
 

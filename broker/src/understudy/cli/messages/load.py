@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import signal
 import socket
@@ -37,6 +38,9 @@ LEDGER_PRODUCER: Final = "ledger_producer"
 LEDGER_NUMBER: Final = "ledger_number"
 #: Between two lines of progress where there is no terminal.
 PROGRESS_LINE_S: Final = 5.0
+#: Shortest duration that is told from 0, and the logarithm of the width of a class of durations.
+_SHORTEST_MS: Final = 0.001
+_CLASS: Final = math.log(1.02)
 #: Between two repaints of the bar.
 _PAINT_S: Final = 0.1
 _PASSWORD_BYTES_MAX: Final = 4096
@@ -140,6 +144,36 @@ class LedgerFile:
             self._lines.clear()
             self._file.write(text)
             self._file.flush()
+
+
+class Durations:
+    """Durations in classes of 2 %, so that any number of them takes the same memory; percentiles of them."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
+        self.count = 0
+
+    def add(self, duration_ms: float) -> None:
+        """Count a duration; a negative one, of clocks that differ, is none."""
+        place = math.ceil(math.log(max(duration_ms, _SHORTEST_MS) / _SHORTEST_MS) / _CLASS)
+        self._counts[place] = self._counts.get(place, 0) + 1
+        self.count += 1
+
+    def percentile(self, percent: float) -> float | None:
+        """The duration in milliseconds that ``percent`` of all do not exceed, 2 % too long at most; None: there are
+        none.
+        """
+        wanted, seen = self.count * percent / 100, 0
+        for place in sorted(self._counts):
+            seen += self._counts[place]
+            if seen >= wanted:
+                return round(_SHORTEST_MS * math.exp(place * _CLASS), 3)
+        return None
+
+    def summary(self, name: str) -> dict[str, float | None]:
+        """Figures of a summary, such as ``latency_p99_ms``."""
+        shown = ((50, "p50"), (95, "p95"), (99, "p99"), (99.9, "p99_9"), (100, "max"))
+        return {f"{name}_{text}_ms": self.percentile(percent) for percent, text in shown}
 
 
 class Meter:

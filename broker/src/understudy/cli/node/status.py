@@ -172,7 +172,14 @@ def readiness_of(place: Place) -> dict[str, Any]:
         raise Unreachable(f"{place.url} does not answer: {error}") from error
     try:
         found = json.loads(body)
-        return {"ready": bool(found["ready"]), "state": str(found["state"]), "reason": found["reason"]}
+        return {
+            "ready": bool(found["ready"]),
+            "state": str(found["state"]),
+            "reason": found["reason"],
+            # a node of an earlier version does not say it
+            "protected": bool(found.get("protected", False)),
+            "protection": str(found.get("protection", "unknown: the version of the node does not say it")),
+        }
     except (ValueError, KeyError, TypeError) as error:
         raise BrokerError(f"{place.url}/health/ready did not answer as a node does") from error
 
@@ -183,6 +190,7 @@ def _node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]
     figures = {
         "state": f"{ha['state']} ({ha['machine_state']})",
         "ready": ("yes" if ready["ready"] else "no") + (f": {ready['reason']}" if ready["reason"] else ""),
+        "protection": ready["protection"],
         "configured as": f"{ha['role']}, {ha['policy']}",
         "node id": node["node_id"] or "unknown",
         "epoch": "none" if node["epoch"] is None else str(node["epoch"]),

@@ -414,9 +414,18 @@ def node_text(view: NodeView) -> Steps[bytearray]:
     return (yield from _with_items(node_json(view.node()) | {"queues": []}, found, shown))
 
 
-def ready_json(node: Node) -> Json:
-    """GET /health/ready; the status is 200 when ``ready``, else 503."""
-    return to_builtins(readiness(node))  # type: ignore[no-any-return]  # an object
+def ready_json(node: Node, parameters: Sequence[tuple[str, str]] = ()) -> Json:
+    """GET /health/ready; the status is 200 when ``ready``, else 503.
+
+    Args:
+        parameters: Of the request. ``protected=true``: a node that is not protected is not ready.
+
+    Raises:
+        ValueError: a parameter is unknown.
+    """
+    if any(each not in (("protected", "true"), ("protected", "false")) for each in parameters):
+        raise ValueError("the only parameter is protected=true or protected=false")
+    return to_builtins(readiness(node, protected=("protected", "true") in parameters))  # type: ignore[no-any-return]
 
 
 def readers_json(readers: Readers) -> Json:

@@ -27,6 +27,7 @@ from understudy.limits import MANAGEMENT_REQUESTS_MAX
 from understudy.management.events.message_counters import MessageCounters
 from understudy.management.events.queue_reports import QueueReports
 from understudy.management.node_settings import NodeSettings
+from understudy.management.operations.audit import shown_parameters
 from understudy.management.operations.table import Operation, Operations
 from understudy.ports import Timers
 from understudy.protocols.services import ProtocolServices
@@ -53,6 +54,8 @@ class InvocationRequest:
     name: str
     is_attribute: bool
     parameters: tuple[object, ...] = ()
+    peer: str = ""
+    """Address of the requester, for the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +201,16 @@ class Invocations:
             requester.security.check(permission, f"{configuration.management_rbac_prefix}.{resource}.{row.name}")
         control = kind(self.node, requester, name)
         if permission is Permission.EDIT:
-            log.info("managed", extra={"user": requester.security.user, "resource": resource, "operation": row.name})
+            log.info(
+                "managed",
+                extra={
+                    "user": requester.security.user,
+                    "peer": requester.host,
+                    "resource": resource,
+                    "operation": row.name,
+                    "parameters": shown_parameters(row, values),
+                },
+            )
         self._begin(row.call(control, *values), answer)
 
     def run(self, work: Callable[[ManagedNode], object], answer: Answer) -> None:

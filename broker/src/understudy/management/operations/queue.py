@@ -279,6 +279,16 @@ class QueueControl(Control):
         """Return a message to its origin; whether it existed."""
         return self._act_on_one(message_id, messages.retry(self.office, self.queue, self.permit))
 
+    def retry_one_later(self, message_id: int, delay_ms: int) -> Steps[bool]:
+        """Return a message to its origin, where it is delivered after a delay, and count the retry; whether it existed.
+
+        Raises:
+            ManagementError: the delay is negative.
+        """
+        if delay_ms < 0:
+            raise ManagementError(f"delay {delay_ms}: 0 ms or more")
+        return self._act_on_one(message_id, messages.retry(self.office, self.queue, self.permit, delay_ms))
+
     def change_priority(self, selector: str | None, priority: int) -> Steps[int]:
         """Change the priority of the messages that match; returns their number."""
         return self._act(self.wanted(selector), self._priority(priority))

@@ -22,6 +22,7 @@ from understudy.ha.life.node import NodeLife
 from understudy.ha.life.policy import Compose, Decisions, Done, NodeState, Policy, Role
 from understudy.runtime.base.environment import Environment
 from understudy.runtime.base.process import Process
+from understudy.runtime.management.protection import NodeProtection
 from understudy.runtime.node.activation import Activation
 from understudy.runtime.node.assembly import make_parts
 from understudy.runtime.node.opened_store import OpenedStore
@@ -76,15 +77,23 @@ class BrokerNode:
         self.standby = NodeStandby(self.parts, self)
         self.activation = Activation(environment.clock)
         self.replication = make_replication(self.parts, self)
-        self.life = NodeLife(self._make_policy, self.standby, self, self._state_changed.set)
+        self.life = NodeLife(self._make_policy, self.standby, self, self._life_changed)
         self.opened = OpenedStore(self.parts, self.standby, self.policy.fence, self, self.replication)
         self.serving = Serving(self.parts, self.opened, self, self.replication)
+        self.protection = NodeProtection(
+            self.parts, self.life, self.standby, self.opened, self.serving, self.replication, self.activation
+        )
+        """Says which node takes over."""
         if self.replication is not None:
             self.replication.of(self.opened)
             self.replication.position.standby = self.standby
 
     def _make_policy(self, life: Decisions) -> Policy:
         return make_policy(self.parts, self.standby, self.replication, life, lambda: self.serving.scale_down.outcome)
+
+    def _life_changed(self) -> None:
+        self._state_changed.set()
+        self.protection.changed()
 
     # --- properties ---------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from understudy import kernel
 from understudy.errors import BrokerError, DiskFailed
-from understudy.runtime.base.logs import NODE
+from understudy.runtime.base.logs import MANAGEMENT, NODE
 from understudy.runtime.management.listener import ManagementListener
 from understudy.runtime.node.node import BrokerNode
 from understudy.runtime.process import interpreter
@@ -55,6 +55,8 @@ class HostedNode:
         self.context = contextvars.copy_context()
         """Context of everything that the node runs; log lines take the name of the node from it."""
         self.context.run(NODE.set, configuration.name)
+        if listener is not None:
+            self.context.run(MANAGEMENT.set, listener.url)
         self._analyzer = CriticalAnalyzer(
             node.environment.critical_paths,
             configuration.critical_analyzer_policy,
