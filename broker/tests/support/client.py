@@ -8,9 +8,10 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from understudy.client.core.channel import SessionOptions
 from understudy.client.core.connection import ClientState
 from understudy.client.core.options import Connector
-from understudy.client.core.session import SessionOptions, SessionState
+from understudy.client.core.session import SessionState
 from understudy.client.core.taken import AcknowledgeMode
 from understudy.client.core.url import parse_url
 from understudy.errors import BrokerError
@@ -182,7 +183,7 @@ class Drive:
     def session(self, mode: AcknowledgeMode = AcknowledgeMode.AUTO, *, xa: bool = False) -> SessionState:
         """A new session; its first packets are dropped."""
         outcome = Outcome()
-        self.core.open_session(SessionOptions(mode, xa), outcome)
+        self.core.sessions.open(SessionOptions(mode, xa), outcome)
         request = self.sent_one(CreateSession)
         self.answer(1, CreateSessionResponse(136))
         self.sent()

@@ -15,6 +15,7 @@ from understudy.client.core.body_stream import BodyStream
 from understudy.client.core.consumer import ReceivedMessage
 from understudy.client.core.content import Content
 from understudy.client.core.outcomes import modification, rejection
+from understudy.client.core.settlements import Settlements
 from understudy.errors import LimitExceeded
 from understudy.limits import FRAME_BYTES_MAX
 
@@ -95,11 +96,12 @@ class Received(ReceivedMessage):
     ``save_to`` and ``body_stream``, before its consumer is asked for the next message.
     """
 
-    __slots__ = ("_link", "_reader")
+    __slots__ = ("_link", "_reader", "_settlements")
 
-    def _arrives_by(self, link: Link) -> None:
-        """Remember the connection that it came on. Called by the consumer."""
+    def _arrives_by(self, link: Link, settlements: Settlements) -> None:
+        """Remember the connection that it came on, and what ends its delivery. Called by the consumer."""
         self._link = link
+        self._settlements = settlements
 
     async def ack(self) -> bool:
         """Acknowledge the message as the session's mode says: AUTO and DUPS_OK, now instead of with the next one;
@@ -119,7 +121,7 @@ class Received(ReceivedMessage):
 
         Source: artemis-core s. 6.1 and 6.4.
         """
-        return await self._ask(lambda waiter: self.consumer.host.acknowledge(self, waiter))
+        return await self._ask(lambda waiter: self._settlements.acknowledge(self, waiter))
 
     async def reject(self, *, requeue: bool = True, delay_s: float | None = None) -> bool:
         """Give the message back, its delivery counted, or send it to the dead letter address of its queue. Other
@@ -147,7 +149,7 @@ class Received(ReceivedMessage):
         Concurrency: any task may call it.
         """
         outcome = rejection(requeue=requeue, delay_s=delay_s)
-        return await self._ask(lambda waiter: self.consumer.host.settle(self, outcome, waiter))
+        return await self._ask(lambda waiter: self._settlements.settle(self, outcome, waiter))
 
     async def modified(
         self, *, delivery_failed: bool = False, undeliverable_here: bool = False, delay_s: float | None = None
@@ -169,7 +171,7 @@ class Received(ReceivedMessage):
         Failover and concurrency: as of ``reject``.
         """
         outcome = modification(delivery_failed=delivery_failed, undeliverable_here=undeliverable_here, delay_s=delay_s)
-        return await self._ask(lambda waiter: self.consumer.host.settle(self, outcome, waiter))
+        return await self._ask(lambda waiter: self._settlements.settle(self, outcome, waiter))
 
     def process(self, *, dead_letter_after: int | None = None, delay_s: float | None = None) -> Processing:
         """A block that works on the message: its end acknowledges, an error that leaves it gives the message back with
@@ -191,7 +193,7 @@ class Received(ReceivedMessage):
 
         Concurrency: each message is for one task; tasks that work on messages of one session use the mode "individual".
         """
-        self.consumer.host.check_processing(self, plain=dead_letter_after is None and delay_s is None)
+        self._settlements.check_processing(self, plain=dead_letter_after is None and delay_s is None)
         return Processing(self, dead_letter_after, delay_s)
 
     async def read_content(self, limit_bytes: int = READ_BODY_BYTES_MAX) -> Content:

@@ -12,10 +12,11 @@ from understudy.client.aio.discovery import discover
 from understudy.client.aio.link import Link, exclusive
 from understudy.client.aio.requests import close_session, prove_login
 from understudy.client.aio.session import Session
+from understudy.client.core.channel import SessionOptions
 from understudy.client.core.discovery import check_trust
 from understudy.client.core.listeners import FailoverListener, FailureListener
 from understudy.client.core.options import ClientUrl, Connector, ServingNode
-from understudy.client.core.session import SessionOptions, SessionState
+from understudy.client.core.session import SessionState
 from understudy.client.core.taken import AcknowledgeMode
 from understudy.client.core.url import parse_url, with_failover
 from understudy.client.host import creation_place, system_wall_ms
@@ -97,12 +98,12 @@ class ConnectionFactory:
         link = Link(url, self._user, self._password, self._wall_ms, self._entropy, start)
         try:
             await link.ask(link.core.connect)
-            if link.core.has_login:
+            if link.core.sessions.has_login:
                 await prove_login(link)
         except BaseException:
             link.close()
             raise
-        self._learnt = link.core.topology.primaries()
+        self._learnt = link.core.link.topology.primaries()
         return Connection(link, creation_place())
 
     def _start(self) -> int:
@@ -213,7 +214,7 @@ class Connection:
         During a failover it is the node of before. Of two confirmations of one node id the one with the higher epoch
         was made later.
         """
-        return self._link.core.serving_node
+        return self._link.core.link.serving_node
 
     @property
     def failovers(self) -> int:
@@ -313,7 +314,7 @@ class Connection:
         core = self._link.core
         early = mode is AcknowledgeMode.PRE_ACKNOWLEDGE or core.options.pre_acknowledge
         options = SessionOptions(mode, xa, early)
-        state: SessionState = await self._link.ask(lambda waiter: core.open_session(options, waiter))
+        state: SessionState = await self._link.ask(lambda waiter: core.sessions.open(options, waiter))
         return Session(self, self._link, state, creation_place())
 
     async def close(self) -> None:
@@ -337,7 +338,7 @@ class Connection:
         self._closed = True
         core = self._link.core
         try:
-            for session in tuple(core.sessions.values()):
+            for session in core.sessions:
                 if core.closed is None and not core.failing_over:
                     await close_session(self._link, session, failed=failed)
         finally:

@@ -252,7 +252,7 @@ class Link:
     def pause(self, paused: bool) -> None:
         """Pause or resume sending, as the transport's buffer is above or below its high-water mark."""
         self._paused = paused
-        self.core.pump.socket(writable=not paused)
+        self.core.link.pump.socket(writable=not paused)
         if not paused:
             _resolve_all(self._space)
 

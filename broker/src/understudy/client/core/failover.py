@@ -144,14 +144,17 @@ class Reconnection(Machine[State, Event]):
         self._ever_connected = False
         self.current: Connector | None = None
         """The connector of the transport, or the one dialled last."""
-        self.node_id: str | None = None
-        """The node our sessions live on; both servers of its pair carry it."""
         self._settled: Connector | None = None
         self._previous: Connector | None = None
         self._backup: Connector | None = None
         self._alias: Connector | None = None
         self._redirect: Connector | None = None
         self._another_node = False
+
+    @property
+    def node_id(self) -> str | None:
+        """The node our sessions live on; both servers of its pair carry it."""
+        return self._topology.own_node_id
 
     @property
     def failing_over(self) -> bool:
@@ -174,7 +177,7 @@ class Reconnection(Machine[State, Event]):
         node = self._topology.get(self.node_id) if self.node_id else self._topology.node_at(self.current)
         if node is None:
             return
-        self.node_id = node.node_id
+        self._topology.own_node_id = node.node_id
         if node.backup is None:
             # announced alone under another address than ours (a proxy, NAT): the server we are connected to
             if node.primary is not None and node.primary.place != self.current.place:
@@ -333,7 +336,7 @@ class Reconnection(Machine[State, Event]):
         self.current = connector
         redirected = self._another_node and self.current == self._redirect
         if redirected or self._beyond_own_node():
-            self.node_id = None
+            self._topology.own_node_id = None
         self._steps.greet(self.node_id)
 
     def _restore(self) -> None:
@@ -341,7 +344,7 @@ class Reconnection(Machine[State, Event]):
         here = self._topology.node_at(self.current)
         if here is not None and here.node_id != self.node_id:
             # another node has accepted us: our own was scaled down to it (artemis-ha s. 6)
-            self.node_id = here.node_id
+            self._topology.own_node_id = here.node_id
             self._backup = None
             self.learn()
         self._steps.restore()

@@ -241,7 +241,7 @@ class Link:
             self._waiters.watch(None)
             self._keeper.unwatch(self)
             wire.hang_up()
-        self.core.pump.socket(writable=True)
+        self.core.link.pump.socket(writable=True)
         self._space.set()
 
     def wants_flush(self) -> None:
@@ -317,7 +317,7 @@ class Link:
             return
         if wire.writable != writable:
             self._waiters.watch(wire.descriptor, wire.events)
-            self.core.pump.socket(writable=wire.writable)
+            self.core.link.pump.socket(writable=wire.writable)
             if wire.writable:
                 self._space.set()
             else:
