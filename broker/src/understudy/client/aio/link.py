@@ -16,7 +16,7 @@ from understudy.client.core.connection import ClientState
 from understudy.client.core.options import ClientUrl, Connector
 from understudy.client.core.session import SessionState
 from understudy.client.core.upgrade import upgrade_of
-from understudy.client.host import tune
+from understudy.client.host import Surroundings, tune
 from understudy.client.tls import tls_context
 from understudy.errors import ConfigError, ConnectionLost, LocalProtocolError, RemoteProtocolError, Unreachable
 from understudy.tls.contexts import reason_of
@@ -132,8 +132,7 @@ class Link:
         url: ClientUrl,
         user: str | None,
         password: str | None,
-        wall_ms: Callable[[], int],
-        entropy: Callable[[int], bytes],
+        surroundings: Surroundings,
         start: int,
     ) -> None:
         """Args:
@@ -142,8 +141,8 @@ class Link:
         self.loop = asyncio.get_running_loop()
         self.new_future: Callable[[], Future[Any]] = self.loop.create_future
         """Makes the future of a send."""
-        self.clock = _Clock(self.loop, wall_ms)
-        self.entropy = entropy
+        self.clock = _Clock(self.loop, surroundings.wall_ms)
+        self.entropy = entropy = surroundings.entropy
         self.core = ClientState(url, self, self.clock, _Entropy(entropy), user=user, password=password, start=start)
         self._transport: asyncio.Transport | None = None
         self._attempt = 0

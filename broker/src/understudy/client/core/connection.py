@@ -85,7 +85,7 @@ class ClientState:
         self.failovers = 0
         """Failovers completed."""
         self._machine = Reconnection(url.connectors, url.options, self.link.topology, self, start=start)
-        self._template = url.connectors[0]
+        self._url = url
         self._attempt = 0
         """Number of the dial whose transport is used; of no dial while there is none."""
         self._dials = Dials(link, clock)
@@ -262,9 +262,7 @@ class ClientState:
         """The connection works: end the phase, resume the sessions and the periodic checks."""
         self._restoration = None
         self._connected_ms = now_ms = self.link.clock.monotonic_ms()
-        self._life.begin(now_ms)
-        if self._life.ping_ms is not None:
-            self.link.shell.wake_at(self._life.ping_ms)
+        self._watch()
         self._control.reset(self._cause)
         self._control.open()
         if self._connect_waiter is not None:
@@ -335,8 +333,21 @@ class ClientState:
         if packet.last:
             self.link.topology.complete = True
         self._machine.learn()
+        self._fail_over_to_backup()
         if packet.last and not packet.exit and self._restoration is not None:
             self._restoration.topology_told()
+
+    def _fail_over_to_backup(self) -> None:
+        """A URL that says nothing about failover means it as soon as a backup is known."""
+        options = self._url.options_with_backup
+        backup = self._machine.backup
+        if backup is None or options == self.link.options:
+            return
+        self.link.options = self._machine.options = options
+        self._life.use(options)
+        if self.state is State.CONNECTED:
+            self._watch()
+        self.link.shell.log("failover", f"{backup} is the backup of {self.connector}: the connection fails over to it")
 
     def _receive_disconnect(self, packet: Disconnect | DisconnectV2 | DisconnectV3) -> None:
         self._machine.learn()
@@ -365,7 +376,7 @@ class ClientState:
     def _connector(self, configuration: TransportConfiguration | None) -> Connector | None:
         if configuration is None:
             return None
-        return connector_of(configuration.parameters, self._template, configuration.name)
+        return connector_of(configuration.parameters, self._url.connectors[0], configuration.name)
 
     # time and loss
 
@@ -400,6 +411,12 @@ class ClientState:
             error = calls.expire(now_ms)
             if error is not None:
                 self._lost(error)
+
+    def _watch(self) -> None:
+        """Begin to watch the life of the connection."""
+        self._life.begin(self.link.clock.monotonic_ms())
+        if self._life.ping_ms is not None:
+            self.link.shell.wake_at(self._life.ping_ms)
 
     def _watch_life(self, now_ms: int) -> None:
         limit_ms = self._life.too_long(now_ms)

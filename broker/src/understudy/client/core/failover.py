@@ -131,7 +131,8 @@ class Reconnection(Machine[State, Event]):
         super().__init__()
         turn = start % len(initial)
         self._initial = initial[turn:] + initial[:turn]
-        self._options = options
+        self.options = options
+        """How many rounds are allowed, and the pauses between them."""
         self._topology = topology
         self._steps = steps
         self._candidates: list[Connector] = []
@@ -160,6 +161,11 @@ class Reconnection(Machine[State, Event]):
     def failing_over(self) -> bool:
         """Whether a connection that once worked is being replaced."""
         return self._ever_connected and self.state not in (State.CONNECTED, State.CLOSED)
+
+    @property
+    def backup(self) -> Connector | None:
+        """The other server of our node, as far as the topology has named it."""
+        return self._backup
 
     @property
     def attempts(self) -> int:
@@ -258,7 +264,7 @@ class Reconnection(Machine[State, Event]):
 
     def _beyond_own_node(self) -> bool:
         """Whether the rounds for our own node are spent and any node of the cluster will do."""
-        return self._ever_connected and 0 <= self._options.reconnect_attempts < self._rounds
+        return self._ever_connected and 0 <= self.options.reconnect_attempts < self._rounds
 
     def _dial_next(self, error: BrokerError | None) -> None:
         """Dial the next connector, after a failure or at the begin of a round."""
@@ -299,12 +305,12 @@ class Reconnection(Machine[State, Event]):
 
     def _configured_rounds(self) -> int:
         if not self._ever_connected:
-            return self._options.initial_connect_attempts
-        if self._options.reconnect_attempts < 0:
+            return self.options.initial_connect_attempts
+        if self.options.reconnect_attempts < 0:
             return -1
-        if self._options.failover_attempts < 0:
+        if self.options.failover_attempts < 0:
             return -1
-        return self._options.reconnect_attempts + self._options.failover_attempts
+        return self.options.reconnect_attempts + self.options.failover_attempts
 
     def _final_error(self) -> BrokerError:
         last = f"; last: {self._error}" if self._error else ""
@@ -323,7 +329,7 @@ class Reconnection(Machine[State, Event]):
         return f"no broker at {places} for {lasted_s:.0f} s{last}; trying again"
 
     def _wait(self) -> None:
-        options = self._options
+        options = self.options
         factor = options.retry_interval_multiplier ** min(max(self._rounds - 1, 0), 64)
         longest_ms = max(options.max_retry_interval_ms, options.retry_interval_ms)
         self._steps.wait(int(min(options.retry_interval_ms * factor, longest_ms)))

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
 
@@ -16,7 +14,7 @@ from understudy.client.core.options import ClientUrl, Connector, ServingNode
 from understudy.client.core.session import SessionState
 from understudy.client.core.taken import AcknowledgeMode
 from understudy.client.core.url import parse_url, with_failover
-from understudy.client.host import creation_place, system_wall_ms
+from understudy.client.host import Surroundings, creation_place
 from understudy.client.sync.discovery import discover
 from understudy.client.sync.link import Link
 from understudy.client.sync.requests import close_session, prove_login
@@ -36,8 +34,6 @@ class ConnectionFactory:
         password: str | None = None,
         *,
         failover: bool | None = None,
-        wall_ms: Callable[[], int] = system_wall_ms,
-        entropy: Callable[[int], bytes] = os.urandom,
     ) -> None:
         """Read the URL; nothing is connected yet.
 
@@ -46,9 +42,8 @@ class ConnectionFactory:
             user: Of the login; None for that of the URL.
             password: Of the login; None for that of the URL.
             failover: True for ``ha=true`` and ``reconnectAttempts=-1``, False for no attempt after a loss; None for the
-                URL's own way, which is True for several hosts unless it says otherwise.
-            wall_ms: Wall time in epoch milliseconds, for time stamps and expiry.
-            entropy: Returns the given number of random bytes, for names and duplicate ids.
+                URL's own way, which is True for several hosts, and as soon as the broker has announced a backup, unless
+                it says otherwise.
 
         Raises:
             ConfigError: the URL cannot be used; names the parameter.
@@ -58,9 +53,9 @@ class ConnectionFactory:
         self._url = with_failover(parse_url(url) if isinstance(url, str) else url, failover)
         self._user = user
         self._password = password
-        self._wall_ms = wall_ms
-        self._entropy = entropy
-        self._count = int.from_bytes(entropy(2), "big")
+        self.surroundings = Surroundings()
+        """Clock and randomness of its connections; a simulation sets its own."""
+        self._count: int | None = None
         self._learnt: tuple[Connector, ...] = ()
 
     def connect(self) -> Connection:
@@ -96,7 +91,7 @@ class ConnectionFactory:
             turn = start % len(self._learnt)
             url = replace(url, connectors=self._learnt[turn:] + self._learnt[:turn] + others)
             start = 0
-        link = Link(url, self._user, self._password, self._wall_ms, self._entropy, start)
+        link = Link(url, self._user, self._password, self.surroundings, start)
         try:
             link.ask(link.core.connect)
             if link.core.sessions.has_login:
@@ -112,8 +107,8 @@ class ConnectionFactory:
         policy = self._url.options.load_balancing_policy
         if policy == "FirstElement":
             return 0
-        if policy == "Random":
-            self._count = int.from_bytes(self._entropy(2), "big")
+        if policy == "Random" or self._count is None:
+            self._count = int.from_bytes(self.surroundings.entropy(2), "big")
         start = self._count
         if policy == "RoundRobin":
             self._count += 1
@@ -126,8 +121,6 @@ def connect(
     password: str | None = None,
     *,
     failover: bool | None = None,
-    wall_ms: Callable[[], int] = system_wall_ms,
-    entropy: Callable[[int], bytes] = os.urandom,
 ) -> Connection:
     """Make one connection, and wait until a broker has answered on it.
 
@@ -136,9 +129,8 @@ def connect(
         user: Of the login; None for that of the URL.
         password: Of the login; None for that of the URL.
         failover: True for ``ha=true`` and ``reconnectAttempts=-1``, False for no attempt after a loss; None for the
-            URL's own way, which is True for several hosts unless it says otherwise.
-        wall_ms: Wall time in epoch milliseconds, for time stamps and expiry.
-        entropy: Returns the given number of random bytes, for names and duplicate ids.
+            URL's own way, which is True for several hosts, and as soon as the broker has announced a backup, unless it
+            says otherwise.
 
     Returns:
         The connection. Close it when it is not needed any more.
@@ -155,7 +147,7 @@ def connect(
 
     Concurrency: several threads may connect at a time. A call that is interrupted while it waits
     (``KeyboardInterrupt``) leaves nothing open."""
-    return ConnectionFactory(url, user, password, failover=failover, wall_ms=wall_ms, entropy=entropy).connect()
+    return ConnectionFactory(url, user, password, failover=failover).connect()
 
 
 class Connection:

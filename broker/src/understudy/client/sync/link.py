@@ -30,6 +30,7 @@ from typing import Any, Final, Protocol, TypeVar
 from understudy.client.core.connection import ClientState
 from understudy.client.core.options import ClientUrl, Connector
 from understudy.client.core.session import SessionState
+from understudy.client.host import Surroundings
 from understudy.client.sync.callbacks import callbacks
 from understudy.client.sync.dialling import Dial
 from understudy.client.sync.keeper import Care, keeper
@@ -127,16 +128,15 @@ class Link:
         url: ClientUrl,
         user: str | None,
         password: str | None,
-        wall_ms: Callable[[], int],
-        entropy: Callable[[int], bytes],
+        surroundings: Surroundings,
         start: int,
     ) -> None:
         """Args:
         start: Which connector of the URL to dial first.
         """
         self.lock: Any = threading.RLock()
-        self.clock = _Clock(wall_ms)
-        self.entropy = entropy
+        self.clock = _Clock(surroundings.wall_ms)
+        self.entropy = entropy = surroundings.entropy
         self.care = Care()
         self.timer_ms = NEVER_MS
         """The next moment at which the core must be called."""

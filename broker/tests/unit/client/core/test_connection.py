@@ -36,6 +36,7 @@ from understudy.wire.core.packets import (
     ReattachSessionResponse,
     SubscribeTopologyV2,
 )
+from understudy.wire.core.transport import TransportConfiguration
 
 LOST = ConnectionLost("pulled")
 
@@ -330,6 +331,51 @@ def test_failover_to_the_backup() -> None:
     assert session.channel.name != old_name
     assert heard == [("pulled", True, FailureCode.FAILOVER)]
     assert events == [FailoverEvent.FAILURE_DETECTED, FailoverEvent.FAILOVER_COMPLETED]
+
+
+@pytest.mark.parametrize("announced", ["when the connection is made", "later"])
+def test_a_url_without_a_word_about_failover_means_it_as_soon_as_a_backup_is_known(announced: str) -> None:
+    drive = Drive("tcp://a:1")
+    pair = {"primary": transport("a", 1), "backup": transport("b", 2)}
+    if announced == "later":
+        drive.connect(primary=transport("a", 1))
+        drive.topology(event_id=2, **pair)
+    else:
+        drive.connect(**pair)
+    assert any("b:2 is the backup of a:1" in line for line in drive.link.lines)
+    drive.refuse(ConnectionLost("gone"))
+    assert drive.core.failing_over
+    assert drive.dialled == "b:2"
+    drive.fail_over()
+    assert drive.core.failovers == 1
+
+
+def test_a_known_backup_shortens_the_time_after_which_silence_is_a_loss() -> None:
+    drive = Drive("tcp://a:1")
+    drive.connect(primary=transport("a", 1))
+    drive.tick(5001)
+    assert not drive.core.failing_over
+    drive.topology(event_id=2, primary=transport("a", 1), backup=transport("b", 2))
+    for _ in range(5):
+        drive.tick(1250)
+    assert drive.core.failing_over
+
+
+@pytest.mark.parametrize(
+    ("url", "backup"),
+    [
+        ("tcp://a:1", None),
+        ("tcp://a:1?ha=false", transport("b", 2)),
+        ("tcp://a:1?reconnectAttempts=0", transport("b", 2)),
+    ],
+)
+def test_a_connection_ends_with_its_transport_without_a_backup_or_if_the_url_says_so(
+    url: str, backup: TransportConfiguration | None
+) -> None:
+    drive = Drive(url)
+    drive.connect(primary=transport("a", 1), backup=backup)
+    drive.refuse(ConnectionLost("gone"))
+    assert isinstance(drive.core.closed, ConnectionLost)
 
 
 def test_a_node_that_does_not_carry_on_ours_is_left() -> None:
