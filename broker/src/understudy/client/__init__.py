@@ -19,6 +19,7 @@ message is asked for, which discards the rest of it.
 from __future__ import annotations
 
 from understudy import errors
+from understudy.client.core.backoff import Backoff
 from understudy.client.core.consumer import ReceivedMessage
 from understudy.client.core.content import Content
 from understudy.client.core.destinations import QueueAttributes, RoutingType
@@ -28,6 +29,7 @@ from understudy.client.core.options import ClientOptions, ClientUrl, Connector, 
 from understudy.client.core.received import MessageView
 from understudy.client.core.send_options import MessageOptions, SendOptions
 from understudy.client.core.taken import AcknowledgeMode
+from understudy.client.core.tracing import Tracing
 from understudy.client.core.url import parse_url
 from understudy.ids import Xid
 from understudy.message import Message, MessageType
@@ -36,6 +38,7 @@ from understudy.wire.core.packets import BindingQueryResponse, QueueQueryRespons
 
 __all__ = [
     "AcknowledgeMode",
+    "Backoff",
     "BindingQueryResponse",
     "ClientOptions",
     "ClientUrl",
@@ -60,6 +63,7 @@ __all__ = [
     "SendOptions",
     "ServingNode",
     "TlsOptions",
+    "Tracing",
     "Xid",
     "errors",
     "parse_url",

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final
 
 from understudy.client.aio.link import Link, Signal, exclusive
+from understudy.client.core.backoff import Backoff, delay_after
 from understudy.client.core.body_stream import BodyStream
 from understudy.client.core.consumer import ReceivedMessage
 from understudy.client.core.content import Content
 from understudy.client.core.outcomes import modification, rejection
 from understudy.client.core.settlements import Settlements
+from understudy.client.core.tracing import Tracing
 from understudy.errors import LimitExceeded
 from understudy.limits import FRAME_BYTES_MAX
 
@@ -173,14 +176,15 @@ class Received(ReceivedMessage):
         outcome = modification(delivery_failed=delivery_failed, undeliverable_here=undeliverable_here, delay_s=delay_s)
         return await self._ask(lambda waiter: self._settlements.settle(self, outcome, waiter))
 
-    def process(self, *, dead_letter_after: int | None = None, delay_s: float | None = None) -> Processing:
+    def process(self, *, dead_letter_after: int | None = None, delay_s: float | Backoff | None = None) -> Processing:
         """A block that works on the message: its end acknowledges, an error that leaves it gives the message back with
         its delivery counted. A block that has called ``ack``, ``reject`` or ``modified`` itself has ended the delivery.
 
         Args:
             dead_letter_after: Number of deliveries after which an error sends the message to the dead letter address;
                 None for the ``max-delivery-attempts`` of the address settings alone.
-            delay_s: Seconds until a message that was given back is delivered again.
+            delay_s: Seconds until a message that was given back is delivered again; a ``Backoff`` for delays that grow
+                with each delivery.
 
         Returns:
             The block, for ``async with``.
@@ -194,7 +198,7 @@ class Received(ReceivedMessage):
         Concurrency: each message is for one task; tasks that work on messages of one session use the mode "individual".
         """
         self._settlements.check_processing(self, plain=dead_letter_after is None and delay_s is None)
-        return Processing(self, dead_letter_after, delay_s)
+        return Processing(self, self._link.tracing, dead_letter_after, delay_s)
 
     async def read_content(self, limit_bytes: int = READ_BODY_BYTES_MAX) -> Content:
         """Read the whole body into memory if that has not come with the message; then ``content`` and ``text`` have it.
@@ -292,17 +296,26 @@ class Received(ReceivedMessage):
 class Processing:
     """Work on one message in a block. Made by ``Received.process``."""
 
-    def __init__(self, message: Received, dead_letter_after: int | None, delay_s: float | None) -> None:
+    def __init__(
+        self, message: Received, tracing: Tracing, dead_letter_after: int | None, delay_s: float | Backoff | None
+    ) -> None:
         self._message = message
+        self._tracing = tracing
         self._dead_letter_after = dead_letter_after
         self._delay_s = delay_s
+        self._span: AbstractContextManager[object] | None = None
 
     async def __aenter__(self) -> Received:
+        self._span = self._tracing.processing(self._message, self._message.queue)
+        self._span.__enter__()
         return self._message
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        span, self._span = self._span, None
+        if span is not None:
+            span.__exit__(kind, error, trace)
         message = self._message
         if message.settled:
             return
@@ -311,4 +324,4 @@ class Processing:
         elif self._dead_letter_after is not None and message.delivery_count >= self._dead_letter_after:
             await message.reject(requeue=False)
         else:
-            await message.reject(delay_s=self._delay_s)
+            await message.reject(delay_s=delay_after(self._delay_s, message.delivery_count))

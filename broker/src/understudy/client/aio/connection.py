@@ -16,6 +16,7 @@ from understudy.client.core.listeners import FailoverListener, FailureListener
 from understudy.client.core.options import ClientUrl, Connector, ServingNode
 from understudy.client.core.session import SessionState
 from understudy.client.core.taken import AcknowledgeMode
+from understudy.client.core.tracing import NO_TRACING, Tracing
 from understudy.client.core.url import parse_url, with_failover
 from understudy.client.host import Surroundings, creation_place
 from understudy.client.tls import tls_context
@@ -33,6 +34,7 @@ class ConnectionFactory:
         password: str | None = None,
         *,
         failover: bool | None = None,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         """Read the URL; nothing is connected yet.
 
@@ -43,6 +45,7 @@ class ConnectionFactory:
             failover: True for ``ha=true`` and ``reconnectAttempts=-1``, False for no attempt after a loss; None for the
                 URL's own way, which is True for several hosts, and as soon as the broker has announced a backup, unless
                 it says otherwise.
+            tracing: Makes spans of messages, such as ``understudy.client.otel.OpenTelemetry()``.
 
         Raises:
             ConfigError: the URL cannot be used; names the parameter.
@@ -52,6 +55,7 @@ class ConnectionFactory:
         self._url = with_failover(parse_url(url) if isinstance(url, str) else url, failover)
         self._user = user
         self._password = password
+        self._tracing = tracing
         self.surroundings = Surroundings()
         """Clock and randomness of its connections; a simulation sets its own."""
         self._count: int | None = None
@@ -90,7 +94,7 @@ class ConnectionFactory:
             turn = start % len(self._learnt)
             url = replace(url, connectors=self._learnt[turn:] + self._learnt[:turn] + others)
             start = 0
-        link = Link(url, self._user, self._password, self.surroundings, start)
+        link = Link(url, self._user, self._password, self.surroundings, self._tracing, start)
         try:
             await link.ask(link.core.connect)
             if link.core.sessions.has_login:
@@ -120,6 +124,7 @@ async def connect(
     password: str | None = None,
     *,
     failover: bool | None = None,
+    tracing: Tracing = NO_TRACING,
 ) -> Connection:
     """Make one connection, and wait until a broker has answered on it.
 
@@ -130,6 +135,7 @@ async def connect(
         failover: True for ``ha=true`` and ``reconnectAttempts=-1``, False for no attempt after a loss; None for the
             URL's own way, which is True for several hosts, and as soon as the broker has announced a backup, unless it
             says otherwise.
+        tracing: Makes spans of messages, such as ``understudy.client.otel.OpenTelemetry()``.
 
     Returns:
         The connection. Close it when it is not needed any more.
@@ -146,7 +152,7 @@ async def connect(
 
     Concurrency: several tasks may connect at a time. A call that is cancelled while it waits leaves nothing open.
     """
-    return await ConnectionFactory(url, user, password, failover=failover).connect()
+    return await ConnectionFactory(url, user, password, failover=failover, tracing=tracing).connect()
 
 
 class Connection:

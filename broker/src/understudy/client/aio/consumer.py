@@ -206,7 +206,8 @@ class Consumer:
         """
         async for received in self:
             try:
-                await run_handler(handler, received)
+                with self._link.tracing.processing(received, self.queue):
+                    await run_handler(handler, received)
             except BaseException:
                 await self._return_unfinished()
                 raise

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 from understudy.client.core.connection import ClientState
 from understudy.client.core.options import ClientUrl, Connector
 from understudy.client.core.session import SessionState
+from understudy.client.core.tracing import Tracing
 from understudy.client.core.upgrade import upgrade_of
 from understudy.client.host import Surroundings, tune
 from understudy.client.tls import tls_context
@@ -133,6 +134,7 @@ class Link:
         user: str | None,
         password: str | None,
         surroundings: Surroundings,
+        tracing: Tracing,
         start: int,
     ) -> None:
         """Args:
@@ -143,6 +145,7 @@ class Link:
         """Makes the future of a send."""
         self.clock = _Clock(self.loop, surroundings.wall_ms)
         self.entropy = entropy = surroundings.entropy
+        self.tracing = tracing
         self.core = ClientState(url, self, self.clock, _Entropy(entropy), user=user, password=password, start=start)
         self._transport: asyncio.Transport | None = None
         self._attempt = 0

@@ -13,6 +13,7 @@ from understudy.client.core.listeners import FailoverListener, FailureListener
 from understudy.client.core.options import ClientUrl, Connector, ServingNode
 from understudy.client.core.session import SessionState
 from understudy.client.core.taken import AcknowledgeMode
+from understudy.client.core.tracing import NO_TRACING, Tracing
 from understudy.client.core.url import parse_url, with_failover
 from understudy.client.host import Surroundings, creation_place
 from understudy.client.sync.discovery import discover
@@ -34,6 +35,7 @@ class ConnectionFactory:
         password: str | None = None,
         *,
         failover: bool | None = None,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         """Read the URL; nothing is connected yet.
 
@@ -44,6 +46,7 @@ class ConnectionFactory:
             failover: True for ``ha=true`` and ``reconnectAttempts=-1``, False for no attempt after a loss; None for the
                 URL's own way, which is True for several hosts, and as soon as the broker has announced a backup, unless
                 it says otherwise.
+            tracing: Makes spans of messages, such as ``understudy.client.otel.OpenTelemetry()``.
 
         Raises:
             ConfigError: the URL cannot be used; names the parameter.
@@ -53,6 +56,7 @@ class ConnectionFactory:
         self._url = with_failover(parse_url(url) if isinstance(url, str) else url, failover)
         self._user = user
         self._password = password
+        self._tracing = tracing
         self.surroundings = Surroundings()
         """Clock and randomness of its connections; a simulation sets its own."""
         self._count: int | None = None
@@ -91,7 +95,7 @@ class ConnectionFactory:
             turn = start % len(self._learnt)
             url = replace(url, connectors=self._learnt[turn:] + self._learnt[:turn] + others)
             start = 0
-        link = Link(url, self._user, self._password, self.surroundings, start)
+        link = Link(url, self._user, self._password, self.surroundings, self._tracing, start)
         try:
             link.ask(link.core.connect)
             if link.core.sessions.has_login:
@@ -121,6 +125,7 @@ def connect(
     password: str | None = None,
     *,
     failover: bool | None = None,
+    tracing: Tracing = NO_TRACING,
 ) -> Connection:
     """Make one connection, and wait until a broker has answered on it.
 
@@ -131,6 +136,7 @@ def connect(
         failover: True for ``ha=true`` and ``reconnectAttempts=-1``, False for no attempt after a loss; None for the
             URL's own way, which is True for several hosts, and as soon as the broker has announced a backup, unless it
             says otherwise.
+        tracing: Makes spans of messages, such as ``understudy.client.otel.OpenTelemetry()``.
 
     Returns:
         The connection. Close it when it is not needed any more.
@@ -147,7 +153,7 @@ def connect(
 
     Concurrency: several threads may connect at a time. A call that is interrupted while it waits
     (``KeyboardInterrupt``) leaves nothing open."""
-    return ConnectionFactory(url, user, password, failover=failover).connect()
+    return ConnectionFactory(url, user, password, failover=failover, tracing=tracing).connect()
 
 
 class Connection:

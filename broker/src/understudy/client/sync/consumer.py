@@ -207,7 +207,8 @@ class Consumer:
         """
         for received in self:
             try:
-                run_handler(handler, received)
+                with self._link.tracing.processing(received, self.queue):
+                    run_handler(handler, received)
             except BaseException:
                 self._return_unfinished()
                 raise

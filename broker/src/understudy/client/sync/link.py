@@ -30,6 +30,7 @@ from typing import Any, Final, Protocol, TypeVar
 from understudy.client.core.connection import ClientState
 from understudy.client.core.options import ClientUrl, Connector
 from understudy.client.core.session import SessionState
+from understudy.client.core.tracing import Tracing
 from understudy.client.host import Surroundings
 from understudy.client.sync.callbacks import callbacks
 from understudy.client.sync.dialling import Dial
@@ -129,6 +130,7 @@ class Link:
         user: str | None,
         password: str | None,
         surroundings: Surroundings,
+        tracing: Tracing,
         start: int,
     ) -> None:
         """Args:
@@ -137,6 +139,7 @@ class Link:
         self.lock: Any = threading.RLock()
         self.clock = _Clock(surroundings.wall_ms)
         self.entropy = entropy = surroundings.entropy
+        self.tracing = tracing
         self.care = Care()
         self.timer_ms = NEVER_MS
         """The next moment at which the core must be called."""

@@ -175,10 +175,16 @@ class Producer:
                 group_id = self._group_id
             if reply_to is not None:
                 reply_to = reply_text(reply_to, temporary=self._session_state.has_temporary_queue(reply_to))
-            if deliver_at_ms or not (group_id is last_value_key is reply_to is correlation_id is None):
-                given = body.properties if isinstance(body, Message) else properties
+            target, routing = self._target(body.address if isinstance(body, Message) else None, address)
+            given = body.properties if isinstance(body, Message) else properties
+            traced, ended = self._link.tracing.sending(target, given)
+            if (
+                ended is not None
+                or deliver_at_ms
+                or not (group_id is last_value_key is reply_to is correlation_id is None)
+            ):
                 properties = delivery_properties(
-                    given,
+                    traced,
                     deliver_at_ms=deliver_at_ms,
                     group_id=group_id,
                     last_value_key=last_value_key,
@@ -187,7 +193,6 @@ class Producer:
                 )
                 if isinstance(body, Message):
                     body = body.replace(properties=properties)
-            target, routing = self._target(body.address if isinstance(body, Message) else None, address)
             options = self._link.core.options
             whole = isinstance(body, bytes) and len(body) + 4 > options.min_large_message_size
             streamed = is_stream(body)
@@ -208,6 +213,8 @@ class Producer:
             if self._rate is not None:
                 self._rate.count(self._link.now_ms())
             future: Future[None] = self._link.new_future()
+            if ended is not None:
+                future.add_done_callback(ended)
             if streamed:
                 self._send_stream(message, body, future)
                 return future
