@@ -94,20 +94,20 @@ def test_handlers_and_tasks_of_the_asyncio_client_have_spans_of_their_own(broker
     spans = Spans()
 
     async def conversation() -> None:
-        async with await aio.connect(broker.url, tracing=spans.tracing) as connection:
-            async with await connection.session() as session:
-                producer = await session.producer("handled")
-                await asyncio.gather(*(producer.send(str(number)) for number in range(3)))
-                consumer = await session.consumer("handled")
-                seen = 0
+        factory = aio.ConnectionFactory(broker.url, tracing=spans.tracing)
+        async with await factory.connect() as connection, await connection.session() as session:
+            producer = await session.producer("handled")
+            await asyncio.gather(*(producer.send(str(number)) for number in range(3)))
+            consumer = await session.consumer("handled")
+            seen = 0
 
-                async def handler(message: aio.Received) -> None:
-                    nonlocal seen
-                    seen += 1
-                    if seen == 3:
-                        await consumer.close()
+            async def handler(message: aio.Received) -> None:
+                nonlocal seen
+                seen += 1
+                if seen == 3:
+                    await consumer.close()
 
-                await consumer.handle(handler)
+            await consumer.handle(handler)
 
     asyncio.run(conversation())
     sent, processed = spans.of("send handled"), spans.of("process handled")

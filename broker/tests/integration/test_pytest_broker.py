@@ -32,7 +32,7 @@ def test_that_receives(understudy_broker):
 
 def test_tests_of_an_application_share_one_broker(tmp_path: Path) -> None:
     (tmp_path / "test_application.py").write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=300)
     assert "2 passed" in done.stdout, done.stdout + done.stderr

@@ -10,14 +10,14 @@ Names and attributes are those of the semantic conventions for messaging.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from opentelemetry import context, propagate, trace
 
 from understudy.client.core.received import MessageView
-from understudy.client.core.tracing import Ended, Tracing
+from understudy.client.core.tracing import Tracing
 from understudy.properties import PropertyValue
 
 #: Value of ``messaging.system``: the protocol is that of ActiveMQ Artemis.
@@ -39,7 +39,7 @@ class OpenTelemetry(Tracing):
 
     def sending(
         self, address: str, properties: Mapping[str, PropertyValue] | None
-    ) -> tuple[Mapping[str, PropertyValue] | None, Ended | None]:
+    ) -> tuple[Mapping[str, PropertyValue] | None, Callable[[Any], None] | None]:
         """Begin a span of kind PRODUCER below the current one; it ends when the send has its outcome, and has the error
         of a send that fails. A message that is refused before it is sent has no span.
 

@@ -81,17 +81,17 @@ class TestBroker:
 
         Failover and concurrency: to be called once.
         """
-        from understudy.client.sync import connect  # only where a test asks for a broker: pytest loads this module always
+        # pytest loads this module in every run: the client is needed only where a test asks for a broker
+        from understudy.client.sync import connect
         from understudy.errors import BrokerError
 
         config = self.directory / "etc" / "broker.xml"
         config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text(_XML.format(port=self.port))
-        command = [sys.executable, "-m", "understudy", "run", "--config", str(config), "--instance", str(self.directory)]
+        command = [sys.executable, "-m", "understudy", "run", "--http", f"127.0.0.1:{_free_port()}"]
+        command += ["--config", str(config), "--instance", str(self.directory)]
         with (self.directory / "log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [*command, "--http", f"127.0.0.1:{_free_port()}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         for _ in range(_START_TIMEOUT_S * 10):
             if self._process.poll() is not None:
                 break

@@ -12,16 +12,13 @@ from typing import Any
 from understudy.client.core.received import MessageView
 from understudy.properties import PropertyValue
 
-Ended = Callable[[Any], None]
-"""Called with the future of a send when that is done."""
-
 
 class Tracing:
     """Makes no spans. A subclass makes a span for each message that is sent, and for the work on each one received."""
 
     def sending(
         self, address: str, properties: Mapping[str, PropertyValue] | None
-    ) -> tuple[Mapping[str, PropertyValue] | None, Ended | None]:
+    ) -> tuple[Mapping[str, PropertyValue] | None, Callable[[Any], None] | None]:
         """Begin a send.
 
         Args:
@@ -29,7 +26,8 @@ class Tracing:
             properties: Properties of the message as the application gave them.
 
         Returns:
-            The properties to send, and a function that is called at the end; None if there is nothing to do.
+            The properties to send, and a function that is called with the future of the send when that is done; None if
+            there is nothing to do.
 
         Failover and concurrency: the send ends with its confirmation; several may be under way.
         """
