@@ -8,12 +8,12 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from understudy.client.core.channel import SessionOptions
-from understudy.client.core.connection import ClientState
-from understudy.client.core.options import Connector
-from understudy.client.core.session import SessionState
-from understudy.client.core.taken import AcknowledgeMode
-from understudy.client.core.url import parse_url
+from understudy.client.core.connection.state import ClientState
+from understudy.client.core.consumer.taken import AcknowledgeMode
+from understudy.client.core.session.channel import SessionOptions
+from understudy.client.core.session.state import SessionState
+from understudy.client.core.url.options import Connector
+from understudy.client.core.url.parsing import parse_url
 from understudy.errors import BrokerError
 from understudy.wire.core.codec import FrameDecoder, encode
 from understudy.wire.core.packets import (

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from opentelemetry import context, propagate, trace
 
-from understudy.client.core.received import MessageView
-from understudy.client.core.tracing import Tracing
+from understudy.client.core.connection.tracing import Tracing
+from understudy.client.core.consumer.received import MessageView
 from understudy.properties import PropertyValue
 
 #: Value of ``messaging.system``: the protocol is that of ActiveMQ Artemis.

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from understudy.client.aio.link import Link
-from understudy.client.core.tracing import NO_TRACING
-from understudy.client.core.url import parse_url
+from understudy.client.core.connection.tracing import NO_TRACING
+from understudy.client.core.url.parsing import parse_url
 from understudy.client.host import Surroundings
 
 

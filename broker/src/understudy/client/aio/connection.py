@@ -10,14 +10,14 @@ from understudy.client.aio.discovery import discover
 from understudy.client.aio.link import Link, exclusive
 from understudy.client.aio.requests import close_session, prove_login
 from understudy.client.aio.session import Session
-from understudy.client.core.channel import SessionOptions
-from understudy.client.core.discovery import check_trust
-from understudy.client.core.listeners import FailoverListener, FailureListener
-from understudy.client.core.options import ClientUrl, Connector, ServingNode
-from understudy.client.core.session import SessionState
-from understudy.client.core.taken import AcknowledgeMode
-from understudy.client.core.tracing import NO_TRACING, Tracing
-from understudy.client.core.url import parse_url, with_failover
+from understudy.client.core.connection.discovery import check_trust
+from understudy.client.core.connection.listeners import FailoverListener, FailureListener
+from understudy.client.core.connection.tracing import NO_TRACING, Tracing
+from understudy.client.core.consumer.taken import AcknowledgeMode
+from understudy.client.core.session.channel import SessionOptions
+from understudy.client.core.session.state import SessionState
+from understudy.client.core.url.options import ClientUrl, Connector, ServingNode
+from understudy.client.core.url.parsing import parse_url, with_failover
 from understudy.client.host import Surroundings, creation_place
 from understudy.client.tls import tls_context
 

@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Any
 
 from understudy.client.aio.link import Link, Signal
-from understudy.client.core.channel import SessionOptions
-from understudy.client.core.destinations import Conversation, Request
-from understudy.client.core.session import SessionState
+from understudy.client.core.session.channel import SessionOptions
+from understudy.client.core.session.state import SessionState
+from understudy.client.core.url.destinations import Conversation, Request
 from understudy.errors import BrokerError, IllegalState
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.client.core.backoff import Backoff, delay_after
+from understudy.client.core.consumer.backoff import Backoff, delay_after
 
 
 def test_each_delay_is_the_one_before_times_the_factor_up_to_the_longest() -> None:
