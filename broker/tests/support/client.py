@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from understudy.client.core.connection.state import ClientState
 from understudy.client.core.consumer.taken import AcknowledgeMode
-from understudy.client.core.session.state import SessionOptions, SessionState
+from understudy.client.core.session.channel import SessionOptions
+from understudy.client.core.session.state import SessionState
 from understudy.client.core.url.options import Connector
 from understudy.client.core.url.parsing import parse_url
 from understudy.errors import BrokerError
@@ -166,7 +167,7 @@ class Drive:
     def session(self, mode: AcknowledgeMode = AcknowledgeMode.AUTO, *, xa: bool = False) -> SessionState:
         """A new session; its first packets are dropped."""
         outcome = Outcome()
-        self.core.open_session(SessionOptions(mode, xa), outcome)
+        self.core.sessions.open(SessionOptions(mode, xa), outcome)
         request = self.sent_one(CreateSession)
         self.answer(1, CreateSessionResponse(136))
         self.sent()

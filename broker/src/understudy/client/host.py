@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from understudy.client.core.url.options import Connector, DiscoveryGroup
 from understudy.cluster.discovery.carriers import Carrier, MemberList, Multicast
 from understudy.cluster.discovery.jgroups import read_stack
 from understudy.cluster.discovery.sockets import member_places, member_socket, multicast_listener
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.limits import JGROUPS_BYTES_MAX
 from understudy.wire.core.broadcast import to_channel
@@ -19,6 +22,16 @@ from understudy.wire.core.broadcast import to_channel
 def system_wall_ms() -> int:
     """Wall time of the system, milliseconds since 1970 UTC."""
     return int(datetime.now(UTC).timestamp() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Wall clock and randomness of a client."""
+
+    wall_ms: Callable[[], int] = system_wall_ms
+    """Wall time in epoch milliseconds, for time stamps and expiry."""
+    entropy: Callable[[int], bytes] = os.urandom
+    """Returns the given number of random bytes, for names and duplicate ids."""
 
 
 def creation_place() -> str:

@@ -28,8 +28,10 @@ from types import TracebackType
 from typing import Any, Final, Protocol, TypeVar
 
 from understudy.client.core.connection.state import ClientState
+from understudy.client.core.connection.tracing import Tracing
 from understudy.client.core.session.state import SessionState
 from understudy.client.core.url.options import ClientUrl, Connector
+from understudy.client.host import Surroundings
 from understudy.client.sync.callbacks import callbacks
 from understudy.client.sync.dialling import Dial
 from understudy.client.sync.keeper import Care, keeper
@@ -127,16 +129,17 @@ class Link:
         url: ClientUrl,
         user: str | None,
         password: str | None,
-        wall_ms: Callable[[], int],
-        entropy: Callable[[int], bytes],
+        surroundings: Surroundings,
+        tracing: Tracing,
         start: int,
     ) -> None:
         """Args:
         start: Which connector of the URL to dial first.
         """
         self.lock: Any = threading.RLock()
-        self.clock = _Clock(wall_ms)
-        self.entropy = entropy
+        self.clock = _Clock(surroundings.wall_ms)
+        self.entropy = entropy = surroundings.entropy
+        self.tracing = tracing
         self.care = Care()
         self.timer_ms = NEVER_MS
         """The next moment at which the core must be called."""
@@ -241,7 +244,7 @@ class Link:
             self._waiters.watch(None)
             self._keeper.unwatch(self)
             wire.hang_up()
-        self.core.pump.socket(writable=True)
+        self.core.link.pump.socket(writable=True)
         self._space.set()
 
     def wants_flush(self) -> None:
@@ -317,7 +320,7 @@ class Link:
             return
         if wire.writable != writable:
             self._waiters.watch(wire.descriptor, wire.events)
-            self.core.pump.socket(writable=wire.writable)
+            self.core.link.pump.socket(writable=wire.writable)
             if wire.writable:
                 self._space.set()
             else:

@@ -20,6 +20,7 @@ from typing import Final, Protocol
 from understudy.client import aio
 from understudy.client.core.connection.listeners import FailureCode
 from understudy.client.core.consumer.state import ReceivedMessage
+from understudy.client.host import Surroundings
 from understudy.dataclass import dataclass
 from understudy.errors import (
     AddressFull,
@@ -180,7 +181,9 @@ class ClientPlan:
 
     async def connect(self, url: str = "") -> aio.Connection:
         """A connection to the active node at a URL, by default that of the client."""
-        return await aio.connect(url or self.url, wall_ms=self.wall_ms, entropy=self.entropy)
+        factory = aio.ConnectionFactory(url or self.url)
+        factory.surroundings = Surroundings(self.wall_ms, self.entropy)
+        return await factory.connect()
 
 
 @dataclass(slots=True)

@@ -176,7 +176,7 @@ class _Manager:
         """Send a message in the branch."""
         if self._job.sends_on:
             # the client would drop it in a branch that a failover undid, and count it as sent
-            self._session._state.transaction.rollback_only = False
+            self._session._state.channel.open_work.rollback_only = False
         return producer.send_nowait(
             body_of(self._name, number, size_bytes),
             properties={PRODUCER_PROPERTY: self._name, NUMBER_PROPERTY: number},
