@@ -153,6 +153,11 @@ def test_a_replica_whose_messages_have_moved_is_not_judged_as_one_that_serves():
     assert judge(700017, SCENARIOS["scaled-voters"]) == ""
 
 
+def test_a_backup_that_serves_another_pair_sends_messages_to_its_former_pair():
+    """They waited in the store-and-forward queue without end."""
+    assert judge(200045, SCENARIOS["ungrouped-pairs"]) == ""
+
+
 def test_an_active_node_without_witness_and_replica_in_a_freeze_ends():
     """It waited forever for writers that were held, and no node served."""
     assert judge(37, SCENARIOS["replication"]) == ""
