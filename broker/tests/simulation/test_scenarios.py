@@ -158,6 +158,16 @@ def test_a_backup_that_serves_another_pair_sends_messages_to_its_former_pair():
     assert judge(200045, SCENARIOS["ungrouped-pairs"]) == ""
 
 
+def test_a_message_that_two_scale_downs_have_moved_is_delivered_once():
+    """The member that it was kept for had received it from the first node, and did not recognise it."""
+    assert judge(200061, SCENARIOS["members"]) == ""
+
+
+def test_duplicate_ids_are_kept_when_a_log_before_a_take_over_ends_with_a_segment():
+    """The log seemed to have lost its end, and the empty store began without them."""
+    assert judge(200129, SCENARIOS["scaled-voters"]) == ""
+
+
 def test_an_active_node_without_witness_and_replica_in_a_freeze_ends():
     """It waited forever for writers that were held, and no node served."""
     assert judge(37, SCENARIOS["replication"]) == ""

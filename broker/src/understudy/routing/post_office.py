@@ -23,6 +23,7 @@ from understudy.message import (
     BRIDGE_DUPLICATE_ID,
     DUPLICATE_ID,
     GROUP_ID,
+    KEPT_DUPLICATE_ID,
     ROUTING_TYPE,
     SCHEDULED_DELIVERY,
     Message,
@@ -373,8 +374,7 @@ class PostOffice:
         received = message
         message, duplicate_id = _without_bridge_id(message)
         if kept is not None:
-            # the third node knows it by the id that the other node gave it
-            message = received
+            message = _known_to_third(received)
         if self._is_answered(address, message, duplicate_id, order, done, transaction, credited):
             return
         if address.alters_messages:
@@ -466,6 +466,18 @@ class PostOffice:
         return address, NamedQueue(fqqn[1], address.queue_named(fqqn[1]))
 
 
+def _known_to_third(message: Message) -> Message:
+    """A message that is kept for a third node, with the id by which that one knows it: that of the node which kept it
+    first, as the bridge there may have sent it.
+    """
+    properties = message.properties.copy()
+    known = properties.pop(KEPT_DUPLICATE_ID, None)
+    if known is None:
+        return message
+    properties[BRIDGE_DUPLICATE_ID] = known
+    return message.with_properties(properties)
+
+
 def _without_bridge_id(message: Message) -> tuple[Message, bytes | None]:
     """The message without the id by which a bridge sends it, and that as a key of the duplicate ids; None: it has none.
 
@@ -476,4 +488,5 @@ def _without_bridge_id(message: Message) -> tuple[Message, bytes | None]:
         return message, None
     properties = message.properties.copy()
     duplicate_id = forwarded_id_bytes(properties.pop(BRIDGE_DUPLICATE_ID))
+    properties.pop(KEPT_DUPLICATE_ID, None)
     return message.with_properties(properties), duplicate_id
