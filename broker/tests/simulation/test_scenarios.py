@@ -168,6 +168,11 @@ def test_duplicate_ids_are_kept_when_a_log_before_a_take_over_ends_with_a_segmen
     assert judge(200129, SCENARIOS["scaled-voters"]) == ""
 
 
+def test_a_node_that_begins_empty_has_the_duplicate_ids_of_the_last_batch():
+    """It had found the record of the lock manager, and began before the node with its messages had told them."""
+    assert judge(200028, SCENARIOS["scaled-replicas"]) == ""
+
+
 def test_an_active_node_without_witness_and_replica_in_a_freeze_ends():
     """It waited forever for writers that were held, and no node served."""
     assert judge(37, SCENARIOS["replication"]) == ""
