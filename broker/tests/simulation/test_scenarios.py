@@ -173,6 +173,15 @@ def test_a_node_that_begins_empty_has_the_duplicate_ids_of_the_last_batch():
     assert judge(200028, SCENARIOS["scaled-replicas"]) == ""
 
 
+def test_a_branch_is_decided_where_its_store_is():
+    """The connection of its client had failed over from the store of one pair to that of the other one."""
+    assert judge(200121, SCENARIOS["ungrouped-pairs"]) == ""
+
+
+def test_a_node_without_its_lock_delivers_nothing_that_its_successor_has_delivered():
+    assert judge(200031, SCENARIOS["shared-store-backups"]) == ""
+
+
 def test_an_active_node_without_witness_and_replica_in_a_freeze_ends():
     """It waited forever for writers that were held, and no node served."""
     assert judge(37, SCENARIOS["replication"]) == ""
