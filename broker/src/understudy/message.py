@@ -49,6 +49,8 @@ TRANSFER: Final = "_AMQ_ORIG_TRANSFER"
 SENT_TO: Final = "_AMQ_ORIG_SENT_TO"
 #: How many brokers with bridges a message has come to by a bridge.
 HOPS: Final = "_AMQ_ORIG_HOPS"
+#: The duplicate id by which a third node may know a message that a node which is scaled down keeps for it.
+KEPT_DUPLICATE_ID: Final = "_AMQ_ORIG_BRIDGE_DUP"
 INGRESS_TIMESTAMP: Final = "_AMQ_INGRESS_TIMESTAMP"
 ACTUAL_EXPIRY: Final = "_AMQ_ACTUAL_EXPIRY"
 REPLY_TO: Final = "JMSReplyTo"

@@ -283,7 +283,8 @@ class Executor(Protocol):
 
 
 class Fence(Protocol):
-    """Says whether written batches may be confirmed: not when another node may have the store (ADR 0004)."""
+    """Says whether written batches may be confirmed, and messages delivered: not when another node may have the store
+    (ADR 0004, ADR 0156)."""
 
     @property
     def proved_until_ms(self) -> int:
@@ -291,7 +292,7 @@ class Fence(Protocol):
         ...
 
     def why_not_confirm(self) -> BaseException | None:
-        """None, or why not. Asked at the end of each batch after ``proved_until_ms``."""
+        """None, or why not. Asked after ``proved_until_ms`` at the end of each batch, and before a delivery."""
         ...
 
 

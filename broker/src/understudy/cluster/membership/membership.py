@@ -173,15 +173,10 @@ class Membership(Machine[State, Event]):
         self.fire(Event.JOIN)
 
     def observe(self, observer: LinkObserver | None) -> None:
-        """Call the observer from now on with the links to other active nodes, also those that are there already; None:
-        no observer.
+        """Call the observer from the next ``join`` on with the links to other active nodes, also those that are there
+        already; None: no observer.
         """
         self._observer = observer
-        if observer is None:
-            return
-        for link in list(self.links.values()):
-            if link.joined and link.node_id not in (None, self.node_id):
-                observer.link_identified(link)
 
     def tell_scaled_down(self, node_id: str) -> None:
         """Announce to the other members that this node has the messages of ``node_id``."""
@@ -552,6 +547,12 @@ class Membership(Machine[State, Event]):
         self._announce_on_all()
         self._update_links()
         self._later(self._settings.notification_attempts)
+        if self._observer is not None:
+            # only now the node id is that of the present data: a backup without a group-name may have been a replica of
+            # the node at the other end before, and have its node id until here
+            for link in list(self.links.values()):
+                if link.joined and link.node_id not in (None, self.node_id):
+                    self._observer.link_identified(link)
 
     def _end(self) -> None:
         if self._unlisten is not None:

@@ -22,6 +22,7 @@ from understudy.errors import AddressFull, BrokerError, MessageUnreadable
 from understudy.limits import BRIDGE_UNCONFIRMED_BYTES_MAX, BRIDGE_UNCONFIRMED_MESSAGES_MAX, LARGE_PIECE_BYTES_MAX
 from understudy.message import (
     BRIDGE_DUPLICATE_ID,
+    KEPT_DUPLICATE_ID,
     ROUTE_TO,
     SCALE_DOWN_TO,
     LargeMessage,
@@ -395,13 +396,26 @@ class MovingMessages:
             if self._is_left_out(kept.address or ""):
                 staying.append(reference)
                 continue
-            # the id of the bridge that may have sent it already
-            properties = kept.properties
-            properties[BRIDGE_DUPLICATE_ID] = self._node_id + _I64.pack(reference.message_id)
-            yield from self.send(target, kept.with_properties(properties), reference, ((queue, reference),))
+            kept = self._recognisable(kept, reference, leads_to_target=leads_to_target)
+            yield from self.send(target, kept, reference, ((queue, reference),))
         requeue(queue, staying)
         yield Pause.CONFIRMED
         self.remove_confirmed()
+
+    def _recognisable(self, kept: Message, reference: MessageReference, *, leads_to_target: bool) -> Message:
+        """The message with the duplicate id by which its last node recognises it: that of the bridge which may have
+        sent it already, from here or from the node that kept it before.
+
+        A target that keeps it for that node recognises what this node sends by another one: it may have had the message
+        before.
+        """
+        properties = kept.properties
+        own = self._node_id + _I64.pack(reference.message_id)
+        known = properties.get(BRIDGE_DUPLICATE_ID, own)
+        properties[BRIDGE_DUPLICATE_ID] = known if leads_to_target else own
+        if not leads_to_target and known != own:
+            properties[KEPT_DUPLICATE_ID] = known
+        return kept.with_properties(properties)
 
 
 def _ids_of(held: Sequence[Held]) -> list[tuple[int, int]]:

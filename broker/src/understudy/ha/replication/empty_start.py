@@ -33,6 +33,10 @@ class Files(Protocol):
         """Activation sequence of the data that has moved, by the note; None: there is none. Raises StoreError."""
         ...
 
+    def lacks(self, moved: MovedStore) -> bool:
+        """Whether the log ends before the part that it has in common with the one that has moved. Raises StoreError."""
+        ...
+
     def note(self, moved: MovedStore) -> None:
         """Note durably that the data is not needed, and where the empty store begins. Raises StoreError."""
         ...
@@ -114,6 +118,9 @@ class EmptyStartLife(Machine[EmptyState, EmptyEvent]):
         """See ``EmptyStart``: several nodes may have taken messages of this one, each at another time."""
         if self.heard is None or moved.sequence > self.heard.sequence:
             self.heard = moved
+
+    def lacks(self, moved: MovedStore) -> bool:
+        return self._files.lacks(moved)
 
     def begin(self, moved: MovedStore | None, ended: Answer) -> None:
         self._ended = ended

@@ -284,6 +284,15 @@ class EmptyStart(Protocol):
         """
         ...
 
+    def lacks(self, moved: MovedStore) -> bool:
+        """Whether the data ends before the part that it has in common with the data that has moved: the record of the
+        node that has the messages says the rest, that of a lock manager does not.
+
+        Raises:
+            StoreError: the data cannot be read.
+        """
+        ...
+
     def begin(self, moved: MovedStore | None, ended: Answer) -> None:
         """Begin, or go on where an earlier process was.
 

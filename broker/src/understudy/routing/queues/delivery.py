@@ -54,6 +54,8 @@ def deliver(queue: Queue) -> bool:
     if queue in office.damaged.stopped:
         # the consumer is served when the message has been read
         return True
+    if not office.may_deliver(queue):
+        return False
     queue.read_back_left, queue.looks_left = READ_BACK_MAX, LOOKS_MAX
     dispatch(queue, office.now_ms)
     if queue.address.paged_count and queue.pending.first_level() is None:

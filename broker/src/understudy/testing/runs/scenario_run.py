@@ -172,7 +172,9 @@ class ScenarioRun:
         self.network.add_host(name)
         self._clients[name] = process
         stream = self.loop.random(f"entropy {process.label}")
-        plan = ClientPlan(self.url_of(name), self.book.now_ms, stream.randbytes, self.book, self.others_of(name))
+        plan = ClientPlan(
+            self.url_of(name), self.book.now_ms, stream.randbytes, self.book, self.others_of(name), self.nodes_apart()
+        )
         process.create_task(self._work(plan, name))
 
     def url_of(self, client: str) -> str:
@@ -181,6 +183,10 @@ class ScenarioRun:
 
     def others_of(self, client: str) -> tuple[str, ...]:
         """URLs of other brokers to which a scale-down may move the XA branches of a client."""
+        return ()
+
+    def nodes_apart(self) -> tuple[str, ...]:
+        """URLs of single nodes, if the nodes of a client's URL may serve different stores."""
         return ()
 
     async def _work(self, plan: ClientPlan, name: str) -> None:

@@ -178,6 +178,9 @@ class ClientPlan:
     book: LedgerBook
     others: tuple[str, ...] = ()
     """URLs of other members to which a scale-down may move the XA branches of this client."""
+    nodes: tuple[str, ...] = ()
+    """URLs of single nodes, if those of one URL may serve different stores: a branch is decided where its store
+    is."""
 
     async def connect(self, url: str = "") -> aio.Connection:
         """A connection to the active node at a URL, by default that of the client."""

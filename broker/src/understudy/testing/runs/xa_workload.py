@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import field
 from enum import Enum, auto
 from functools import partial
@@ -72,6 +73,8 @@ class BranchWork:
     """DELIVERED rows of the messages that it acknowledged."""
     decided: bool = False
     """Whether the branch is prepared, and its transaction manager has decided to commit it."""
+    node_id: str = ""
+    """Node id of the store in which it was to be prepared."""
 
     @property
     def transaction(self) -> str:
@@ -203,6 +206,7 @@ class _Manager:
             await self._commit_one_phase(xid, work)
             return
         self._log.open[xid] = work
+        work.node_id = confirmer(self._connection).node_id
         try:
             committed = await self._two_phases(xid, work, ending)
         except XaError as error:
@@ -274,6 +278,8 @@ class _Manager:
             in_doubt |= await self._decide(self._session)
             for url in self._plan.others:
                 in_doubt |= await self._decide_at(url)
+        if self._plan.nodes:
+            in_doubt |= await self._decide_at_nodes()
         for xid, work in tuple(self._log.open.items()):
             # a branch that is decided and not in doubt was committed by a request whose answer was lost
             self._log.uncertain = self._log.uncertain or not (work.decided or xid in in_doubt)
@@ -295,6 +301,23 @@ class _Manager:
                 # the request before was still under way, or the branch has moved
                 if error.xa_code != XaCode.UNKNOWN_XID:
                     raise
+        return in_doubt
+
+    async def _decide_at_nodes(self) -> set[Xid]:
+        """``_decide`` at single nodes, until the store of each open branch was asked."""
+        in_doubt: set[Xid] = set()
+        missing = {work.node_id for work in self._log.open.values()}
+        while missing:
+            for url in self._plan.nodes:
+                with suppress(*TRYING_AGAIN_HELPS):
+                    connection = await self._plan.connect(url)
+                    try:
+                        in_doubt |= await self._decide(await connection.session(xa=True))
+                        missing.discard(confirmer(connection).node_id)
+                    finally:
+                        await close_connection(connection)
+            if missing:
+                await asyncio.sleep(START_OVER_S)
         return in_doubt
 
     async def _decide_at(self, url: str) -> set[Xid]:
