@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from understudy.dataclass import dataclass
 from understudy.limits import ID_CACHE_SIZE
 from understudy.store.log.batch import Sync
 from understudy.store.log.segment import SEGMENT_BYTES
 from understudy.store.retention import RetentionSettings
+
+_RUN_MESSAGE_BYTES_MAX: Final = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +39,11 @@ class StoreSettings:
     """Store the count of a delivery before it is sent (persist-delivery-count-before-delivery)."""
     compact_percent: int = 30
     """Live share of a segment below which its messages are copied (journal-compact-percentage); 0 for never."""
+
+    @property
+    def run_message_bytes_max(self) -> int:
+        """Length of the longest message that is recorded in a run. Longer ones, and those of more than a quarter of a
+        segment, are recorded alone: the store asks whether there is space for a segment of their own. Clients send
+        bodies longer than 100 KiB as large messages. Bytes.
+        """
+        return min(_RUN_MESSAGE_BYTES_MAX, self.segment_bytes // 4)

@@ -18,20 +18,20 @@ from itertools import accumulate, cycle, groupby, islice
 from typing import Final, NamedTuple
 
 from understudy.cluster.balancing.remote_bindings import RemoteBindings
-from understudy.errors import BrokerError, QueueNotFound
+from understudy.errors import BrokerError, DiskFull, QueueNotFound
 from understudy.kernel import Sends, moved_sends
 from understudy.limits import REDISTRIBUTED_WAITING_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.message import GROUP_ID, Encoding, Message
 from understudy.ports import Timer, Timers
 from understudy.routing.address import Address
-from understudy.routing.moves import Copies, RunMoves
+from understudy.routing.moves import MessageCopy, RunCopies, alike
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Balancer, RemoteBinding, addressed_to, route_entries, without_routes
-from understudy.routing.walk import SLICE_MESSAGES, START, Position, next_part, one_by_one, position_after
-from understudy.store.messages.reference import MessageReference, Part, References, RunSlice
+from understudy.routing.walk import SLICE_MESSAGES, START, Position, next_part, one_by_one, position_after, requeue
+from understudy.store.messages.reference import MessageReference, Part, RunSlice, parts_of
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,6 @@ class QueueRedistribution(Machine[State, Event]):
         """Messages that have left."""
         self._address = address
         self._office = office
-        self._moves = RunMoves(office)
         self._timers = timers
         self._timer: Timer | None = None
         self._position: Position | None = None
@@ -253,7 +252,7 @@ class QueueRedistribution(Machine[State, Event]):
             sends = moved_sends(encoded[done:], *entries)
             row = 0
             while row < sends.count:
-                count = self._moves.alike(sends, row, self.queue)
+                count = alike(self._office.store, sends, row, self.queue)
                 if count:
                     begin, end = done + row, done + row + count
                     routed = (sends, row) if len(targets) == 1 else None
@@ -274,16 +273,31 @@ class QueueRedistribution(Machine[State, Event]):
             leaving: Numbers in it, and queues of other nodes.
             encoded: The messages.
             routed: The same, from a row on, with the ids of their queues; None: these are not the same for all.
+
+        Raises:
+            DiskFull: the disk is full; the messages are in the queue.
+            StoreError: the journal has failed.
         """
-        copies: list[Copies] = []
+        queue, store = self.queue, self._office.store
+        if store.full:
+            raise DiskFull(store.full_reason)
+        copies: list[RunCopies] = []
         if routed is not None:
-            copies.append(Copies(leaving[0][1].queue, *routed, len(leaving)))
+            copies.append(RunCopies(self._address, leaving[0][1].queue, *routed, len(leaving)))
         else:
             for target in dict.fromkeys(binding for _, binding in leaving):
                 mine = [each for each, (_, binding) in zip(encoded, leaving, strict=True) if binding is target]
-                copies.append(Copies(target.queue, moved_sends(mine, *route_entries((target,))), 0, len(mine)))
+                sends = moved_sends(mine, *route_entries((target,)))
+                copies.append(RunCopies(self._address, target.queue, sends, 0, len(mine)))
         gone = [part.part(begin, end) for begin, end in _stretches([number for number, _ in leaving])]
-        self._moves.move(self.queue, self._address, gone, copies)
+        for each in gone:
+            queue.pending.take_part(each)
+        try:
+            self._office.acceptance.move(queue, gone, copies)
+        except BrokerError:
+            for each in gone:
+                requeue(queue, each)
+            raise
         self.moved += len(leaving)
 
     def _send_alone(self, part: Part, number: int, binding: RemoteBinding) -> None:
@@ -296,8 +310,8 @@ class QueueRedistribution(Machine[State, Event]):
         copy = queue.read(reference)
         properties = without_routes(copy.properties, reference.delivery_count)
         copy = copy.replace(properties=properties, message_id=acceptance.store.next_id())
-        acceptance.move(addressed_to(copy, (binding,)), self._address, (binding.queue,), queue, reference)
-        queue.forget(References((reference,)))
+        copies = MessageCopy(addressed_to(copy, (binding,)), self._address, (binding.queue,), reference)
+        acceptance.move(queue, parts_of((reference,)), (copies,))
 
     # The table comes last: it names the functions above.
     TABLE = table(
