@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from support.routing import World, callback_of, text
+from understudy.cluster.scale_down.messages import Companion, MovingMessages
+from understudy.cluster.scale_down.work import Pause
 from understudy.message import (
     BRIDGE_DUPLICATE_ID,
     DELIVERIES,
@@ -20,8 +22,6 @@ from understudy.message import (
 from understudy.properties import Properties
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.queues.queue import Queue
-from understudy.scale_down.messages import Companion, MovingMessages
-from understudy.scale_down.work import Pause
 from understudy.terms import RoutingType
 
 OWN = "00000000-0000-0000-0000-0000000000aa"

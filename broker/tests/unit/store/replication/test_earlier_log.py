@@ -10,7 +10,7 @@ from tests.support.store import DIRECTORY, NODE_ID, StoreHarness
 from understudy.store.log.records import AddressRecord
 from understudy.store.log.segment import parse_name
 from understudy.store.replication.earlier_log import earlier_state
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 ADDRESS = 7
 
