@@ -110,6 +110,10 @@ class QueueOffice(Protocol):
         """Messages whose time has not come."""
         ...
 
+    def may_deliver(self, queue: Queue) -> bool:
+        """Whether messages may be delivered now; the queue is prompted when they may again."""
+        ...
+
     @property
     def redelivery(self) -> ExpiredMessages:
         """The end of messages whose time is over."""
