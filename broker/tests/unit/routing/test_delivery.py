@@ -281,7 +281,7 @@ def test_what_expired_on_the_way_is_not_delivered() -> None:
 
 
 class AskedFence:
-    """A fence that says what it is told. Implements ``ports.Fence``."""
+    """A fence with answers set by the test. Implements ``ports.Fence``."""
 
     def __init__(self, world: World) -> None:
         self.world = world
