@@ -36,7 +36,7 @@ class Consumer(ABC):
         """Credits that each delivery costs beside its message, if it is always the same number; 0: it takes no runs."""
         self.started = False
         self.cursors: dict[int, int] = {}
-        """Position of each priority before which no message waits for this consumer."""
+        """Priority to the position before which no message waits for this consumer."""
 
     @abstractmethod
     def writable(self) -> bool:

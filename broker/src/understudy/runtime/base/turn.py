@@ -86,7 +86,7 @@ class Turn:
         self._awake = False
         self._awake_until_ns = 0
         self._idle_polls = 0
-        """How often in a row no bytes came while the loop was awake."""
+        """Number of turns in a row without bytes while the loop was awake."""
         self._polls_to_skip = 0
         """Syncs left after which the loop does not stay awake."""
         self.scheduled = False

@@ -41,7 +41,7 @@ ATTEMPTS_S: Final = 3.0
 
 
 class LockReleaser:
-    """The second process, as the node uses it. It ends when the node has ended."""
+    """Process of its own that releases the locks of a node. It ends when the node has ended."""
 
     def __init__(self, **service: object) -> None:
         """Start the process that releases the locks.
@@ -64,11 +64,12 @@ class LockReleaser:
 
     @property
     def pid(self) -> int | None:
-        """Process id; None if it could not be started."""
+        """Process id; None if the process could not be started."""
         return None if self._process is None else self._process.pid
 
     def tell(self, **facts: object) -> None:
-        """Hand over locks to release, see ``HeldLocks``. Never blocks; without the process it does nothing."""
+        """Give locks to the process to release, see ``HeldLocks``. Never blocks; without the process it does
+        nothing."""
         if self._process is None:
             return
         assert self._process.stdin is not None

@@ -55,7 +55,7 @@ class State(Enum):
     SUSPENDED = auto()
     """The connection is lost, the session may live."""
     UNAVAILABLE = auto()
-    """The session is lost, or was never begun; until it is started again."""
+    """The session is lost, or was never begun, and has not been started again."""
 
 
 class Event(Enum):

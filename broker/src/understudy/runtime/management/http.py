@@ -88,7 +88,7 @@ class ManagementServer:
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
-        """Serve the connections of the listener, after binding it if that was not done.
+        """Serve the connections of the listener, which is bound first if it was not before.
 
         Raises:
             ConfigError: the address cannot be listened on.

@@ -49,7 +49,7 @@ class Endpoints:
         """Acceptors of each place, of which the first one listens."""
 
     def join(self, acceptor: SharedAcceptor) -> bool:
-        """An acceptor takes its place. Whether it has to bind and listen; otherwise another one there does.
+        """Add an acceptor to its place; return whether it has to bind and listen, because no other one listens there.
 
         Raises:
             OSError: another acceptor takes the same requests.
@@ -64,7 +64,7 @@ class Endpoints:
         return not others or not acceptor.configuration.port
 
     def leave(self, acceptor: SharedAcceptor) -> None:
-        """An acceptor does not listen any more. Does nothing if it has left before."""
+        """Remove an acceptor that does not listen any more. Does nothing if it was removed before."""
         place = _place(acceptor)
         here = self._open.get(place, [])
         if acceptor not in here:

@@ -86,7 +86,7 @@ class Event(Enum):
     INPUT = auto()
     """Bytes of the client, during the handshake."""
     QUEUE = auto()
-    """The first bytes of the client are those of TLS."""
+    """The first bytes of the client belong to TLS."""
     BEGIN = auto()
     """The handshake has a place."""
     MORE = auto()

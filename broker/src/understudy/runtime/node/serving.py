@@ -91,7 +91,8 @@ class Serving:
         return policy.moves_instead_of_serving and alone
 
     def steps(self) -> list[Step]:
-        """After them, clients are served; or, in a backup with scale-down, the messages have moved to another node."""
+        """Steps after which clients are served; or, in a backup with scale-down, the messages have moved to another
+        node."""
         policy = self._parts.configuration.current.ha_policy
         moving = [Step("choose a node", self._choose_target), Step("move messages", self._move_messages)]
         if self._never_serves:

@@ -21,7 +21,7 @@ class StandbyFaults:
         self._said: str | None = None
 
     def find(self) -> str | None:
-        """Why the passive node is not ready; None: it may take over, or the node is no such backup."""
+        """Reason for which the passive node is not ready; None: it may take over, or the node is no such backup."""
         found = self._find()
         if found != self._said:
             self._said = found

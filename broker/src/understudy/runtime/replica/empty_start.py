@@ -130,7 +130,7 @@ def common_part(parts: NodeParts, store: MessageStore) -> tuple[int, bytes]:
 
 
 def read_note(disk: Disk, directory: str) -> EmptyPlan | None:
-    """The note; None if there is none.
+    """Read the note of an empty start; None if there is no note.
 
     Args:
         disk: Where it is.

@@ -32,7 +32,7 @@ class Link:
     number: int
     epoch: int
     end: int | None
-    """Where the log ends in it; None in the newest epoch, where the records tell."""
+    """Offset at which the log ends in the segment; None in the newest epoch, where the records show the end."""
 
     @property
     def name(self) -> str:

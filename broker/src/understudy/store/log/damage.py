@@ -154,11 +154,11 @@ class Passage:
 
     records: tuple[DamagedRecord, ...]
     following: Frame | None
-    """The valid record after them in the same segment; None: they end it."""
+    """First valid record after the damaged ones in the same segment; None: the segment ends with them."""
 
     @property
     def known(self) -> bool:
-        """Whether the quarantine names all of them."""
+        """Whether the quarantine names all damaged records of the passage."""
         return all(record.known for record in self.records)
 
     @property

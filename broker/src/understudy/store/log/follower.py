@@ -473,7 +473,7 @@ class Follower:
         return True
 
     def _open_next(self, index: int) -> bool:
-        """Go to that link; False if there is none (yet)."""
+        """Open the segment of a link; False if it does not exist yet."""
         links = self.chain.links
         if index >= len(links):
             return False
@@ -498,7 +498,7 @@ class Follower:
         return True
 
     def _read_on(self, cursor: Cursor, link: Link, budget_bytes: int) -> Stop | None:
-        """Apply records of the current segment; why it ended, None if the budget is used up."""
+        """Apply records of the current segment; return why that ended, None if the budget is used up."""
         until = cursor.offset + budget_bytes
         fresh = False
         while True:

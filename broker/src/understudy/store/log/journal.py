@@ -120,7 +120,7 @@ class Journal:
         """Whether too much waits to be written to read from any socket; decided when a batch is closed or written."""
         self._sealed_bytes = 0
         self._stalled_until_ms: int | None = None
-        """Set while a batch waits for space within its segment: when it is written again."""
+        """Time at which a batch that waits for space in its segment is written again; None: no batch waits."""
         self._life = JournalLife(self)
         self._asked_at_close = False
         """The segment of the seal was asked for once more when the journal was to be closed."""

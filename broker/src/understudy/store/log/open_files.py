@@ -15,7 +15,7 @@ class OpenSegment:
     digest: int
     """Digest of the bytes written to the segment so far."""
     last: int
-    """Where the last write began: one that met a full disk is repeated there."""
+    """Offset of the last write; a write that met a full disk is repeated at this offset."""
     before: int
     """Digest of the bytes before the last write."""
     seed: int

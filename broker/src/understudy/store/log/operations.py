@@ -37,7 +37,7 @@ class Append(NamedTuple):
     size_bytes: int
     """Bytes of all parts together."""
     last_sequence: int
-    """Sequence of the last record in it."""
+    """Sequence of the last record in the bytes."""
 
 
 #: ``Append(...)`` without the Python-level call.

@@ -44,7 +44,7 @@ class Readiness(Enum):
     READY = auto()
     """The file of the segment is whole and synced."""
     NO_SPACE = auto()
-    """The disk was full; it is tried again."""
+    """The disk was full; making the segment is tried again."""
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ class Preallocation:
             self._add(number + index)
 
     def take(self, needed_bytes: int) -> Segment:
-        """The next one, perhaps not READY yet, and grown to so many bytes if it is smaller."""
+        """The next segment, perhaps not READY yet, and grown to so many bytes if it is smaller."""
         segment = self._spares.popleft()
         self.wants_zeros = True
         if needed_bytes > segment.needed_bytes:

@@ -123,7 +123,7 @@ class EpochRecord:
 
 @dataclass(frozen=True, slots=True)
 class AddressRecord:
-    """An address as the log knows it."""
+    """Definition of an address in the log."""
 
     address_id: int
     name: str
@@ -143,7 +143,7 @@ class AddressRemoveRecord:
 
 @dataclass(frozen=True, slots=True)
 class QueueRecord:
-    """A queue as the log knows it."""
+    """Definition of a queue in the log."""
 
     queue_id: int
     address_id: int
@@ -292,7 +292,7 @@ class DropRecord:
     """Segments without a live message, anywhere before ``complete``, may be gone."""
 
     complete: int
-    """Every segment from this number on is still there."""
+    """Number of the first segment from which on none is missing."""
     numbers: tuple[int, ...]
 
 
@@ -304,7 +304,7 @@ class MoveRecord:
     source_number: int
     """Segment of the record that was copied ..."""
     source_offset: int
-    """... and the offset there."""
+    """Offset of the record in the source segment."""
     queue_ids: tuple[int, ...]
     encoded: bytes
 

@@ -157,7 +157,7 @@ def frame(kind: RecordType, flags: int, sequence: int, batch: int, seed: int, *p
 
 
 def read_seal(file: FileReader, header: SegmentHeader) -> tuple[int, SealRecord] | None:
-    """Offset and content of the seal at the end of the file; None if there is no valid one."""
+    """Offset and content of the seal at the end of the file; None if the file has no valid seal."""
     size = file.size()
     if size < HEADER_BLOCK_BYTES + SEAL_TRAILER.size:
         return None

@@ -55,7 +55,7 @@ _SUFFIX: Final = ".large"
 _NAME: Final = re.compile(r"(\d{1,20})\.large(\.tmp)?")
 
 Stored = Callable[[LargeBody | None, BrokerError | None], None]
-"""Told where the body lies, or why it does not."""
+"""Callback with the place of a stored body, or with the error for which it was not stored."""
 
 
 class LargeMessages:
@@ -91,14 +91,14 @@ class LargeMessages:
         self._why_not_remove = why_not_remove
         self.unfinished_max = LARGE_MESSAGES_UNFINISHED_MAX if unfinished_max is None else unfinished_max
         self._not_logged: set[int] = set()
-        """Files of messages that are not durable: no record names them, so they are lost with this process."""
+        """Files of messages that are not durable: no record names the files, which are lost with this process."""
         self._context: OperationContext | None = None
         self._references: dict[int, int] = {}
         """File id to references, unfinished deliveries included."""
         self.leaving = False
         """Whether files wait to be removed: ``flush`` has something to do."""
         self._unneeded: dict[int, None] = {}
-        """Files to be looked at with the next flush: nothing may need them any more."""
+        """Files whose last reference may be gone; the next flush checks them."""
         self._outgoing: deque[tuple[int, int]] = deque()
         """Monotonic time from which a file may go, and the file."""
         self.unfinished = 0
@@ -188,7 +188,7 @@ class LargeMessages:
         self._references[file_id] = self._references.get(file_id, 0) + 1
 
     def release(self, file_id: int) -> None:
-        """One that needed it is through; what says so in the log was appended in this turn."""
+        """Count one reference less that needs a file; the record that says so was appended in this turn."""
         left = self._references.get(file_id, 0) - 1
         self._references[file_id] = max(left, 0)
         if left <= 0:
@@ -209,7 +209,7 @@ class LargeMessages:
         return len(self._references)
 
     def flush(self) -> None:
-        """Once per turn, after everything that was appended in it."""
+        """Check the released files; called once per turn, after every append of the turn."""
         if self._unneeded:
             unneeded = [file_id for file_id in self._unneeded if not self._references.get(file_id)]
             self._unneeded.clear()

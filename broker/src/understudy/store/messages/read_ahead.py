@@ -23,7 +23,7 @@ RUN_BYTES: Final = 256 * 1024
 _GAP_BYTES: Final = 8 * 1024
 
 Fetch = Callable[[int, int, int], bytes]
-"""Segment, offset and length to the bytes there; fewer if there are not so many yet."""
+"""Function that reads bytes of a segment: its number, an offset and a length; fewer bytes at the end."""
 Decode = Callable[[Location, bytes | memoryview], Message]
 """A record's bytes, checked, to its message."""
 

@@ -111,7 +111,7 @@ class ReadBack:
         return Place(self._disk, self._path(number, epoch), number, epoch, offset, length)
 
     def resolve(self, location: Location) -> Location:
-        """The location in a segment that is there, for one that was given out at any time.
+        """Present location of a record in an existing segment, for a location of any earlier time.
 
         Raises:
             JournalCorrupt: the segment was dropped and nothing in it was live.

@@ -91,7 +91,7 @@ class MessageReference:
         self.message = message
         self.delivery_count = 0
         self.position = -1
-        """Position in ``routing.queues.level``; -1 before it had a place there."""
+        """Position in ``routing.queues.level``; -1 before the reference had a place in it."""
 
     def __repr__(self) -> str:
         kind = type(self).__name__
