@@ -179,7 +179,11 @@ def main(
     show_all: bool,
     as_json: bool,
 ) -> None:
-    """Run seeds, report, and say how to replay."""
+    """Run seeds, report, and say how to replay.
+
+    \b
+    Example: understudy sim --help
+    """
     scenarios = dict.fromkeys([scenario] if scenario is not None else SCENARIOS, seeds)
     sys.exit(
         simulate(Request(scenarios, seed, trace, without, jobs, shrink=shrink, show_all=show_all, as_json=as_json))
