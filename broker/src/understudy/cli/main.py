@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "address": "understudy.cli.managing.addresses:address",
     "bridge": "understudy.cli.messages.bridge:bridge",
     "browse": "understudy.cli.messages.browse:browse",
+    "check": "understudy.cli.managing.checks:check",
     "cluster": "understudy.cli.node.cluster:cluster",
     "config": "understudy.cli.node.configuration.commands:config",
     "completion": "understudy.cli.managing.context:completion",
@@ -65,7 +66,7 @@ _COMMANDS: Final = {
 
 _SECTIONS: Final = {
     "Brokers and their state": (
-        "demo", "create", "run", "status", "ha", "stop", "start", "cluster", "witness",
+        "demo", "create", "run", "status", "ha", "check", "stop", "start", "cluster", "witness",
     ),
     "Messages": ("send", "receive", "browse", "produce", "consume", "message", "dlq"),
     "Queues, addresses and clients": (
