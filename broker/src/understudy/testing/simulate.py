@@ -152,6 +152,9 @@ Scenarios:
 {scenarios}
 
 Exit codes: 0 every seed kept every promise, 1 one did not, 2 wrong usage.
+
+\b
+Example: understudy sim --scenario replication --seeds 0-9
 """
 
 
@@ -179,11 +182,7 @@ def main(
     show_all: bool,
     as_json: bool,
 ) -> None:
-    """Run seeds, report, and say how to replay.
-
-    \b
-    Example: understudy sim --help
-    """
+    """Run seeds, report, and say how to replay."""
     scenarios = dict.fromkeys([scenario] if scenario is not None else SCENARIOS, seeds)
     sys.exit(
         simulate(Request(scenarios, seed, trace, without, jobs, shrink=shrink, show_all=show_all, as_json=as_json))

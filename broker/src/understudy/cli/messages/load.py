@@ -39,7 +39,7 @@ LEDGER_PRODUCER: Final = "ledger_producer"
 LEDGER_NUMBER: Final = "ledger_number"
 #: Between two lines of progress where there is no terminal.
 PROGRESS_LINE_S: Final = 5.0
-#: Shortest duration that is told from 0, and the logarithm of the width of a class of durations.
+#: Shortest duration that differs from 0, and the logarithm of the width of a class of durations.
 _SHORTEST_MS: Final = 0.001
 _CLASS: Final = math.log(1.02)
 #: Between two repaints of the bar.

@@ -92,7 +92,7 @@ class Node:
 
     @property
     def state(self) -> str:
-        """Its state; ``-`` while it does not run, ``alone`` while it is active and no other node may take over."""
+        """State of the node: ``-`` if it does not run, ``alone`` if it is active and no other node may take over."""
         try:
             found = readiness_of(Place(f"http://127.0.0.1:{self._http}", ""))
         except (Unreachable, BrokerError):
