@@ -254,3 +254,25 @@ def test_a_message_is_sent_and_shown(node: Node) -> None:
     node.client("send", "shown", "{", "--type", "json", code=2)
     node.client("send", "shown", "@/no/such/file", code=2)
     node.client("receive", "shown", "--follow", "--no-ack", code=2)
+
+
+def test_checks_for_monitors(node: Node) -> None:
+    def checked(*arguments: str) -> tuple[int, str]:
+        found = node.result("check", *arguments)
+        return found.exit_code, found.output
+
+    assert checked("node") == (0, "OK - active\n")
+    code, text = checked("pair")
+    assert (code, text.startswith("CRITICAL - active: no node takes over")) == (2, True)
+    node.run("queue", "create", "checked")
+    assert checked("queue", "checked") == (0, "OK - checked: 0 messages, 0 consumers\n")
+    node.client("send", "checked", "x", "--count", "2")
+    assert checked("queue", "checked", "--warning", "2")[0] == 1
+    assert checked("queue", "checked", "--critical", "2")[0] == 2
+    assert checked("queue", "checked", "--consumers", "1")[0] == 2
+    assert checked("queue", "nope")[0] == 3
+    assert checked("disk", "--warning", "0", "--critical", "101")[0] == 1
+    assert "producers are blocked from" in checked("disk")[1]
+    assert checked("memory")[0] == 0
+    assert checked("certificate") == (0, "OK - no acceptor has TLS\n")
+    assert checked("cluster") == (1, "WARNING - the node has no cluster-connection\n")

@@ -25,13 +25,17 @@ _COMMANDS: Final = {
     "address": "understudy.cli.managing.addresses:address",
     "bridge": "understudy.cli.messages.bridge:bridge",
     "browse": "understudy.cli.messages.browse:browse",
+    "check": "understudy.cli.managing.checks:check",
     "cluster": "understudy.cli.node.cluster:cluster",
     "config": "understudy.cli.node.configuration.commands:config",
+    "completion": "understudy.cli.managing.context:completion",
     "connection": "understudy.cli.managing.clients:connection",
+    "context": "understudy.cli.managing.context:context",
     "consume": "understudy.cli.messages.consume:consume",
     "consumer": "understudy.cli.managing.clients:consumer",
     "create": "understudy.cli.node.create:create",
     "data": "understudy.cli.data.commands:data",
+    "demo": "understudy.cli.node.demo:demo",
     "dlq": "understudy.cli.managing.dlq:dlq",
     "failback": "understudy.cli.node.handing_over:failback",
     "failover": "understudy.cli.node.handing_over:failover",
@@ -62,7 +66,7 @@ _COMMANDS: Final = {
 
 _SECTIONS: Final = {
     "Brokers and their state": (
-        "create", "run", "status", "ha", "stop", "start", "cluster", "witness",
+        "demo", "create", "run", "status", "ha", "check", "stop", "start", "cluster", "witness",
     ),
     "Messages": ("send", "receive", "browse", "produce", "consume", "message", "dlq"),
     "Queues, addresses and clients": (
@@ -71,7 +75,7 @@ _SECTIONS: Final = {
     "Handing the service over": ("failover", "failback", "promote", "activate", "accept-store"),
     "Configuration and users": ("config", "user", "permission", "mask", "migrate"),
     "Stores, journals and ledgers": ("data", "reader", "ledger", "pipeline"),
-    "Other": ("sim",),
+    "Other": ("context", "completion", "sim"),
 }  # fmt: skip
 
 

@@ -152,6 +152,9 @@ Scenarios:
 {scenarios}
 
 Exit codes: 0 every seed kept every promise, 1 one did not, 2 wrong usage.
+
+\b
+Example: understudy sim --scenario replication --seeds 0-9
 """
 
 

@@ -15,6 +15,7 @@ from understudy.cli.node import status as status_module
 from understudy.cli.node.status import Place
 from understudy.management.doors.http import node_json, ready_json
 from understudy.management.model.node import Node, Protection
+from understudy.runtime.base import management_client
 from understudy.testing.fake_node import fake_node
 
 ALONE = fake_node(protection=Protection(False, None, "no node takes over", "all", "Start b.", "no node; all. Start b."))
@@ -66,6 +67,6 @@ def test_a_node_of_an_earlier_version_says_nothing(monkeypatch: pytest.MonkeyPat
         def read(self, limit: int) -> bytes:
             return b'{"ready": true, "state": "active", "reason": null}'
 
-    monkeypatch.setattr(status_module.OPENER, "open", lambda request, timeout: Answer())
+    monkeypatch.setattr(management_client.OPENER, "open", lambda request, timeout: Answer())
     shown = CliRunner().invoke(cli, ["ha", "--url", "http://127.0.0.1:1"])
     assert (shown.exit_code, shown.output) == (1, "active: unknown: the version of the node does not say it\n")

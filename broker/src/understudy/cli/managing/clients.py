@@ -194,7 +194,7 @@ def list_transactions(place: Place, view: View) -> None:
 @click.argument("transaction_id", metavar="ID")
 @yes_option
 def commit(place: Place, transaction_id: str, yes: bool) -> None:
-    """Commit the prepared XA branch ID without its transaction manager, which learns it later.
+    """Commit the prepared XA branch ID without its transaction manager, which learns of it later.
 
     Other resources of the same transaction may have rolled back: ask its manager first.
 
@@ -211,7 +211,7 @@ def commit(place: Place, transaction_id: str, yes: bool) -> None:
 @click.argument("transaction_id", metavar="ID")
 @yes_option
 def rollback(place: Place, transaction_id: str, yes: bool) -> None:
-    """Roll the prepared XA branch ID back without its transaction manager, which learns it later.
+    """Roll the prepared XA branch ID back without its transaction manager, which learns of it later.
 
     \b
     Example: understudy transaction rollback AAAAAQ==

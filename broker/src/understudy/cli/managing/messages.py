@@ -171,10 +171,15 @@ def choice_options(command: F) -> F:
 
 
 def _carry_out(
-    place: Place, choice: Choice, verb: str, done: str, many: Callable[[], int], one: Callable[[int], bool], *,
+    place: Place, choice: Choice, words: tuple[str, str], many: Callable[[], int], one: Callable[[int], bool], *,
     dry_run: bool, yes: bool,
 ) -> None:  # fmt: skip
-    """Count, ask and act."""
+    """Count, ask and act.
+
+    Args:
+        words: The question, and the end, about messages.
+    """
+    verb, done = words
     if dry_run:
         echo(f"{counted(choice.count(place), 'message')} would be {done}")
         return
@@ -203,7 +208,7 @@ def move(place: Place, choice: Choice, target: str, reject_duplicates: bool, dry
     """
     resource = choice.resource
     _carry_out(
-        place, choice, f"Move to {target}", f"moved to {target}",
+        place, choice, (f"Move to {target}", f"moved to {target}"),
         lambda: invoke(place, resource, "moveMessages", choice.selector, target, reject_duplicates),
         lambda each: invoke(place, resource, "moveMessage", each, target, reject_duplicates), dry_run=dry_run, yes=yes,
     )  # fmt: skip
@@ -226,7 +231,7 @@ def copy(place: Place, choice: Choice, target: str, dry_run: bool, yes: bool) ->
         return bool(invoke(place, choice.resource, "copyMessage", message_id, target))
 
     _carry_out(
-        place, choice, f"Copy to {target}", f"copied to {target}",
+        place, choice, (f"Copy to {target}", f"copied to {target}"),
         lambda: sum(map(one, choice.ids_of(place))), one, dry_run=dry_run, yes=yes,
     )  # fmt: skip
 
@@ -237,7 +242,7 @@ def _simple(name: str, verb: str, done: str, operations: tuple[str, str], doc: s
     def command(place: Place, choice: Choice, dry_run: bool, yes: bool) -> None:
         many, one = operations
         _carry_out(
-            place, choice, verb, done,
+            place, choice, (verb, done),
             lambda: invoke(place, choice.resource, many, choice.selector),
             lambda each: invoke(place, choice.resource, one, each), dry_run=dry_run, yes=yes,
         )  # fmt: skip

@@ -21,6 +21,7 @@ import click
 import uvloop
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from understudy.cli.managing.contexts import current_context
 from understudy.cli.node.defaults import DEFAULT_URL
 from understudy.cli.tables import Page, console
 from understudy.cli.terminal import echo
@@ -38,7 +39,7 @@ LEDGER_PRODUCER: Final = "ledger_producer"
 LEDGER_NUMBER: Final = "ledger_number"
 #: Between two lines of progress where there is no terminal.
 PROGRESS_LINE_S: Final = 5.0
-#: Shortest duration that is distinguished from 0, and the logarithm of the width of a class of durations.
+#: Shortest duration that differs from 0, and the logarithm of the width of a class of durations.
 _SHORTEST_MS: Final = 0.001
 _CLASS: Final = math.log(1.02)
 #: Between two repaints of the bar.
@@ -54,19 +55,35 @@ def connection_options(command: F) -> F:
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             help="File with the password on its first line; or set UNDERSTUDY_PASSWORD.",
         ),
-        click.option("--user", envvar="UNDERSTUDY_USER", help="User name."),
         click.option(
-            "--url", envvar="UNDERSTUDY_URL", default=DEFAULT_URL, show_default=True, help="Where the brokers are."
+            "--user",
+            envvar="UNDERSTUDY_USER",
+            default=lambda: _of_context("user"),
+            help="User name.",
+            show_default=False,
+        ),
+        click.option(
+            "--url",
+            envvar="UNDERSTUDY_URL",
+            default=lambda: _of_context("broker") or DEFAULT_URL,
+            show_default=f"{DEFAULT_URL}, or that of the context",
+            help="Where the brokers are.",
         ),
     ):
         command = option(command)
     return command
 
 
+def _of_context(name: str) -> str | None:
+    """A value of the context in use; None: it has none."""
+    found = current_context(os.environ)
+    return None if found is None else found.get(name)
+
+
 def read_password(password_file: Path | None) -> str | None:
     """The password of the options, or of the environment."""
     if password_file is None:
-        return os.environ.get("UNDERSTUDY_PASSWORD")
+        return os.environ.get("UNDERSTUDY_PASSWORD") or _of_context("password")
     with password_file.open(encoding="utf-8") as file:
         return file.readline(_PASSWORD_BYTES_MAX).rstrip("\r\n")
 

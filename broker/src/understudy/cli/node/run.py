@@ -124,6 +124,9 @@ def run(
     Without --config and --instance it runs a default instance for this machine: port 61616 on loopback, no login,
     addresses created on first use. Its etc/broker.xml is written on the first run and can be edited.
 
+    \b
+    Example: understudy run --instance /srv/broker --http 127.0.0.1:8161
+
     Exit codes: 0 stopped cleanly, 1 the node failed (the last log line says why), 2 the
     configuration cannot be used.
     """

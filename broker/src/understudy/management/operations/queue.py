@@ -275,17 +275,13 @@ class QueueControl(Control):
         """Return the messages that match to their origin; returns their number."""
         return self._act(self.wanted(selector), messages.retry(self.office, self.queue, self.permit))
 
-    def retry_one(self, message_id: int) -> Steps[bool]:
-        """Return a message to its origin; whether it existed."""
-        return self._act_on_one(message_id, messages.retry(self.office, self.queue, self.permit))
-
-    def retry_one_later(self, message_id: int, delay_ms: int) -> Steps[bool]:
-        """Return a message to its origin, where it is delivered after a delay, and count the retry; whether it existed.
+    def retry_one(self, message_id: int, delay_ms: int | None = None) -> Steps[bool]:
+        """Return a message to its origin; whether it existed. With a delay it is delivered later, and counted.
 
         Raises:
             ManagementError: the delay is negative.
         """
-        if delay_ms < 0:
+        if delay_ms is not None and delay_ms < 0:
             raise ManagementError(f"delay {delay_ms}: 0 ms or more")
         return self._act_on_one(message_id, messages.retry(self.office, self.queue, self.permit, delay_ms))
 
