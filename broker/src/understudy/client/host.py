@@ -64,9 +64,9 @@ def tune(connection: socket.socket, connector: Connector) -> None:
 
 def dial_error(connector: Connector, error: Exception) -> Unreachable:
     """The error of a dial, the same in both clients: asyncio repeats the address instead of the system's reason."""
-    if isinstance(error, OSError) and not isinstance(error, (ssl.SSLError, socket.gaierror)):
-        if error.errno and error.filename is None:
-            return Unreachable(f"{connector}: {os.strerror(error.errno)}")
+    own_codes = isinstance(error, (ssl.SSLError, socket.gaierror))
+    if isinstance(error, OSError) and not own_codes and error.errno and error.filename is None:
+        return Unreachable(f"{connector}: {os.strerror(error.errno)}")
     return Unreachable(f"{connector}: {reason_of(error)}")
 
 
