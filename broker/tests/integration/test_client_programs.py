@@ -107,7 +107,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     pair = Pair(directory)
     try:
         pair.start()
-        url = f"tcp://127.0.0.1:{pair.primary.port},tcp://127.0.0.1:{pair.backup.port}"
+        one = f"tcp://127.0.0.1:{pair.primary.port}"  # the broker tells of its backup
+        url = f"{one},tcp://127.0.0.1:{pair.backup.port}"
         fill(url, directory)
         halfway = Halfway(threading.Barrier(7))
         names = ("work_queue", "requests", "subscription", "outbox", "copy_file", "consumers")
@@ -120,12 +121,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
                 seen["copy_file"].texts.append(str(size_bytes))
 
         calls: dict[str, Callable[[], object]] = {
-            "work_queue": lambda: programs.work_queue(url, seen["work_queue"].step),
-            "requests": lambda: programs.requests(url, COUNT, seen["requests"].step),
+            "work_queue": lambda: programs.work_queue(one, seen["work_queue"].step),
+            "requests": lambda: programs.requests(one, COUNT, seen["requests"].step),
             "subscription": lambda: programs.subscription(url, seen["subscription"].step),
-            "outbox": lambda: programs.outbox(url, directory / "outbox.db", seen["outbox"].step),
+            "outbox": lambda: programs.outbox(one, directory / "outbox.db", seen["outbox"].step),
             "copy_file": lambda: programs.copy_file(url, directory / "source", directory / "copy", progress),
-            "consumers": lambda: run_consumers(url, seen["consumers"]),
+            "consumers": lambda: run_consumers(one, seen["consumers"]),
         }
         with ThreadPoolExecutor(len(calls)) as pool:
             results = {name: pool.submit(call) for name, call in calls.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,8 +15,9 @@ from understudy.cluster.discovery.carriers import Carrier, MemberList, Multicast
 from understudy.cluster.discovery.jgroups import read_stack
 from understudy.cluster.discovery.sockets import member_places, member_socket, multicast_listener
 from understudy.dataclass import dataclass
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, Unreachable
 from understudy.limits import JGROUPS_BYTES_MAX
+from understudy.tls.contexts import reason_of
 from understudy.wire.core.broadcast import to_channel
 
 
@@ -58,6 +60,14 @@ def tune(connection: socket.socket, connector: Connector) -> None:
     ):
         if size_bytes:
             connection.setsockopt(socket.SOL_SOCKET, option, size_bytes)
+
+
+def dial_error(connector: Connector, error: Exception) -> Unreachable:
+    """The error of a dial, the same in both clients: asyncio repeats the address instead of the system's reason."""
+    own_codes = isinstance(error, (ssl.SSLError, socket.gaierror))
+    if isinstance(error, OSError) and not own_codes and error.errno and error.filename is None:
+        return Unreachable(f"{connector}: {os.strerror(error.errno)}")
+    return Unreachable(f"{connector}: {reason_of(error)}")
 
 
 def carrier_of(group: DiscoveryGroup) -> Carrier:

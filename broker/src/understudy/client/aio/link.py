@@ -17,10 +17,9 @@ from understudy.client.core.connection.tracing import Tracing
 from understudy.client.core.connection.upgrade import upgrade_of
 from understudy.client.core.session.state import SessionState
 from understudy.client.core.url.options import ClientUrl, Connector
-from understudy.client.host import Surroundings, tune
+from understudy.client.host import Surroundings, dial_error, tune
 from understudy.client.tls import tls_context
-from understudy.errors import ConfigError, ConnectionLost, LocalProtocolError, RemoteProtocolError, Unreachable
-from understudy.tls.contexts import reason_of
+from understudy.errors import ConfigError, ConnectionLost, LocalProtocolError, RemoteProtocolError
 from understudy.wire.core.http_upgrade import UpgradeExchange
 
 _log = logging.getLogger("understudy.client")
@@ -185,7 +184,7 @@ class Link:
                 tune(connection, connector)
         except (OSError, ValueError, ConfigError, LocalProtocolError) as error:
             self._dialling.pop(attempt, None)
-            self.core.transport_lost(attempt, Unreachable(f"{connector}: {reason_of(error)}"))
+            self.core.transport_lost(attempt, dial_error(connector, error))
 
     def hang_up(self) -> None:
         """Drop the transport and every dial under way."""

@@ -31,14 +31,13 @@ from understudy.client.core.connection.state import ClientState
 from understudy.client.core.connection.tracing import Tracing
 from understudy.client.core.session.state import SessionState
 from understudy.client.core.url.options import ClientUrl, Connector
-from understudy.client.host import Surroundings
+from understudy.client.host import Surroundings, dial_error
 from understudy.client.sync.callbacks import callbacks
 from understudy.client.sync.dialling import Dial
 from understudy.client.sync.keeper import Care, keeper
 from understudy.client.sync.waiting import NEVER_MS, Outcome, Signal, Turn, Waiters
 from understudy.client.sync.wire import Wire
-from understudy.errors import ConnectionLost, IllegalState, ObjectClosed, Unreachable
-from understudy.tls.contexts import reason_of
+from understudy.errors import ConnectionLost, IllegalState, ObjectClosed
 
 __all__ = ["Link", "Signal", "run_handler"]
 
@@ -282,7 +281,7 @@ class Link:
         """The dial has failed."""
         with self.lock, self:
             if not dial.cancelled and self._dials.pop(dial.attempt, None) is not None:
-                refused = Unreachable(f"{dial.connector}: {reason_of(error)}")
+                refused = dial_error(dial.connector, error)
                 self._call_core(lambda: self.core.transport_lost(dial.attempt, refused))
                 self._look_again()
 

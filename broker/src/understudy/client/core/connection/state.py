@@ -60,6 +60,8 @@ from understudy.wire.core.transport import TransportConfiguration
 
 CONNECTION_CHANNEL: Final = 0
 CONTROL_CHANNEL: Final = 1
+#: Texts of a TLS handshake that meets a port without TLS, in the blocking and the asyncio client.
+_NO_TLS_THERE: Final = ("(EOF)", "WRONG_VERSION_NUMBER", "closed by the other side")
 _REDIRECTS: Final = (DisconnectReason.REDIRECT, DisconnectReason.REDIRECT_ON_CRITICAL_ERROR)
 
 
@@ -226,7 +228,7 @@ class ClientState:
         self.link.shell.wake_at(self._dials.stagger(delay_ms))
 
     def _dial_failed(self, connector: Connector, error: BrokerError) -> None:
-        if connector.tls is not None and any(each in str(error) for each in ("(EOF)", "WRONG_VERSION_NUMBER")):
+        if connector.tls is not None and any(each in str(error) for each in _NO_TLS_THERE):
             error = Unreachable(
                 str(error), hint="does that port speak TLS? without sslEnabled a client speaks plain TCP"
             )
