@@ -6,7 +6,7 @@ and a node whose data is moved aside has none.
 
 The file ``server.moved.sequence`` beside it has the number at which all messages had moved to other nodes (ADR 0126):
 while both are the same, the data is of no use and does not become active again, except for a copy that was made since
-(``replication.standing``).
+(``ha.replication.standing``).
 """
 
 from __future__ import annotations
