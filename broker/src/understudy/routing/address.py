@@ -153,7 +153,7 @@ class Address(AddressMemory):
         )
 
     def altered(self, message: Message, now_ms: int) -> Message:
-        """The message as its address wants it: with an expiration, with the time it came."""
+        """The message with the expiration and the time of arrival that its address sets."""
         if self.settings.enable_ingress_timestamp:
             properties = message.properties.copy()
             properties.set_typed(INGRESS_TIMESTAMP, LONG, now_ms)

@@ -48,7 +48,7 @@ class Event(Enum):
 
 
 Arrived = Callable[[LargeMessage | None, BrokerError | None], None]
-"""Told the message when its body is safe, or why there is none."""
+"""Callback with the message when its body is safe, or with the error."""
 
 
 class Upload(Machine[State, Event]):

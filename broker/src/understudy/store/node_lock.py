@@ -244,7 +244,7 @@ class NodeLock:
             raise DiskFailed(f"{self._path} has vanished") from None
 
     def _create(self) -> None:
-        """Under the lock of the file, so that two nodes choose one id."""
+        """Create the identity while the file is locked, so that two nodes choose one id."""
         content = self._read()
         if content is not None and len(content) >= _FILE_BYTES:
             return

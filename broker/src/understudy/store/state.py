@@ -355,7 +355,7 @@ class StoreState:
             self.settings[record.key] = record
 
     def holds_live(self, use: SegmentUse) -> bool:
-        """Whether a message is live whose id lies in the range of those in a segment; it may lie in another."""
+        """Whether a live message has an id within the range of ids of a segment; it may lie in another segment."""
         return use.message_id_min > 0 and self.live.any_between(use.message_id_min, use.message_id_max)
 
     def dead_prefix(self, before: int) -> list[int]:

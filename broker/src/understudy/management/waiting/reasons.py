@@ -197,7 +197,7 @@ class MessageState:
     ahead: int = 0
     """Waiting messages that come before it."""
     at_ms: int = 0
-    """Wall time at which it is due, of a scheduled one."""
+    """Wall time at which a scheduled message is due."""
     readable: bool = True
     deliveries: int = 0
     consumer: str | None = None

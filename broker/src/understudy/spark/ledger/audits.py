@@ -364,7 +364,7 @@ def duplicated(copies: DataFrame, crossed: DataFrame, *, members: bool = False) 
 
 
 def unfounded(copies: DataFrame) -> DataFrame:
-    """Acknowledged on a queue that never delivered it."""
+    """Acknowledgements of messages on a queue that never delivered them."""
     return copies.where(_UNFOUNDED).select(_finding("unexplained", Reason.ACKNOWLEDGED_NEVER_DELIVERED, queue=True))
 
 

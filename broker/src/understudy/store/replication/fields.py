@@ -263,7 +263,7 @@ class Shape:
 
     @property
     def field(self) -> Field:
-        """The shape as a field of another class."""
+        """Encoding of a field whose value is an instance of this class."""
         return Field(self.write, self.read)
 
 

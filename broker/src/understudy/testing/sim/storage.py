@@ -404,7 +404,7 @@ class SharedStorage:
         self.volume.capacity_bytes = self.volume.used_bytes() + 4096
 
     def free(self) -> None:
-        """Give the space back."""
+        """Give the reserved space of the volume back."""
         self.volume.capacity_bytes = _CAPACITY_BYTES
 
     def log_state(self, directory: str, *, quarantine: bool = False) -> StoreState:
