@@ -23,3 +23,7 @@ def test_secrets_are_masked_wherever_they_are() -> None:
     assert "hidden" not in shown("bridge", '{"name": "b", "password": "hidden"'), "JSON that is cut off"
     assert "hidden" not in shown("url", "tcp://user:hidden@host:1")
     assert "hidden" not in shown("url", "tcp://host:1?password=hidden")
+
+
+def test_a_long_text_with_an_address_is_not_searched() -> None:
+    assert shown("url", "tcp://user:hidden" + "x" * 65_000) == "url=*** (65017 characters)"

@@ -12,6 +12,8 @@ from understudy.texts import masked_url
 
 MASK: Final = "***"
 _SHOWN_CHARACTERS_MAX: Final = 200
+#: Longest text that is searched for a login: a longer one is no address.
+_SEARCHED_CHARACTERS_MAX: Final = 2_000
 _SECRET: Final = re.compile(r"passw|secret|token|credential|passphrase", re.IGNORECASE)
 
 
@@ -27,7 +29,7 @@ def _shown(name: str, value: object) -> str:
     if _SECRET.search(name) and value is not None:
         return MASK
     if isinstance(value, str):
-        text = _masked_json(value) if value[:1] in ("{", "[") else masked_url(value) if "://" in value else value
+        text = _masked_json(value) if value[:1] in ("{", "[") else _masked_text(value)
     else:
         text = json.dumps(_masked(value), default=str)
     return text if len(text) <= _SHOWN_CHARACTERS_MAX else f"{text[:_SHOWN_CHARACTERS_MAX]}…"
@@ -46,4 +48,10 @@ def _masked(value: object) -> object:
         return {key: MASK if _SECRET.search(str(key)) and each else _masked(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_masked(each) for each in value]
-    return masked_url(value) if isinstance(value, str) and "://" in value else value
+    return _masked_text(value) if isinstance(value, str) else value
+
+
+def _masked_text(text: str) -> str:
+    if "://" not in text:
+        return text
+    return masked_url(text) if len(text) <= _SEARCHED_CHARACTERS_MAX else f"{MASK} ({len(text)} characters)"
