@@ -75,7 +75,7 @@ class RunMoves:
 
     def _record(self, queue: Queue, address: Address, gone: Sequence[Part], copies: Sequence[Copies]) -> None:
         office = self._office
-        store, context = office.store, office.context
+        store, context = office.store, office.store.context
         if context.gathered is not None:
             # ids rise with the log
             context.gathered.close()

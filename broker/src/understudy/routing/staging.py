@@ -121,7 +121,7 @@ class StagedSends:
         reference = references[0]
         self._append(queues, references, 1, reference.size_bytes)
         if office.memory.exceeded(queues[0].address):
-            office.context.when_durable(office.store.last_sequence, self._page_out, queues, references)
+            office.store.context.when_durable(office.store.last_sequence, self._page_out, queues, references)
 
     def add_run(self, queues: tuple[Queue, ...], arrival: Arrival) -> None:
         """The messages of a run, likewise; neither their address nor the node holds its maximum with them."""
@@ -139,7 +139,7 @@ class StagedSends:
             self._closed.append((office.store.last_sequence, self._open))
             self._open, self._open_bytes, self._open_count = [], 0, 0
             if len(self._closed) > _CHUNKS_IN_MEMORY:
-                office.context.when_durable(self._closed[0][0], self._pack_oldest)
+                office.store.context.when_durable(self._closed[0][0], self._pack_oldest)
 
     def _page_out(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
         if not self._ended:

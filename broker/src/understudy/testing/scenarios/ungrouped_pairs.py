@@ -82,14 +82,13 @@ class UngroupedPairsRun(MemberReplicasRun):
         """See ``MembersRun``; the connection of a client does not fail over.
 
         The two nodes of a URL may serve two stores, without a fault of either: the client names the nodes of a pair
-        that does not exist. A connection that fails over sends again to the second store what it had sent to the first
-        one, and asks it about branches of the first one. So these clients start over instead, as those do whose brokers
-        are not one: what was not confirmed is not sent again.
+        that does not exist. A connection that fails over sends messages to the second store again which the first one
+        has taken, and asks it about branches of the first one. So these clients start over instead, and send nothing
+        again that was not confirmed.
         """
         return super()._url(member).replace("reconnectAttempts=-1", "reconnectAttempts=0")
 
     def nodes_apart(self) -> tuple[str, ...]:
-        """See ``ScenarioRun``."""
         options = self.plan.url.partition("?")[2].replace("ha=true", "ha=false")
         options = options.replace("initialConnectAttempts=-1", "initialConnectAttempts=1")
         options = options.replace("reconnectAttempts=-1", "reconnectAttempts=0")
