@@ -13,7 +13,7 @@ from understudy.ha.locks.sequence_verdict import Verdict
 from understudy.ha.replication.lock_authority import LockAuthority
 from understudy.ha.replication.ports import Answer
 from understudy.ha.shared import store_claims
-from understudy.routing.post_office import PostOffice
+from understudy.routing.queues.delivery import DeliveryPermission
 from understudy.runtime.node.serving import Serving
 from understudy.testing.runs.fault_plan import PASSIVE, Fault, FaultKind
 from understudy.testing.runs.plan import Plan
@@ -41,7 +41,7 @@ def _successor_does_not_wait(patch: Patch) -> type[ScenarioRun]:
 )  # fmt: skip
 def _delivered_without_a_proof(patch: Patch) -> None:
     """A node that has lost its lock delivers messages until it asks for the lock the next time."""
-    patch.replace(PostOffice, "may_deliver", lambda self, queue: True)
+    patch.replace(DeliveryPermission, "covers", lambda self, queue: True)
 
 
 class _FailedActivation(WitnessedRun):

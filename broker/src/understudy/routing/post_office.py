@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from understudy.errors import (
     AddressFull,
     AddressNotFound,
-    DescriptorsExhausted,
     DiskFull,
     DuplicateIdRejected,
     QueueNotFound,
@@ -30,7 +28,7 @@ from understudy.message import (
     SCHEDULED_DELIVERY,
     Message,
 )
-from understudy.ports import Clock, Entropy, Fence, Timers
+from understudy.ports import Clock, Entropy, Timers
 from understudy.properties import PropertyValue
 from understudy.routing.acceptance import Acceptance, refuses_no_queue, scheduled_ms
 from understudy.routing.address import Address
@@ -56,7 +54,7 @@ from understudy.routing.lifecycle.redelivery import Redelivery
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
 from understudy.routing.memory import Memory
 from understudy.routing.paging import Paging
-from understudy.routing.queues.delivery import serve
+from understudy.routing.queues.delivery import DeliveryPermission, serve
 from understudy.routing.queues.queue import EXPIRED_AT_ONCE, Queue
 from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction, SessionTransaction
 from understudy.routing.settings import AddressSettingsRepository
@@ -68,9 +66,6 @@ from understudy.terms import RoutingType
 __all__ = ["Done", "PostOffice", "ResponseOrder", "RoutingTransaction", "Undecided"]
 
 log = logging.getLogger(__name__)
-
-#: Before a lock is asked for again that could not be asked about, when messages wait for it.
-PROVE_AGAIN_MS: Final = 100
 
 
 class PostOffice:
@@ -113,7 +108,6 @@ class PostOffice:
         entropy: For redelivery-collision-avoidance-factor; None = delays are not varied.
         """
         self.store = store
-        self.context = store.context
         self.clock = clock
         self.timers = timers
         self.dirty: list[Queue] = []
@@ -124,12 +118,7 @@ class PostOffice:
         """
         self.now_ms = clock.wall_ms()
         """Wall time, read once per turn."""
-        self.fence: Fence | None = None
-        """Says whether this node may still hand out messages; None: always."""
-        self.unproved: Callable[[BaseException], None] = lambda error: None
-        """Called once, when it may not."""
-        self._ended = False
-        """``unproved`` was called: nothing is delivered any more."""
+        self.permission = DeliveryPermission(clock, timers)
         self.memory = memory = Memory(store, global_max_size_bytes, global_max_messages)
         self.paging = paging = Paging(memory, store, pages)
         paging.begin(timers.call_later)
@@ -191,7 +180,7 @@ class PostOffice:
         store = self.store
         if not again:
             self.now_ms = self.clock.wall_ns() // 1_000_000
-        elif not self.dirty and not self.memory.starved and self.context.appended == self.context.durable:
+        elif not self.dirty and not self.memory.starved and store.context.appended == store.context.durable:
             return False
         self.steps_end = WORK.steps + SELECTOR_STEPS_PER_TURN
         try:
@@ -223,26 +212,6 @@ class PostOffice:
                     self._wake()
         if self.memory.starved:
             self.memory.grant()
-
-    def may_deliver(self, queue: Queue) -> bool:
-        """Whether messages of a queue may be delivered now: not on a proof of the lock that is too old, as for
-        confirmations. The next node may have delivered them already, and got their acknowledgements.
-        """
-        fence = self.fence
-        if self._ended:
-            return False
-        if fence is None or self.clock.monotonic_ms() <= fence.proved_until_ms:
-            return True
-        why = fence.why_not_confirm()
-        if why is None:
-            return True
-        if isinstance(why, DescriptorsExhausted):
-            # no answer: the lock is not lost
-            self.timers.call_later(PROVE_AGAIN_MS, queue.prompt)
-            return False
-        self._ended = True
-        self.unproved(why)
-        return False
 
     # -- settings -------------------------------------------------------------------------------
 

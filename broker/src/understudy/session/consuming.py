@@ -150,7 +150,7 @@ class ConsumingSession(SessionState):
         Raises IllegalState.
         """
         consumer = self._consumer(consumer_id)
-        context = self._office.context
+        context = self._office.store.context
         lane = self.order.lane or context
         if self.order.sequence > lane.durable:
             self.order.sequence = context.appended

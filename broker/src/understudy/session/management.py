@@ -76,14 +76,14 @@ def manage(
         if reply_to is None:
             return
         # what the reply reports must be durable
-        session.order.sequence = max(session.order.sequence, office.context.appended)
+        session.order.sequence = max(session.order.sequence, office.store.context.appended)
         try:
             office.send(message.replace(address=reply_to), session.order)
         except BrokerError as error:
             session.reply_failed(error)
 
     management.handle(request, session.security, session.connection.remote_address, reply)
-    office.acceptance.answer(session.order, done, office.context.appended)
+    office.acceptance.answer(session.order, done, office.store.context.appended)
 
 
 def _reply_address(request: Message) -> str | None:

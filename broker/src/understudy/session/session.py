@@ -86,7 +86,7 @@ class ServerSession(ConsumingSession):
             self.failed(error, done, transaction)
             return
         if done is not None:
-            self._office.acceptance.answer(self.order, done, self._office.context.appended)
+            self._office.acceptance.answer(self.order, done, self._office.store.context.appended)
 
     def settle(self, consumer_id: int, message_id: int, outcome: Outcome, done: Done | None = None) -> None:
         """Settle one delivery (``outcomes``).
@@ -116,7 +116,7 @@ class ServerSession(ConsumingSession):
             self.failed(error, done, transaction)
             return
         if done is not None:
-            self._office.acceptance.answer(self.order, done, self._office.context.appended)
+            self._office.acceptance.answer(self.order, done, self._office.store.context.appended)
 
     def _settling(self, consumer_id: int, transaction: Transaction | None) -> ServerConsumer:
         """The consumer whose deliveries are settled.

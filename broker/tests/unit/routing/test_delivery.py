@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from support.routing import FakeCallback, World, callback_of, text
 from understudy.errors import DescriptorsExhausted, LockLost
-from understudy.routing.post_office import PROVE_AGAIN_MS
 from understudy.routing.queues.consumer import ALLOWANCE_BYTES
+from understudy.routing.queues.delivery import PROVE_AGAIN_MS
 from understudy.session.session import ServerSession
 
 
@@ -281,7 +281,7 @@ def test_what_expired_on_the_way_is_not_delivered() -> None:
 
 
 class AskedFence:
-    """A fence with answers set by the test. Implements ``ports.Fence``."""
+    """A fence with the answers of a test. Implements ``ports.Fence``."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -300,7 +300,7 @@ def fenced() -> tuple[World, AskedFence, ServerSession, list[BaseException]]:
     world = World()
     world.queue()
     fence, failures = AskedFence(world), list[BaseException]()
-    world.office.fence, world.office.unproved = fence, failures.append
+    world.office.permission.depend_on(fence, failures.append)
     return world, fence, reader(world), failures
 
 

@@ -16,6 +16,7 @@ from typing import ClassVar, Final
 
 from understudy.errors import ActivationRefused, BrokerError, ManagementError
 from understudy.ha.life.policy import Decisions, Standby
+from understudy.ha.replication.missing_batch import MissingBatch
 from understudy.ha.replication.moved_store import MovedStore
 from understudy.ha.replication.ports import Authority, Cause, EmptyStart, Found, Listener, Replica
 from understudy.ha.replication.promotion import Promotion
@@ -141,8 +142,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self.not_asked: Callable[[], Sequence[str]] = lambda: ()
         """URLs of members of the cluster that gave no answer in the newest search, and may be active with the data of
         this pair."""
-        self.others_not_asked: Callable[[], Sequence[str]] = lambda: ()
-        """Members of the cluster that gave no answer in the newest search, and may have the messages of this node."""
+        self.missing_batch = MissingBatch()
         self._life = life
         self._standby = standby
         self._authority = authority
@@ -163,8 +163,6 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         """The same reason, if it is to be logged once enough searches found no active node."""
         self._unfound: str | None = None
         """Why enough searches found no active node; None: they have not ended, or the node asks for the permission."""
-        self._record: MovedStore | None = None
-        """The record of a lock manager that messages of this node have moved, while the node with them says nothing."""
         self._has_more = False
         """The last active node that was found has lost records which this one has."""
 
@@ -299,41 +297,19 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
             return
 
         def found(moved: MovedStore) -> None:
-            if moved is heard or not self._must_hear(moved):
+            assert self.empty_start is not None
+            try:
+                waits = moved is not heard and self.missing_batch.waits(moved, self.empty_start)
+            except BrokerError as error:
+                self._life.fail(error)
+                return
+            if not waits:
                 self.fire(StandbyEvent.MOVED, moved)
 
         try:
             self._authority.find_moved(heard, found)
         except BrokerError as error:
             self._life.fail(error)
-
-    def _must_hear(self, moved: MovedStore) -> bool:
-        """Whether the node waits for the one that has its messages, which knows the duplicate ids that the data of this
-        node lacks: without them, a message that a client sends again comes twice.
-
-        A search that began before the record was found may have missed that node, and one in which a member gave no
-        answer does.
-        """
-        assert self.empty_start is not None
-        try:
-            if not self.empty_start.lacks(moved):
-                return False
-        except BrokerError as error:
-            self._life.fail(error)
-            return True
-        known, self._record = self._record, moved
-        missing = self.others_not_asked()
-        if known != moved:
-            log.info("the node that has the messages of this one is asked for duplicate ids that its data lacks")
-            return True
-        if missing and missing != self._missing_said:
-            self._missing_said = missing
-            log.warning(
-                "the messages of this node have moved, and the node that has them gave no answer: it knows duplicate"
-                " ids that the data of this one lacks",
-                extra={"not_asked": list(missing), "hint": "let the other members of the cluster be reached"},
-            )
-        return bool(missing)
 
     def _begin_empty(self, moved: MovedStore | None) -> None:
         self._stop_listening()

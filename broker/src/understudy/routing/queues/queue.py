@@ -84,6 +84,14 @@ class ExpiredMessages(Protocol):
         ...
 
 
+class PermittedDeliveries(Protocol):
+    """The permission of the node to deliver messages, as its queues use it."""
+
+    def covers(self, queue: Queue) -> bool:
+        """Whether those of a queue may be delivered now; it is prompted when they may later."""
+        ...
+
+
 class QueueOffice(Protocol):
     """The parts of a node that its queues use. The post office has them."""
 
@@ -110,8 +118,9 @@ class QueueOffice(Protocol):
         """Messages whose time has not come."""
         ...
 
-    def may_deliver(self, queue: Queue) -> bool:
-        """Whether messages may be delivered now; the queue is prompted when they may again."""
+    @property
+    def permission(self) -> PermittedDeliveries:
+        """Whether messages may be delivered."""
         ...
 
     @property

@@ -158,8 +158,7 @@ class Serving:
         )
         self.broker = make_broker(parts, store, self._opened.login_workers, self._owner, peers, self.reload)
         self.broker.post_office.paging.bodies_max_bytes = parts.configuration.bodies_max_bytes()
-        self.broker.post_office.fence = self._opened.fence
-        self.broker.post_office.unproved = self._owner.fail
+        self.broker.post_office.permission.depend_on(self._opened.fence, self._owner.fail)
         parts.turn.work = self.broker.post_office.turn
         parts.turn.congestion = store.congestion
         if self._replication is not None:

@@ -21,9 +21,8 @@ from understudy.limits import LAST_BATCH_BYTES_MAX
 from understudy.ports import Disk, Worker
 from understudy.runtime.base.parts import NodeParts
 from understudy.runtime.replica.copying import store_directories
-from understudy.store.log.chain import newest_epoch
-from understudy.store.log.end import ends_before
 from understudy.store.messages.message_store import MessageStore
+from understudy.store.replication.earlier_log import lacks_end
 from understudy.store.replication.empty_store import EmptyPlan, begin_store, plan, prune, set_aside
 from understudy.store.replication.last_batch import read_last_batch
 from understudy.store.replication.replica_state import ReplicaStatus, read_replica_state
@@ -56,10 +55,9 @@ class EmptyStartFiles:
         return None if note is None else note.sequence
 
     def lacks(self, moved: MovedStore) -> bool:
-        """See ``Files``. Where the part in common ends is not known of every record; then nothing more is kept."""
-        disk, directory = self._parts.environment.disk, store_directories(self._parts).log
-        return moved.end.common > 0 and ends_before(
-            disk, directory, newest_epoch(disk.list(directory)), moved.end.common
+        """See ``Files``. A record that does not say where the common part ends lets nothing be kept."""
+        return moved.end.common > 0 and lacks_end(
+            self._parts.environment.disk, store_directories(self._parts).log, moved.end.common
         )
 
     def note(self, moved: MovedStore) -> None:

@@ -10,6 +10,8 @@ from contextlib import closing
 
 from understudy.ids import NodeId
 from understudy.ports import DiskReader, FileReader
+from understudy.store.log.chain import newest_epoch
+from understudy.store.log.end import ends_before
 from understudy.store.log.follower import Follower
 from understudy.store.log.replay import read_frames
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, read_header, seed_of
@@ -37,6 +39,11 @@ def earlier_state(
     follower.finish()
     follower.close()
     return follower.state
+
+
+def lacks_end(disk: DiskReader, directory: str, sequence: int) -> bool:
+    """Whether a log ends before a sequence. Raises DiskFailed."""
+    return ends_before(disk, directory, newest_epoch(disk.list(directory)), sequence)
 
 
 class EarlierLog:

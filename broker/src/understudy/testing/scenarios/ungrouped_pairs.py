@@ -82,9 +82,9 @@ class UngroupedPairsRun(MemberReplicasRun):
         """See ``MembersRun``; the connection of a client does not fail over.
 
         The two nodes of a URL may serve two stores, without a fault of either: the client names the nodes of a pair
-        that does not exist. A connection that fails over sends unconfirmed messages again to the second store, and
-        asks it about branches of the first one. So these clients start over instead, as those do whose brokers have no
-        common store: unconfirmed messages are not sent again.
+        that does not exist. A connection that fails over sends messages to the second store again which the first one
+        has taken, and asks it about branches of the first one. So these clients start over instead, and send nothing
+        again that was not confirmed.
         """
         return super()._url(member).replace("reconnectAttempts=-1", "reconnectAttempts=0")
 

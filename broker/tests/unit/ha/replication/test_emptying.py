@@ -116,7 +116,7 @@ def test_data_that_lacks_the_end_waits_for_the_node_that_has_the_messages(*, hea
     """A search that began before the record was found may have missed it, and one without its answer did."""
     node = Node()
     node.life.empty_start, node.empty.lacking = node.empty, True
-    node.life.others_not_asked = lambda: ("tcp://other:61616",)
+    node.life.missing_batch.not_asked = lambda: ("tcp://other:61616",)
     node.life.begin()
     for _ in range(5):
         search(node)
@@ -127,7 +127,7 @@ def test_data_that_lacks_the_end_waits_for_the_node_that_has_the_messages(*, hea
     if heard:
         node.life.hear_moved(MOVED)
     else:
-        node.life.others_not_asked = lambda: ()
+        node.life.missing_batch.not_asked = lambda: ()
     search(node)
     assert node.empty.begun == [MOVED]
 
