@@ -25,8 +25,8 @@ from understudy.routing.queues.queue import Queue
 from understudy.routing.references import references_of
 from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction, SessionTransaction
 from understudy.routing.transit import arrived, deliveries_of, transfer_of
-from understudy.store.message_store import MessageStore
-from understudy.store.reference import MessageReference, Part, References
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.reference import MessageReference, Part, References
 
 Delivered = tuple[Queue, MessageReference]
 """A message that counts as delivered by its queue."""
@@ -39,7 +39,7 @@ def scheduled_ms(message: Message) -> int:
 
 
 class MessageHops(Protocol):
-    """``bridges.hops`` as messages that arrive meet it."""
+    """``cluster.bridges.hops`` as messages that arrive meet it."""
 
     def counted(self, message: Message, order: ResponseOrder, transaction: RoutingTransaction | None) -> Message | None:
         """The message, with one more hop if it came by a bridge; None: it goes in a circle, and is done with.

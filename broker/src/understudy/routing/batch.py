@@ -27,8 +27,8 @@ from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Share, queue_ids
 from understudy.routing.response_order import BatchTransaction, ResponseOrder
 from understudy.store.log.operation_context import Lane, tell_owner
-from understudy.store.message_store import MessageStore
-from understudy.store.reference import RunSlice
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.reference import RunSlice
 
 Answered = Callable[[Sequence[int]], None]
 """Answers the requests with these correlation ids: their messages are safe."""

@@ -1,7 +1,7 @@
 """Messages of a queue that move to other queues in runs: their copies and their end are one transaction of the log.
 
 What ``Acceptance.move`` does for one message, done for neighbours that need nothing special. Not here: which messages
-move, and where (``balancing.redistribution``).
+move, and where (``cluster.balancing.redistribution``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from understudy.routing.batch import Arrival, enqueue_together, longest_plain_by
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.walk import requeue
-from understudy.store.reference import Part, RunSlice
+from understudy.store.messages.reference import Part, RunSlice
 
 _UNLIMITED: Final = 1 << 62
 

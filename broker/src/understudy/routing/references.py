@@ -7,8 +7,8 @@ from functools import partial
 
 from understudy.message import LargeMessage, Message
 from understudy.routing.queues.queue import Queue
-from understudy.store.message_store import MessageStore
-from understudy.store.reference import Location, MessageReference, reference_to
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.reference import Location, MessageReference, reference_to
 
 
 def references_of(

@@ -8,7 +8,7 @@ from typing import Protocol
 from understudy.errors import BrokerError
 from understudy.message import LargeMessage
 from understudy.routing.post_office import Done
-from understudy.store.reference import Part
+from understudy.store.messages.reference import Part
 
 
 class SessionCallback(Protocol):

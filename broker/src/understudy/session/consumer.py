@@ -25,7 +25,7 @@ from understudy.session.callback import SessionCallback
 from understudy.session.large_delivery import LargeDelivery
 from understudy.session.outstanding import Outstanding
 from understudy.session.state import SessionState
-from understudy.store.reference import MessageReference, Part, References
+from understudy.store.messages.reference import MessageReference, Part, References
 
 
 class ServerConsumer(Consumer):

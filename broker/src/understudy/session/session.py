@@ -32,7 +32,7 @@ from understudy.session.send_requests import PreparedSends, SendRequests
 from understudy.session.services import DEFAULT_OPTIONS, SessionOptions, SessionServices
 from understudy.session.transaction import Transaction
 from understudy.session.xa import XaRequests
-from understudy.store.reference import MessageReference, Part
+from understudy.store.messages.reference import MessageReference, Part
 
 
 class ServerSession(ConsumingSession):

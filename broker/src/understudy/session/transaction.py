@@ -24,7 +24,7 @@ from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import Done, Lanes, ResponseOrder, strictest
 from understudy.routing.staging import Acknowledgements, StagedSends
-from understudy.store.reference import MessageReference, Part, References, parts_of
+from understudy.store.messages.reference import MessageReference, Part, References, parts_of
 
 _Held = tuple[Address, Message, tuple[Queue, ...], list[MessageReference]]
 """A message of an address, and a reference for each of its queues."""

@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import ClassVar, Final
 
 from understudy.errors import ActivationRefused, BrokerError, ManagementError
-from understudy.ha.policy import Decisions, Standby
+from understudy.ha.life.policy import Decisions, Standby
 from understudy.ha.replication.moved_store import MovedStore
 from understudy.ha.replication.ports import Authority, Cause, EmptyStart, Found, Listener, Replica
 from understudy.ha.replication.promotion import Promotion

@@ -37,7 +37,7 @@ from understudy.routing.directory import Directory
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import without_routes
 from understudy.routing.response_order import ResponseOrder, RoutingTransaction
-from understudy.store.reference import MessageReference, References
+from understudy.store.messages.reference import MessageReference, References
 from understudy.terms import RoutingType
 
 log = logging.getLogger(__name__)

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from understudy.routing.queues.level import Level
-from understudy.store.backlog import Backlog
-from understudy.store.columns import rows_of
-from understudy.store.reference import Location, MessageReference, Part, RunSlice
-from understudy.store.reference_block import BlockPages
+from understudy.store.messages.backlog import Backlog
+from understudy.store.messages.columns import rows_of
+from understudy.store.messages.reference import Location, MessageReference, Part, RunSlice
+from understudy.store.messages.reference_block import BlockPages
 
 
 class PendingMessages:
