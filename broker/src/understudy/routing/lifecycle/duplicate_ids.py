@@ -1,12 +1,13 @@
 """The duplicate ids an address has seen lately.
 
 Two circles of ``id-cache-size`` ids per address (manual, "Duplicate Message Detection"), one for ids of clients and one
-for those of bridges, as Artemis has them: a message whose id is in one was already taken and is dropped. Clients that
-send much displace no id of a bridge, which sends again what it does not know to have arrived when its node is back, and
-that may be long after. With each id goes the log sequence at which the original becomes durable, because the duplicate
-may be confirmed only then.
+for those of bridges, like in Artemis: a message whose id is in one was already taken and is dropped. Ids of clients
+displace none of a bridge, which sends unconfirmed messages again when its node is back, and that may be long after.
+With each id goes the log sequence at which the original becomes durable, because the duplicate may be confirmed only
+then.
 
-Not here: writing ids to the log (they travel in the message's record), or what happens to a duplicate.
+Not here: writing ids to the log (they travel in the message's record), or what happens to a
+duplicate.
 """
 
 from __future__ import annotations
