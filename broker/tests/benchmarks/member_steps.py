@@ -63,13 +63,9 @@ class _Answers:
     def __init__(self) -> None:
         self.frames: list[bytes] = []
 
-    def answer_run(self, correlation_ids: Sequence[int]) -> None:
+    def answer_run(self, correlation_ids: Sequence[int], error: Exception | None = None) -> None:
         """See ``session.send_requests.RunAnswers``."""
         self.frames.append(confirms(10, list(correlation_ids)))
-
-    def answer_one(self, correlation_id: int) -> Callable[..., None]:
-        """See there."""
-        return lambda error: self.answer_run([correlation_id])
 
     def internal_error(self, bug: Exception) -> None:
         """See there."""

@@ -10,7 +10,7 @@ test in ``tests/simulation/test_planted_bugs.py`` then requires that one of its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +41,7 @@ from understudy.routing.queues.queue import Queue
 from understudy.session.session import ServerSession
 from understudy.session.transaction import Transaction
 from understudy.store.messages.message_store import MessageStore
-from understudy.store.messages.reference import MessageReference, RunSlice, parts_of
+from understudy.store.messages.reference import Arrival, parts_of
 from understudy.testing.runs.fault_plan import Fault, FaultKind
 from understudy.testing.runs.plan import Plan
 from understudy.testing.runs.scenario_run import ScenarioRun
@@ -99,31 +99,32 @@ def _dropped_on_arrival(patch: Patch) -> None:
     """Every twentieth confirmed message never becomes visible to consumers."""
     count = 0
 
-    def enqueue(self: Acceptance, queues: tuple[Queue, ...], references: list[MessageReference], done: Any) -> None:
+    def enqueue_one(self: Acceptance, queues: tuple[Queue, ...], parts: Arrival) -> None:
         nonlocal count
         count += 1
         if count % 20:
-            old(self, queues, references, done)
+            old(self, queues, parts)
             return
-        for queue, reference in zip(queues, references, strict=True):
-            self.store.store_acknowledges(queue.queue_id, (reference.message_id,))
-        self.discard(queues, parts_of(references))
-        if done is not None:
-            done(None)
+        for queue, part in zip(queues, parts, strict=True):
+            self.store.store_acknowledges(queue.queue_id, part.ids)
+        self.discard(queues, parts)
 
-    old = patch.replace(Acceptance, "enqueue", enqueue)
+    old = patch.replace(Acceptance, "_enqueue_one", enqueue_one)
     _arrive_one_by_one(patch)
 
 
 def _arrive_one_by_one(patch: Patch) -> None:
-    """Have messages that came together pass ``Acceptance.enqueue`` as well."""
+    """Have messages that came together pass ``Acceptance._enqueue_one`` as well."""
 
-    def add_run(self: Queue, run: RunSlice, *, paged: bool = False) -> None:
-        office: Any = self.office
-        for reference in run:
-            office.acceptance.enqueue((self,), [reference], None)
+    def enqueue(self: Acceptance, queues: tuple[Queue, ...], arrivals: Iterable[Arrival], answers: Any = ()) -> None:
+        old(self, queues, _singles(arrivals), answers)
 
-    patch.replace(Queue, "add_run", add_run)
+    old = patch.replace(Acceptance, "enqueue", enqueue)
+
+
+def _singles(arrivals: Iterable[Arrival]) -> list[Arrival]:
+    """An arrival for each message."""
+    return [parts_of(references) for parts in arrivals for references in zip(*parts, strict=True)]
 
 
 # --- nothing twice ---------------------------------------------------------------------------------
@@ -159,18 +160,18 @@ def _duplicate_ids_ignored(patch: Patch) -> None:
 )  # fmt: skip
 def _neighbours_swapped(patch: Patch) -> None:
     """Two neighbouring messages change places on their way into the queue."""
-    held: dict[Queue, tuple[Any, ...]] = {}
+    held: dict[Queue, tuple[tuple[Queue, ...], Arrival]] = {}
 
-    def enqueue(self: Acceptance, queues: tuple[Queue, ...], references: list[MessageReference], done: Any) -> None:
+    def enqueue_one(self: Acceptance, queues: tuple[Queue, ...], parts: Arrival) -> None:
         earlier = held.pop(queues[0], None)
-        if earlier is None and references[0].message_id % 5 == 0:
-            held[queues[0]] = (queues, references, done)
+        if earlier is None and parts[0][0].message_id % 5 == 0:
+            held[queues[0]] = queues, parts
             return
-        old(self, queues, references, done)
+        old(self, queues, parts)
         if earlier is not None:
             old(self, *earlier)
 
-    old = patch.replace(Acceptance, "enqueue", enqueue)
+    old = patch.replace(Acceptance, "_enqueue_one", enqueue_one)
     _arrive_one_by_one(patch)
 
 
@@ -182,11 +183,11 @@ def _rollback_commits(patch: Patch) -> None:
     """The sends of a transaction that is rolled back become visible."""
 
     def roll_back(self: Transaction) -> Any:
-        sends = _single_sends(self)
+        sends = list(self._sends._open)
         self._sends._open.clear()
         returned = old(self)
-        for queues, references in sends:
-            self._office.acceptance.enqueue(queues, references, None)
+        for queues, parts in sends:
+            self._office.acceptance.enqueue(queues, (parts,))
         return returned
 
     old = patch.replace(Transaction, "roll_back", roll_back)
@@ -194,19 +195,13 @@ def _rollback_commits(patch: Patch) -> None:
 
 
 def _stage_one_by_one(patch: Patch) -> None:
-    """Have messages that came together pass ``Transaction.staged`` as well."""
+    """Have ``Transaction.staged`` take each message alone."""
 
-    def staged_run(self: Transaction, queues: tuple[Queue, ...], arrival: tuple[RunSlice, ...]) -> None:
-        for references in zip(*arrival, strict=True):
-            self.staged(queues, list(references))
+    def staged(self: Transaction, queues: tuple[Queue, ...], parts: Arrival) -> None:
+        for each in _singles((parts,)):
+            old(self, queues, each)
 
-    patch.replace(Transaction, "staged_run", staged_run)
-
-
-def _single_sends(transaction: Transaction) -> list[tuple[tuple[Queue, ...], list[MessageReference]]]:
-    """The sends of a transaction, all of which were staged one by one."""
-    sends = transaction._sends._open
-    return [(queues, references) for queues, references in sends if isinstance(references, list)]
+    old = patch.replace(Transaction, "staged", staged)
 
 
 @planted(
@@ -218,10 +213,10 @@ def _single_sends(transaction: Transaction) -> list[tuple[tuple[Queue, ...], lis
 def _visible_before_commit(patch: Patch) -> None:
     """A message sent in a transaction is visible at once; a rollback does not take it back."""
 
-    def staged(self: Transaction, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
-        old(self, queues, references)
+    def staged(self: Transaction, queues: tuple[Queue, ...], parts: Arrival) -> None:
+        old(self, queues, parts)
         self._sends._open.pop()
-        self._office.acceptance.enqueue(queues, references, None)
+        self._office.acceptance.enqueue(queues, (parts,))
 
     old = patch.replace(Transaction, "staged", staged)
     _stage_one_by_one(patch)
@@ -230,10 +225,10 @@ def _visible_before_commit(patch: Patch) -> None:
 def _drop_sends(transaction: Transaction, first: int) -> None:
     """Take sends out of a transaction, from the first one given on."""
     office = transaction._office
-    for queues, references in _single_sends(transaction)[first:]:
-        for queue, reference in zip(queues, references, strict=True):
-            office.store.store_acknowledges(queue.queue_id, (reference.message_id,), transaction.log_id())
-        office.acceptance.discard(queues, parts_of(references))
+    for queues, parts in transaction._sends._open[first:]:
+        for queue, part in zip(queues, parts, strict=True):
+            office.store.store_acknowledges(queue.queue_id, part.ids, transaction.log_id())
+        office.acceptance.discard(queues, parts)
     del transaction._sends._open[first:]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -11,12 +11,7 @@ from planted.planting import Patch, planted
 from understudy.cluster.balancing.cluster_bridge import ClusterConversion
 from understudy.cluster.bridges.forwarding import Forwarding
 from understudy.message import BRIDGE_DUPLICATE_ID, Message
-from understudy.routing.acceptance import Acceptance
-from understudy.routing.address import Address
-from understudy.routing.moves import Copies, RunMoves
-from understudy.routing.queues.queue import Queue
-from understudy.routing.response_order import ResponseOrder
-from understudy.store.messages.reference import MessageReference, Part, References
+from understudy.routing.moves import MessageCopy, RunCopies
 
 _MEMBERS: Final = "members"
 _NOT_LOST: Final = "no confirmed durable message is lost"
@@ -59,34 +54,8 @@ def _bridge_acknowledges_early(patch: Patch) -> None:
 def _redistribution_acknowledges_first(patch: Patch) -> None:
     """Redistribution removes a message before its copy is safe: the copy is not in the log."""
 
-    def move(
-        self: Acceptance,
-        copy: Message,
-        target: Address,
-        queues: tuple[Queue, ...],
-        queue: Queue,
-        reference: MessageReference,
-    ) -> None:
-        if not any(each.internal for each in queues):
-            old(self, copy, target, queues, queue, reference)
-            return
-        queue.log_acknowledges(References((reference,)))
-        copy = Message(
-            copy.body, address=copy.address, type=copy.type, durable=False, properties=copy.properties,
-            message_id=copy.message_id,
-        )  # fmt: skip
-        self.accept(target, copy, queues, 0, ResponseOrder(), None, None, None)
+    def unlogged(old: Any) -> property:
+        return property(lambda self: old.fget(self) and not any(each.internal for each in self.queues))
 
-    def record(self: RunMoves, queue: Queue, address: Address, gone: Sequence[Part], copies: Sequence[Copies]) -> None:
-        queue.log_acknowledges(*gone)
-        for target, sends, row, count in copies:
-            for each in range(row, row + count):
-                copy = Message.decode(sends.encoded(each))
-                copy = Message(
-                    copy.body, address=copy.address, type=copy.type, durable=False, properties=copy.properties,
-                    message_id=self._office.store.next_id(),
-                )  # fmt: skip
-                self._office.acceptance.accept(address, copy, (target,), 0, ResponseOrder(), None, None, None)
-
-    old: Callable[..., None] = patch.replace(Acceptance, "move", move)
-    patch.replace(RunMoves, "_record", record)
+    for kind in (MessageCopy, RunCopies):
+        patch.replace(kind, "durable", unlogged(kind.durable))

@@ -108,7 +108,7 @@ def _store_behind_served(patch: Patch) -> type[ScenarioRun]:
 
 
 class _ActivationsRun(ScenarioRun):
-    """One node after the other becomes active; there are no clients."""
+    """A run in which one node after the other becomes active, without clients."""
 
     async def run(self) -> None:
         self._working.clear()

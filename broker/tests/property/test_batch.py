@@ -53,15 +53,8 @@ class Answered:
     def __init__(self) -> None:
         self.seen: list[tuple[int, str]] = []
 
-    def answer_one(self, correlation_id: int) -> Any:
-        return partial(self._answer, correlation_id)
-
-    def _answer(self, correlation_id: int, error: BrokerError | None) -> None:
-        self.seen.append((correlation_id, type(error).__name__))
-
-    def answer_run(self, correlation_ids: Sequence[int]) -> None:
-        for correlation_id in correlation_ids:
-            self._answer(correlation_id, None)
+    def answer_run(self, correlation_ids: Sequence[int], error: BrokerError | None = None) -> None:
+        self.seen += [(correlation_id, type(error).__name__) for correlation_id in correlation_ids]
 
 
 class Node:
@@ -119,10 +112,10 @@ class Node:
                     session.settle(consumer.consumer_id, ids[len(ids) // 2], ACCEPTED)
 
     def commit(self) -> None:
-        self.sessions[1].commit(self.answered.answer_one(-1))
+        self.sessions[1].commit(partial(self.answered.answer_run, (-1,)))
 
     def roll_back(self) -> None:
-        self.sessions[1].rollback(done=self.answered.answer_one(-2))
+        self.sessions[1].rollback(done=partial(self.answered.answer_run, (-2,)))
 
     def moment(self) -> None:
         self.world.clock.advance(600)
@@ -256,7 +249,7 @@ def check(todo: Any, max_size_bytes: int, consumers: int, most: int, node_max: t
                 answers = together.answered if wanted else None
                 assert together.sessions[sender].sends.send_batch(sends, 0, answers) == sends.count
                 for correlation_id, each in zip(ids, encoded, strict=True):
-                    done = single.answered.answer_one(correlation_id) if wanted else None
+                    done = partial(single.answered.answer_run, (correlation_id,)) if wanted else None
                     single.sessions[sender].send(Message.decode(each), done)
                 if not ends:
                     continue

@@ -37,10 +37,7 @@ NODES = [f"{number}1111111-2222-3333-4444-555555555555" for number in range(3)]
 
 
 class Answers:
-    def answer_one(self, correlation_id: int) -> Any:
-        return lambda error: None
-
-    def answer_run(self, correlation_ids: Any) -> None:
+    def answer_run(self, correlation_ids: Any, error: Exception | None = None) -> None:
         pass
 
     def internal_error(self, bug: Exception) -> None:

@@ -37,14 +37,8 @@ class Answers:
     def __init__(self) -> None:
         self.seen: list[tuple[int, str]] = []
 
-    def answer_one(self, correlation_id: int) -> Any:
-        return partial(self._answer, correlation_id)
-
-    def _answer(self, correlation_id: int, error: BrokerError | None) -> None:
-        self.seen.append((correlation_id, type(error).__name__))
-
-    def answer_run(self, correlation_ids: Any) -> None:
-        self.seen += [(each, "NoneType") for each in correlation_ids]
+    def answer_run(self, correlation_ids: Any, error: BrokerError | None = None) -> None:
+        self.seen += [(each, type(error).__name__) for each in correlation_ids]
 
     def internal_error(self, bug: Exception) -> None:
         raise bug
@@ -101,7 +95,7 @@ class Member:
                 row = sends.send_batch(batch, row, self.answers)
         else:
             for number, message in enumerate(messages):
-                sends.send(Message.decode(message.encoded), self.answers.answer_one(number))
+                sends.send(Message.decode(message.encoded), partial(self.answers.answer_run, (number,)))
         if transacted:
             self.session.commit(lambda error: None)
             self.session.auto_commit_sends = True

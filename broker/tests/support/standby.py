@@ -50,6 +50,10 @@ class ManualEmptyStart:
         self.heard: MovedStore | None = None
         self.begun: list[MovedStore | None] = []
         self.ended: Callable[[BrokerError | None], None] = lambda error: None
+        self.lacking = False
+
+    def lacks(self, moved: MovedStore) -> bool:
+        return self.lacking
 
     def hear(self, moved: MovedStore) -> None:
         self.heard = moved

@@ -84,14 +84,14 @@ class ReplicaOptions:
     connector: TransportConfiguration
     """The connector by which clients reach this node once it is active."""
     group: str | None
-    """group-name."""
+    """Element group-name of the replication policy."""
     wants_failback: bool
     credentials: ClusterCredentials
     """Credentials of the cluster."""
     peer: PeerOptions
     """Time limits of the connection: those of the cluster connection."""
     copied_at: Callable[[], int] = lambda: -1
-    """``Authority.copied_at``."""
+    """Function that returns when the data of the node was copied (``Authority.copied_at``)."""
     node_id: Callable[[], str | None] = lambda: None
     """Node id of the only node of which this one becomes the replica; None: of any node of the group."""
     asks_all: Callable[[], bool] = lambda: False
@@ -104,7 +104,7 @@ class ReplicaOptions:
 
 @dataclass(slots=True)
 class _Search:
-    """One search for an active node."""
+    """One search of a backup for an active node."""
 
     reasons: list[str] = field(default_factory=list)
     """Why each candidate did not take this node."""
@@ -204,7 +204,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         """Candidates of this search that were not tried."""
         self._search = _Search()
         self.found = Found.NOTHING
-        """See ``Replica``."""
+        """Result of the last search; see ``Replica``."""
         self._peer: CorePeer | None = None
         self._target: CopyTarget | None = None
         self._parts: list[bytes] = []

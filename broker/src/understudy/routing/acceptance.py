@@ -2,8 +2,9 @@
 
 A message that is durable is appended to the log. Only when the log has it on the medium does it become visible to
 consumers and is its producer answered; the operation context of the store releases it. A message that is not durable
-waits only for what its own session sent before, so the order of a producer holds. Each message has one tuple in the
-context and one reference for each queue.
+waits only for what its own session sent before, so the order of a producer holds. Messages are counted, made visible,
+taken back and moved as arrivals: a part for each of their queues, whether they came alone or in a run. Single messages
+become an arrival here.
 
 Not here: which queues get a message (``post_office``, ``address``), batches (``batch``), what a transaction holds
 (``staging``).
@@ -20,16 +21,15 @@ from understudy.ports import Clock
 from understudy.routing.address import Address
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
 from understudy.routing.memory import AddressMemory, Memory
+from understudy.routing.moves import Copies
 from understudy.routing.paging import Paging
 from understudy.routing.queues.queue import Queue
-from understudy.routing.references import references_of
-from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction, SessionTransaction
-from understudy.routing.transit import arrived, deliveries_of, transfer_of
+from understudy.routing.references import arriving, references_of
+from understudy.routing.response_order import Answer, Done, ResponseOrder, RoutingTransaction, SessionTransaction
+from understudy.routing.transit import transfer_of
+from understudy.store.log.operation_context import Lane, tell_owner
 from understudy.store.messages.message_store import MessageStore
-from understudy.store.messages.reference import MessageReference, Part, References
-
-Delivered = tuple[Queue, MessageReference]
-"""A message that counts as delivered by its queue."""
+from understudy.store.messages.reference import Arrival, Part, parts_of
 
 
 def scheduled_ms(message: Message) -> int:
@@ -93,9 +93,7 @@ class Acceptance:
     ) -> None:
         """Append a message that has its id, and make it visible in these queues when that is safe. Raises DiskFull."""
         store = self.store
-        message, deliveries = self._arrived(message, queues)
-        size_bytes = len(message.encoded)
-        message_id = message.message_id
+        message, deliveries = arriving(message, queues)
         location = None
         transaction_id = 0
         if message.durable:
@@ -117,45 +115,58 @@ class Acceptance:
                 )
         if duplicate_id is not None:
             self.remember(address, (duplicate_id,), transaction, logged=location is not None)
-        references = references_of(store, message, queues, location, scheduled_ms)
+        parts = references_of(store, message, queues, location, scheduled_ms)
         if deliveries:
-            self._delivered_before(queues, references, deliveries, logged=transaction is None)
-        self.charge(queues, message_id, 1, size_bytes)
-        if transaction is not None:
-            transaction.lanes.add(address.lane)
-            transaction.staged(queues, references)
-            self.answer(order, done)
-            return
-        context = self.context
-        lane = order.lane or context
-        if location is not None:
-            if lane is not context or address.lane is not None:
-                lane = order.enter(context, address.lane)
-            order.sequence = sequence = store.last_sequence
-        elif order.sequence > lane.durable:
-            # After everything else that the session waits for; the end of the log keeps the order whole.
-            order.sequence = sequence = context.appended
-        else:
-            self.enqueue(queues, references, done)
-            return
-        lane.when_durable(sequence, self.enqueue, queues, references, done)
+            self._delivered_before(queues, parts, deliveries, logged=transaction is None)
+        self.charge(queues, parts[0])
+        answers = ((done, None),) if done is not None else ()
+        self.release(queues, (parts,), answers, order, transaction, address.lane, logged=location is not None)
 
-    @staticmethod
-    def _arrived(message: Message, queues: tuple[Queue, ...]) -> tuple[Message, int]:
-        """The message as these queues get it, and how often it was delivered before it came here."""
-        if not message.properties.may_be_reserved:
-            return message, 0
-        # a store-and-forward queue
-        passes_on = all(queue.internal for queue in queues)
-        return arrived(message, keeps_deliveries=passes_on), 0 if passes_on else deliveries_of(message)
-
-    def _delivered_before(
-        self, queues: tuple[Queue, ...], references: list[MessageReference], deliveries: int, *, logged: bool
+    def release(
+        self,
+        queues: tuple[Queue, ...],
+        arrivals: Sequence[Arrival],
+        answers: Sequence[Answer],
+        order: ResponseOrder,
+        transaction: RoutingTransaction | None,
+        lane: Lane | None,
+        *,
+        logged: bool,
     ) -> None:
+        """Give messages that are counted to their transaction, or make them visible when they are safe, and answer.
+
+        Args:
+            queues: Get each of the messages.
+            arrivals: The messages.
+            answers: Requests that sent them.
+            order: Of the session of these requests.
+            transaction: The messages become visible with it; None: now.
+            lane: Of the address of the messages.
+            logged: Whether the log has the messages, as its last records.
+        """
+        context = self.context
+        if transaction is not None:
+            transaction.lanes.add(lane)
+            for parts in arrivals:
+                transaction.staged(queues, parts)
+            if not answers:
+                return
+            arrivals = ()
+        if logged and transaction is None:
+            waits_in = order.enter(context, lane)
+            order.sequence = context.appended
+        else:
+            # after everything else that the session waits for; the end of the log keeps the order whole
+            waits_in = order.lane or context
+            if order.sequence > waits_in.durable:
+                order.sequence = context.appended
+        waits_in.when_durable(order.sequence, self.enqueue, queues, arrivals, answers)
+
+    def _delivered_before(self, queues: tuple[Queue, ...], parts: Arrival, deliveries: int, *, logged: bool) -> None:
         """The message was delivered so often before it came here. The log says so, unless its transaction is open, too:
         then the next failed delivery does.
         """
-        for queue, reference in zip(queues, references, strict=True):
+        for queue, (reference,) in zip(queues, parts, strict=True):
             if queue.internal:
                 continue
             reference.delivery_count = deliveries
@@ -174,52 +185,48 @@ class Acceptance:
         """Hold a message that its transaction, of a node that is scaled down, has taken out of these queues. The log
         and the queues get it when the transaction is prepared (``keep_acknowledged``); that node keeps it until then.
         """
-        message, deliveries = self._arrived(message, queues)
-        references = references_of(self.store, message, queues, None, 0)
-        self._delivered_before(queues, references, deliveries, logged=False)
-        self.charge(queues, message.message_id, 1, len(message.encoded))
-        transaction.held(address, message, queues, references)
+        message, deliveries = arriving(message, queues)
+        parts = references_of(self.store, message, queues, None, 0)
+        self._delivered_before(queues, parts, deliveries, logged=False)
+        self.charge(queues, parts[0])
+        transaction.held(address, message, queues, parts)
         self.answer(order, done)
 
-    def log_acknowledged(
-        self, address: Address, message: Message, queues: tuple[Queue, ...], references: list[MessageReference]
-    ) -> None:
+    def log_acknowledged(self, address: Address, message: Message, queues: tuple[Queue, ...], parts: Arrival) -> None:
         """Append such a message to the log, outside its transaction. Raises DiskFull: nothing has happened."""
         durable_ids = tuple([queue.queue_id for queue in queues if queue.durable]) if message.durable else ()
         if not durable_ids:
             return
         location = self.store.store_message(message, address.address_id, durable_ids, large=message.is_large)
-        for queue, reference in zip(queues, references, strict=True):
+        for queue, (reference,) in zip(queues, parts, strict=True):
             if queue.durable:
                 reference.durable, reference.location = True, location
                 if reference.delivery_count:
                     self.store.store_delivery_count(queue.queue_id, reference.message_id, reference.delivery_count)
 
-    def keep_acknowledged(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> list[Delivered]:
+    def keep_acknowledged(self, queues: tuple[Queue, ...], parts: Arrival) -> list[tuple[Queue, Part]]:
         """Put such a message into its queues as one that was delivered. Returns the deliveries, without those of queues
         that are gone.
         """
-        kept: list[Delivered] = []
-        for queue, reference in zip(queues, references, strict=True):
+        kept: list[tuple[Queue, Part]] = []
+        for queue, part in zip(queues, parts, strict=True):
             if queue.deleted:
-                queue.incoming -= 1
-                queue.forget(References((reference,)), counted=False)
+                self.discard((queue,), (part,))
                 continue
-            queue.add(reference)
-            queue.pending.remove_last(reference)
+            queue.add(part)
+            queue.pending.remove_last(part[0])
             queue.delivering_count += 1
-            kept.append((queue, reference))
+            kept.append((queue, part))
         return kept
 
-    def charge(self, queues: tuple[Queue, ...], first_id: int, count: int, size_bytes: int) -> None:
+    def charge(self, queues: tuple[Queue, ...], part: Part) -> None:
         """Count new messages, with their bodies in memory, for their queues, their addresses and the node.
 
         Args:
             queues: Each of them gets each message.
-            first_id: Id of the first message; the ids are consecutive.
-            count: Messages.
-            size_bytes: Bytes of the messages together.
+            part: The messages, as one of the queues gets them; their ids are consecutive.
         """
+        first_id, (count, size_bytes, *_) = part.ids[0], part.sums
         memory = self.memory
         memory.held_bytes += size_bytes
         memory.held_count += count
@@ -238,30 +245,61 @@ class Acceptance:
         for address, queue_count in queue_counts.items():
             address.charge(first_id, count, size_bytes, queue_count)
 
-    def enqueue(self, queues: tuple[Queue, ...], references: list[MessageReference], done: Done | None) -> None:
-        """Released: visible to consumers, and its producer may know."""
-        reference = references[0]
-        address = queues[0].address
-        if self.memory.exceeded(address) or (
-            self.memory.held_bytes > self.paging.bodies_max_bytes
-            and all(each.location is not None for each in references)
+    def enqueue(self, queues: tuple[Queue, ...], arrivals: Iterable[Arrival], answers: Sequence[Answer] = ()) -> None:
+        """Released: make messages visible to consumers, and answer their producers. A bug in one answer keeps none of
+        the others back.
+        """
+        address, memory = queues[0].address, self.memory
+        left: Exception | None = None
+        try:
+            for parts in arrivals:
+                if (
+                    parts[0].objects
+                    or address.memory_bytes > address.memory_max_bytes
+                    or memory.held_bytes > memory.max_bytes
+                    or (address.counts_messages and memory.holds_too_many(address))
+                    or queues[0].kind is not None
+                    or (len(queues) > 1 and any(queue.kind is not None for queue in queues))
+                ):
+                    for references in zip(*parts, strict=True):
+                        self._enqueue_one(queues, parts_of(references))
+                    continue
+                if memory.held_bytes > self.paging.bodies_max_bytes and all(part.bodies_elsewhere for part in parts):
+                    self.paging.page_out(queues, parts)
+                for queue, part in zip(queues, parts, strict=True):
+                    queue.add(part)
+            for answered, outcome in answers:
+                try:
+                    answered(outcome)
+                except BrokerError:
+                    raise
+                except Exception as bug:
+                    left = left or tell_owner(bug, answered)
+        except BrokerError:
+            raise
+        except Exception as bug:
+            tell_owners(bug, answers)
+        if left is not None:
+            raise left
+
+    def _enqueue_one(self, queues: tuple[Queue, ...], parts: Arrival) -> None:
+        """Make a message visible whose body may have to leave memory, or let it wait for its time."""
+        memory = self.memory
+        if memory.exceeded(queues[0].address) or (
+            memory.held_bytes > self.paging.bodies_max_bytes and all(part.bodies_elsewhere for part in parts)
         ):
-            self.paging.page_out(queues, references)
-        if reference.scheduled_ms and reference.scheduled_ms > self.clock.wall_ms():
-            for queue, scheduled in zip(queues, references, strict=True):
+            self.paging.page_out(queues, parts)
+        scheduled_ms = parts[0][0].scheduled_ms
+        waits = scheduled_ms > 0 and scheduled_ms > self.clock.wall_ms()
+        for queue, part in zip(queues, parts, strict=True):
+            if not waits:
+                queue.add(part)
+            elif queue.deleted:
+                self.discard((queue,), (part,))
+            else:
                 queue.incoming -= 1
-                if queue.deleted:
-                    queue.forget(References((scheduled,)), counted=False)
-                else:
-                    queue.schedule(scheduled)
-                    self.scheduled.add(queue, scheduled, scheduled.scheduled_ms)
-        elif len(queues) == 1:
-            queues[0].add(reference)
-        else:
-            for queue, each in zip(queues, references, strict=True):
-                queue.add(each)
-        if done is not None:
-            done(None)
+                queue.schedule(part[0])
+                self.scheduled.add(queue, part[0], scheduled_ms)
 
     @staticmethod
     def discard(queues: tuple[Queue, ...], parts: Iterable[Part]) -> None:
@@ -328,38 +366,46 @@ class Acceptance:
         target.messages_routed += 1
         return True
 
-    def move(
-        self,
-        copy: Message,
-        target: Address,
-        queues: tuple[Queue, ...],
-        queue: Queue,
-        reference: MessageReference,
-    ) -> None:
-        """Put a copy in queues of an address and end the original, both or neither; without a queue it ends only."""
+    def move(self, queue: Queue, gone: Sequence[Part], copies: Sequence[Copies]) -> None:
+        """Put copies of messages in other queues and end the originals, all or none. Without a queue they end only.
+
+        Args:
+            queue: Had the originals; this forgets them.
+            gone: The originals, which are in no place of the queue any more.
+            copies: A part of them for each of the queues that get some.
+
+        Raises:
+            DiskFull: nothing has happened.
+            StoreError: the journal has failed.
+        """
         store = self.store
-        if not queues:
-            target.messages_unrouted += 1
-            queue.log_acknowledges(References((reference,)))
-            return
-        copy, deliveries = self._arrived(copy, queues)
-        durable_ids: tuple[int, ...] = ()
-        if copy.durable or reference.durable:
-            durable_ids = tuple([each.queue_id for each in queues if each.durable])
-        location = None
-        if durable_ids:
-            transaction_id = store.next_id()
-            location = store.store_message(
-                copy, target.address_id, durable_ids, tx_id=transaction_id, large=copy.is_large
-            )
-            queue.log_acknowledges(References((reference,)), transaction_id=transaction_id)
+        transaction_id = store.next_id() if any(each.durable for each in copies) else 0
+        recorded: list[tuple[Copies, Sequence[Arrival]]] = []
+        for each in copies:
+            if not each.queues:
+                each.address.messages_unrouted += 1
+                continue
+            arrivals = each.record(store, transaction_id)
+            for parts in arrivals:
+                self.charge(each.queues, parts[0])
+                each.address.messages_routed += len(parts[0])
+            recorded.append((each, arrivals))
+        acknowledged = queue.log_acknowledges(*gone, transaction_id=transaction_id)
+        if transaction_id:
             store.store_commit(transaction_id)
-        else:
-            queue.log_acknowledges(References((reference,)))
-        references = references_of(store, copy, queues, location, 0)
-        if deliveries:
-            self._delivered_before(queues, references, deliveries, logged=True)
-        self.charge(queues, copy.message_id, 1, len(copy.encoded))
-        target.messages_routed += 1
-        logged = location is not None or reference.durable
-        self.context.when_durable(store.last_sequence if logged else 0, self.enqueue, queues, references, None)
+        for each, arrivals in recorded:
+            if each.deliveries:
+                for parts in arrivals:
+                    self._delivered_before(each.queues, parts, each.deliveries, logged=True)
+        sequence = store.last_sequence if acknowledged or transaction_id else 0
+        for each, arrivals in recorded:
+            self.context.when_durable(sequence, self.enqueue, each.queues, arrivals)
+        for part in gone:
+            queue.forget(part)
+
+
+def tell_owners(bug: Exception, answers: Sequence[Answer]) -> None:
+    """Report a bug to the owners of all requests that are not answered because of it; raises it if one has no owner."""
+    told = [tell_owner(bug, answered) for answered, _ in answers]
+    if not told or any(left is not None for left in told):
+        raise bug

@@ -12,7 +12,7 @@ Not here: everything that is not plain (``post_office``), what an open transacti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from understudy.errors import BrokerError
@@ -20,21 +20,17 @@ from understudy.kernel import Sends, pick_sends, split_forwarded
 from understudy.kernel.log import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, Run, SendsPart, keep_sends
 from understudy.limits import GATHERED_BYTES_MAX
 from understudy.message import Message
+from understudy.routing.acceptance import tell_owners
 from understudy.routing.address import Address
 from understudy.routing.destinations import queues_of_ids
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Share, queue_ids
-from understudy.routing.response_order import BatchTransaction, ResponseOrder
-from understudy.store.log.operation_context import Lane, tell_owner
-from understudy.store.messages.message_store import MessageStore
-from understudy.store.messages.reference import RunSlice
+from understudy.routing.response_order import Answer, BatchTransaction, ResponseOrder
+from understudy.store.messages.reference import Arrival, RunSlice
 
 Answered = Callable[[Sequence[int]], None]
 """Answers the requests with these correlation ids: their messages are safe."""
-
-Answer = tuple[Answered, Sequence[int]]
-"""Requests that wait, and what answers them."""
 
 
 class Taking:
@@ -71,12 +67,6 @@ class Taking:
         return Taking(sends, self.order, self.answered, self.transaction, of_cluster=self.of_cluster)
 
 
-Arrival = tuple[RunSlice, ...]
-"""A run on its way to its queues: a slice for each."""
-
-#: Longer ones are taken one at a time, as are those of more than a quarter of a segment: the store asks whether there
-#: is space for a segment of their own. Clients send bodies longer than 100 KiB as large messages.
-_PLAIN_BYTES_MAX: Final = 256 * 1024
 _UNLIMITED: Final = 1 << 62
 #: A record takes so much of its segment beside itself, for its offset in the seal.
 _SEAL_BYTES: Final = 4
@@ -88,11 +78,6 @@ def _are_apart(shares: Sequence[Share]) -> bool:
         return True
     queues = [queue for share in shares for queue in share.queues]
     return len(set(queues)) == len(queues)
-
-
-def longest_plain_bytes(store: MessageStore) -> int:
-    """The longest message of a run."""
-    return min(_PLAIN_BYTES_MAX, store.settings.segment_bytes // 4)
 
 
 class BatchSends:
@@ -109,7 +94,7 @@ class BatchSends:
 
     def __init__(self, office: PostOffice) -> None:
         self._office = office
-        self._longest_bytes = longest_plain_bytes(office.store)
+        self._longest_bytes = office.store.settings.run_message_bytes_max
         """Bytes of the longest message that is taken."""
         self._address: Address
         """Address of the batch, like everything from here on."""
@@ -355,7 +340,7 @@ class BatchSends:
         except Exception as bug:
             # none of these sessions may go on as if its messages were safe
             context.appended = self._office.store.last_sequence
-            _tell_owners(bug, answers)
+            tell_owners(bug, answers)
 
     def _append(self, order: ResponseOrder | None, transaction: BatchTransaction | None) -> None:
         """Give the messages of the batch their ids and the log their records, and have them wait until they are safe.
@@ -392,37 +377,14 @@ class BatchSends:
             else:
                 arrivals.append(_shared_slices(run, queues, priority))
         if len(queues) > 1:
-            for run in runs:
-                office.acceptance.charge(queues, run.first_id, run.count, run.size_bytes)
-        if transaction is not None:
-            # plain messages wait for the strictest contract (``Address.plain_queues``)
-            transaction.lanes.add(None)
-            for arrival in arrivals:
-                transaction.staged_run(queues, arrival)
-            if not answers:
-                return
-            arrivals = []
-        sequence = context.appended
-        lane: Lane = context
-        if order is not None:
-            # messages that are not in the log, and answers for a transaction, come after everything else that the
-            # session waits for; the end of the log keeps the order whole
-            if durable_ids and transaction is None:
-                order.sequence, order.lane = sequence, None
-            else:
-                lane = order.lane or context
-                if order.sequence > lane.durable:
-                    order.sequence = sequence
-            sequence = order.sequence
-        lane.when_durable(sequence, enqueue_together, office, queues, arrivals, answers)
-
-
-def _tell_owners(bug: Exception, answers: Sequence[Answer]) -> None:
-    """Report a bug to all whose requests are not answered because of it; raises it if there are none."""
-    if not answers:
-        raise bug
-    for answered, _ in answers:
-        tell_owner(bug, answered)
+            for arrived in arrivals:
+                office.acceptance.charge(queues, arrived[0])
+        if order is None:
+            # the order of each session has got its place already
+            context.when_durable(context.appended, office.acceptance.enqueue, queues, arrivals, answers)
+            return
+        # plain messages wait for the strictest contract (``Address.plain_queues``)
+        office.acceptance.release(queues, arrivals, answers, order, transaction, None, logged=bool(durable_ids))
 
 
 def _holders(queues: tuple[Queue, ...]) -> int:
@@ -433,42 +395,3 @@ def _holders(queues: tuple[Queue, ...]) -> int:
 def _shared_slices(run: Run, queues: tuple[Queue, ...], priority: int) -> Arrival:
     shared: dict[int, Message] = {}
     return tuple([RunSlice(run, 0, run.count, priority, -1, durable=queue.durable, shared=shared) for queue in queues])
-
-
-def enqueue_together(
-    office: PostOffice, queues: tuple[Queue, ...], arrivals: Iterable[Arrival], answers: Sequence[Answer] = ()
-) -> None:
-    """Released: visible to consumers (``Acceptance.enqueue``), and their producers may know. A bug in one answer keeps
-    none of the others back.
-    """
-    address, memory = queues[0].address, office.memory
-    left: Exception | None = None
-    try:
-        for arrival in arrivals:
-            if (
-                address.memory_bytes > address.memory_max_bytes
-                or memory.held_bytes > memory.max_bytes
-                or (address.counts_messages and memory.holds_too_many(address))
-                or queues[0].kind is not None
-                or (len(queues) > 1 and any(queue.kind is not None for queue in queues))
-            ):
-                for references in zip(*arrival, strict=True):
-                    office.acceptance.enqueue(queues, list(references), None)
-            elif memory.held_bytes > office.paging.bodies_max_bytes and all(part.durable for part in arrival):
-                office.paging.page_out_run(queues, arrival)
-            else:
-                for queue, part in zip(queues, arrival, strict=True):
-                    queue.add_run(part)
-        for answered, correlation_ids in answers:
-            try:
-                answered(correlation_ids)
-            except BrokerError:
-                raise
-            except Exception as bug:
-                left = left or tell_owner(bug, answered)
-    except BrokerError:
-        raise
-    except Exception as bug:
-        _tell_owners(bug, answers)
-    if left is not None:
-        raise left

@@ -1,102 +1,132 @@
-"""Messages of a queue that move to other queues in runs: their copies and their end are one transaction of the log.
+"""Copies of messages that move to other queues (``Acceptance.move``): of one message, or of neighbours in a run.
 
-What ``Acceptance.move`` does for one message, done for neighbours that need nothing special. Not here: which messages
-move, and where (``cluster.balancing.redistribution``).
+Not here: which messages move, and where (``lifecycle.dead_letters``, ``balancing``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, Protocol
 
-from understudy.errors import BrokerError, DiskFull
 from understudy.kernel import Sends
 from understudy.kernel.log import keep_sends
+from understudy.message import Message
 from understudy.routing.address import Address
-from understudy.routing.batch import Arrival, enqueue_together, longest_plain_bytes
-from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
-from understudy.routing.walk import requeue
-from understudy.store.messages.reference import Part, RunSlice
+from understudy.routing.references import arriving, references_of
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.reference import Arrival, MessageReference, RunSlice
 
 _UNLIMITED: Final = 1 << 62
 
 
-class Copies(NamedTuple):
-    """Copies of messages for one queue."""
-
-    queue: Queue
-    sends: Sends
-    """Has them in rows that are alike (``Sends.alike``), without duplicate ids."""
-    row: int
-    """The first one."""
-    rows: int
-    """How many."""
+def alike(store: MessageStore, sends: Sends, row: int, queue: Queue) -> int:
+    """How many of the messages from ``row`` on, which leave a queue, can be copied together; 0: the first one is copied
+    alone (``MessageCopy``).
+    """
+    return sends.alike(row, store.settings.run_message_bytes_max, queue.routing_type, _UNLIMITED, _UNLIMITED)[0]
 
 
-class RunMoves:
-    """Moves messages of the queues of one node."""
+class Copies(Protocol):
+    """Copies of messages that move to queues of one address (``Acceptance.move``)."""
 
-    def __init__(self, office: PostOffice) -> None:
-        self._office = office
-        self._longest_bytes = longest_plain_bytes(office.store)
+    @property
+    def address(self) -> Address:
+        """The address."""
+        ...
 
-    def alike(self, sends: Sends, row: int, queue: Queue) -> int:
-        """How many of the messages from ``row`` on, which leave a queue, can be copied together; 0: the first one is
-        for ``Acceptance.move``.
+    @property
+    def queues(self) -> tuple[Queue, ...]:
+        """Queues that get each of the copies."""
+        ...
+
+    @property
+    def durable(self) -> bool:
+        """Whether the log gets the copies."""
+        ...
+
+    @property
+    def deliveries(self) -> int:
+        """How often each message was delivered by another node, before it came here."""
+        ...
+
+    def record(self, store: MessageStore, transaction_id: int) -> Sequence[Arrival]:
+        """Give the log those that are durable. Returns all of them. Raises DiskFull: nothing was appended."""
+        ...
+
+
+class MessageCopy:
+    """The copy of one message. Implements ``Copies``."""
+
+    __slots__ = ("_message", "address", "deliveries", "durable_ids", "queues")
+
+    def __init__(
+        self, message: Message, address: Address, queues: tuple[Queue, ...], original: MessageReference
+    ) -> None:
         """
-        return sends.alike(row, self._longest_bytes, queue.routing_type, _UNLIMITED, _UNLIMITED)[0]
-
-    def move(self, queue: Queue, address: Address, gone: Sequence[Part], copies: Sequence[Copies]) -> None:
-        """Put copies with new ids in other queues and end the originals, all or none.
-
         Args:
-            queue: Has the originals.
-            address: They were sent to it.
-            gone: The originals, which wait in the queue (``Level.part_from``).
-
-        Raises:
-            DiskFull: the disk is full; the originals are in the queue.
-            StoreError: the journal has failed.
+            message: The copy, with its id.
+            queues: None: the message ends.
+            original: The log gets the copy of every message that it has.
         """
-        store = self._office.store
-        if store.full:
-            raise DiskFull(store.full_reason)
-        for part in gone:
-            queue.pending.take_part(part)
-        try:
-            self._record(queue, address, gone, copies)
-        except BrokerError:
-            for part in gone:
-                requeue(queue, part)
-            raise
-        for part in gone:
-            queue.forget(part)
+        self.address = address
+        self.queues = queues
+        self._message, self.deliveries = arriving(message, queues)
+        logged = message.durable or original.durable
+        self.durable_ids = tuple([queue.queue_id for queue in queues if queue.durable]) if logged else ()
 
-    def _record(self, queue: Queue, address: Address, gone: Sequence[Part], copies: Sequence[Copies]) -> None:
-        office = self._office
-        store, context = office.store, office.context
-        if context.gathered is not None:
+    @property
+    def durable(self) -> bool:
+        return bool(self.durable_ids)
+
+    def record(self, store: MessageStore, transaction_id: int) -> Sequence[Arrival]:
+        message, location = self._message, None
+        if self.durable:
+            location = store.store_message(
+                message, self.address.address_id, self.durable_ids, tx_id=transaction_id, large=message.is_large
+            )
+        return (references_of(store, message, self.queues, location, 0),)
+
+
+class RunCopies:
+    """Copies of messages for one queue, with new ids. Implements ``Copies``."""
+
+    __slots__ = ("_count", "_row", "_sends", "address", "queues")
+
+    deliveries = 0
+
+    def __init__(self, address: Address, queue: Queue, sends: Sends, row: int, count: int) -> None:
+        """
+        Args:
+            address: The messages were sent to it.
+            queue: Gets the copies.
+            sends: Has the messages in rows that are alike (``alike``), without duplicate ids.
+            row: The first one.
+            count: How many.
+        """
+        self.address = address
+        self.queues = (queue,)
+        self._sends = sends
+        self._row = row
+        self._count = count
+
+    @property
+    def durable(self) -> bool:
+        return self.queues[0].durable and self._sends.durable(self._row)
+
+    def record(self, store: MessageStore, transaction_id: int) -> Sequence[Arrival]:
+        if store.context.gathered is not None:
             # ids rise with the log
-            context.gathered.close()
-        durable = [each.queue.durable and each.sends.durable(each.row) for each in copies]
-        transaction_id = store.next_id() if any(durable) else 0
-        arrivals: list[tuple[Queue, list[Arrival]]] = []
-        for (target, sends, row, count), logged in zip(copies, durable, strict=True):
-            part, first_id = (sends, row, count), store.last_id + 1
-            store.last_id += count
-            if logged:
-                runs = store.store_run([part], count, first_id, address.address_id, (target.queue_id,), transaction_id)
-            else:
-                runs = [keep_sends([part], first_id)]
-            for run in runs:
-                office.acceptance.charge((target,), run.first_id, run.count, run.size_bytes)
-            priority = sends.priority(row)
-            arrivals.append((target, [(RunSlice(run, 0, run.count, priority, -1),) for run in runs]))
-            address.messages_routed += count
-        acknowledged = queue.log_acknowledges(*gone, transaction_id=transaction_id)
-        if transaction_id:
-            store.store_commit(transaction_id)
-        sequence = store.last_sequence if acknowledged or transaction_id else 0
-        for target, runs_of in arrivals:
-            context.when_durable(sequence, enqueue_together, office, (target,), runs_of)
+            store.context.gathered.close()
+        sends, row, count = self._sends, self._row, self._count
+        first_id = store.last_id + 1
+        store.last_id += count
+        if self.durable:
+            queue_ids = (self.queues[0].queue_id,)
+            runs = store.store_run(
+                [(sends, row, count)], count, first_id, self.address.address_id, queue_ids, transaction_id
+            )
+        else:
+            runs = [keep_sends([(sends, row, count)], first_id)]
+        priority = sends.priority(row)
+        return [(RunSlice(run, 0, run.count, priority, -1),) for run in runs]

@@ -27,7 +27,7 @@ from understudy.store.messages.message_store import MessageStore
 from understudy.store.messages.pages import PageChain, Pages
 from understudy.store.messages.read_ahead import RUN_BYTES, RunReader
 from understudy.store.messages.read_back import DECODERS
-from understudy.store.messages.reference import LargeReference, Location, MessageReference, RunSlice, unpack_location
+from understudy.store.messages.reference import Arrival, LargeReference, Location, MessageReference, unpack_location
 
 #: Queues that keep messages read ahead.
 _READERS_MAX: Final = 64
@@ -72,31 +72,29 @@ class Paging:
 
     # --- out --------------------------------------------------------------------------------------
 
-    def page_out(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
-        """The body of an arriving message leaves memory, if it is kept anywhere else."""
-        if references[0].message is None:
+    def page_out(self, queues: tuple[Queue, ...], parts: Arrival) -> None:
+        """Drop the bodies of arriving messages, if they are kept anywhere else.
+
+        Args:
+            queues: Get the messages.
+            parts: One message, or the messages of a run that the log has for each queue.
+        """
+        count, size_bytes, bodies, _ = parts[0].sums
+        if not bodies:
             # of a prepared transaction that the log brought back
             return
-        unstored = [reference for reference in references if reference.location is None]
+        unstored = [reference for part in parts for reference in part.objects if reference.location is None]
         if unstored and not self._store_page(queues[0].address.pages, unstored):
             return
-        for queue, reference in zip(queues, references, strict=True):
-            if queue.kind is not None and not reference.scheduled_ms:
-                queue.kind.remember(reference)
-        size_bytes = references[0].size_bytes
-        memory = self._memory
-        for address in {queue.address for queue in queues}:
-            memory.let_go(address, size_bytes)
-        for reference in references:
-            reference.message = None
-
-    def page_out_run(self, queues: tuple[Queue, ...], parts: tuple[RunSlice, ...]) -> None:
-        """Messages of a run, which the log has, become visible without their bodies."""
-        count, size_bytes = len(parts[0]), parts[0].size_bytes
         for queue, part in zip(queues, parts, strict=True):
-            queue.add_run(part, paged=True)
-        for holder in {queue.address for queue in queues}:
-            self._memory.let_go(holder, size_bytes, count)
+            if queue.kind is not None:
+                for reference in part.objects:
+                    if not reference.scheduled_ms:
+                        queue.kind.remember(reference)
+        for address in {queue.address for queue in queues}:
+            self._memory.let_go(address, size_bytes, count)
+        for part in parts:
+            part.let_go()
 
     @staticmethod
     def _store_page(chain: PageChain | None, references: list[MessageReference]) -> bool:

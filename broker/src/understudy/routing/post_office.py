@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from understudy.errors import (
     AddressFull,
     AddressNotFound,
+    DescriptorsExhausted,
     DiskFull,
     DuplicateIdRejected,
     QueueNotFound,
@@ -23,11 +25,12 @@ from understudy.message import (
     BRIDGE_DUPLICATE_ID,
     DUPLICATE_ID,
     GROUP_ID,
+    KEPT_DUPLICATE_ID,
     ROUTING_TYPE,
     SCHEDULED_DELIVERY,
     Message,
 )
-from understudy.ports import Clock, Entropy, Timers
+from understudy.ports import Clock, Entropy, Fence, Timers
 from understudy.properties import PropertyValue
 from understudy.routing.acceptance import Acceptance, refuses_no_queue, scheduled_ms
 from understudy.routing.address import Address
@@ -66,9 +69,12 @@ __all__ = ["Done", "PostOffice", "ResponseOrder", "RoutingTransaction", "Undecid
 
 log = logging.getLogger(__name__)
 
+#: Before a lock is asked for again that could not be asked about, when messages wait for it.
+PROVE_AGAIN_MS: Final = 100
+
 
 class PostOffice:
-    """All routing of one active node."""
+    """Routing of all messages of one active node."""
 
     def __init__(
         self,
@@ -118,6 +124,12 @@ class PostOffice:
         """
         self.now_ms = clock.wall_ms()
         """Wall time, read once per turn."""
+        self.fence: Fence | None = None
+        """Says whether this node may still hand out messages; None: always."""
+        self.unproved: Callable[[BaseException], None] = lambda error: None
+        """Called once, when it may not."""
+        self._ended = False
+        """``unproved`` was called: nothing is delivered any more."""
         self.memory = memory = Memory(store, global_max_size_bytes, global_max_messages)
         self.paging = paging = Paging(memory, store, pages)
         paging.begin(timers.call_later)
@@ -211,6 +223,26 @@ class PostOffice:
                     self._wake()
         if self.memory.starved:
             self.memory.grant()
+
+    def may_deliver(self, queue: Queue) -> bool:
+        """Whether messages of a queue may be delivered now: not on a proof of the lock that is too old, as for
+        confirmations. The next node may have delivered them already, and got their acknowledgements.
+        """
+        fence = self.fence
+        if self._ended:
+            return False
+        if fence is None or self.clock.monotonic_ms() <= fence.proved_until_ms:
+            return True
+        why = fence.why_not_confirm()
+        if why is None:
+            return True
+        if isinstance(why, DescriptorsExhausted):
+            # no answer: the lock is not lost
+            self.timers.call_later(PROVE_AGAIN_MS, queue.prompt)
+            return False
+        self._ended = True
+        self.unproved(why)
+        return False
 
     # -- settings -------------------------------------------------------------------------------
 
@@ -373,8 +405,7 @@ class PostOffice:
         received = message
         message, duplicate_id = _without_bridge_id(message)
         if kept is not None:
-            # the third node knows it by the id that the other node gave it
-            message = received
+            message = _known_to_third(received)
         if self._is_answered(address, message, duplicate_id, order, done, transaction, credited):
             return
         if address.alters_messages:
@@ -466,6 +497,18 @@ class PostOffice:
         return address, NamedQueue(fqqn[1], address.queue_named(fqqn[1]))
 
 
+def _known_to_third(message: Message) -> Message:
+    """A message that is kept for a third node, with the id by which that one knows it: that of the node which kept it
+    first, as the bridge there may have sent it.
+    """
+    properties = message.properties.copy()
+    known = properties.pop(KEPT_DUPLICATE_ID, None)
+    if known is None:
+        return message
+    properties[BRIDGE_DUPLICATE_ID] = known
+    return message.with_properties(properties)
+
+
 def _without_bridge_id(message: Message) -> tuple[Message, bytes | None]:
     """The message without the id by which a bridge sends it, and that as a key of the duplicate ids; None: it has none.
 
@@ -476,4 +519,5 @@ def _without_bridge_id(message: Message) -> tuple[Message, bytes | None]:
         return message, None
     properties = message.properties.copy()
     duplicate_id = forwarded_id_bytes(properties.pop(BRIDGE_DUPLICATE_ID))
+    properties.pop(KEPT_DUPLICATE_ID, None)
     return message.with_properties(properties), duplicate_id

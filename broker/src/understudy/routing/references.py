@@ -1,4 +1,4 @@
-"""References of a message that was taken from a producer: one for each of its queues."""
+"""Single messages as arrivals: a reference for each of their queues."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ from functools import partial
 
 from understudy.message import LargeMessage, Message
 from understudy.routing.queues.queue import Queue
+from understudy.routing.transit import arrived, deliveries_of
 from understudy.store.messages.message_store import MessageStore
-from understudy.store.messages.reference import Location, MessageReference, reference_to
+from understudy.store.messages.reference import Arrival, Location, MessageReference, parts_of, reference_to
+
+
+def arriving(message: Message, queues: tuple[Queue, ...]) -> tuple[Message, int]:
+    """The message as these queues get it, and how often it was delivered before it came here."""
+    if not message.properties.may_be_reserved:
+        return message, 0
+    # a store-and-forward queue
+    passes_on = all(queue.internal for queue in queues)
+    return arrived(message, keeps_deliveries=passes_on), 0 if passes_on else deliveries_of(message)
 
 
 def references_of(
     store: MessageStore, message: Message, queues: tuple[Queue, ...], location: Location | None, scheduled_ms: int
-) -> list[MessageReference]:
-    """A reference for each queue, in their order; of a large message each holds its file.
+) -> Arrival:
+    """A part with one reference for each queue, in their order; each of a large message holds its file.
 
     Args:
         store: Has the files of large messages.
@@ -30,7 +40,7 @@ def references_of(
         for _ in queues:
             store.large.hold(file_id)
         make = partial(reference_to, file_id)
-    return [
+    return parts_of(
         make(
             message.message_id,
             message.priority,
@@ -42,4 +52,4 @@ def references_of(
             message,
         )
         for queue in queues
-    ]
+    )

@@ -5,20 +5,25 @@ answers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from understudy.errors import BrokerError
 from understudy.message import Message
 from understudy.routing.address import Address
 from understudy.routing.queues.queue import Queue
 from understudy.store.log.operation_context import Lane, OperationContext
-from understudy.store.messages.reference import MessageReference, RunSlice
+from understudy.store.messages.reference import Arrival
 
 Permit = Callable[..., None]
 """Called with a permission, an address and perhaps a queue; raises NotAuthorized."""
 
 Done = Callable[[BrokerError | None], None]
 """Answer to one request: called once, in the order of the requests, with the error or None."""
+
+Answer = tuple[Callable[[Any], None], Any]
+"""The callback for one request or several whose messages are safe, and its argument: None for ``Done``, or the
+correlation ids of the requests.
+"""
 
 
 class ResponseOrder:
@@ -89,8 +94,8 @@ class RoutingTransaction(Protocol):
         """
         ...
 
-    def staged(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
-        """These become visible at commit."""
+    def staged(self, queues: tuple[Queue, ...], parts: Arrival) -> None:
+        """Messages become visible at commit."""
         ...
 
     def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
@@ -101,9 +106,7 @@ class RoutingTransaction(Protocol):
 class SessionTransaction(RoutingTransaction, Protocol):
     """The transaction of a session."""
 
-    def held(
-        self, address: Address, message: Message, queues: tuple[Queue, ...], references: list[MessageReference]
-    ) -> None:
+    def held(self, address: Address, message: Message, queues: tuple[Queue, ...], parts: Arrival) -> None:
         """A message of a node that is scaled down, which the transaction has taken out of these queues there."""
         ...
 
@@ -113,8 +116,4 @@ class BatchTransaction(RoutingTransaction, Protocol):
 
     def room(self, queue_count: int) -> int:
         """Further messages, each in that many queues, that count for it; 0: ``admits`` says why none does."""
-        ...
-
-    def staged_run(self, queues: tuple[Queue, ...], arrival: tuple[RunSlice, ...]) -> None:
-        """The messages of a run, with a slice for each queue, become visible at commit."""
         ...

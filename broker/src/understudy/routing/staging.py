@@ -17,16 +17,15 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
 from understudy.dataclass import dataclass
-from understudy.routing.batch import Arrival, enqueue_together
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.store.messages.columns import PAGE_SEGMENT, Columns
-from understudy.store.messages.reference import MessageReference, Part, References, parts_of
+from understudy.store.messages.reference import Arrival, MessageReference, Part, References, parts_of
 from understudy.store.messages.reference_block import BLOCK_REFERENCES, Block
 
 #: Messages, and bytes of them, that are looked at together when they leave memory.
@@ -41,8 +40,8 @@ _ACKNOWLEDGED_PARTS: Final = 256
 #: Blocks of one queue and transaction that are kept in memory; further ones go to a page file.
 _BLOCKS_IN_MEMORY: Final = 8
 
-Entry = tuple[tuple["Queue", ...], list[MessageReference] | Arrival]
-"""A message or a run: its queues, and a reference or a slice for each."""
+Entry = tuple[tuple["Queue", ...], Arrival]
+"""A message or a run: its queues, and a part for each."""
 
 
 @dataclass(slots=True)
@@ -115,35 +114,25 @@ class StagedSends:
     def __bool__(self) -> bool:
         return bool(self._open or self._closed or self._kept or self._blocks)
 
-    def add(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
-        """A message of these queues, which was charged to its addresses and appended to the log if it is durable."""
+    def add(self, queues: tuple[Queue, ...], parts: Arrival) -> None:
+        """Take messages of these queues, which were charged to their addresses and appended to the log if they are
+        durable. Neither their address nor the node holds its maximum with the messages of a run.
+        """
         office = self._office
-        reference = references[0]
-        self._append(queues, references, 1, reference.size_bytes)
-        if office.memory.exceeded(queues[0].address):
-            office.context.when_durable(office.store.last_sequence, self._page_out, queues, references)
-
-    def add_run(self, queues: tuple[Queue, ...], arrival: Arrival) -> None:
-        """The messages of a run, likewise; neither their address nor the node holds its maximum with them."""
-        part = arrival[0]
-        self._append(queues, arrival, len(part), part.size_bytes)
-
-    def _append(
-        self, queues: tuple[Queue, ...], references: list[MessageReference] | Arrival, count: int, size_bytes: int
-    ) -> None:
-        office = self._office
-        self._open.append((queues, references))
-        self._open_count += count
-        self._open_bytes += size_bytes
+        self._open.append((queues, parts))
+        self._open_count += len(parts[0])
+        self._open_bytes += parts[0].size_bytes
         if self._open_count >= _CHUNK_MESSAGES or self._open_bytes >= _CHUNK_BYTES:
             self._closed.append((office.store.last_sequence, self._open))
             self._open, self._open_bytes, self._open_count = [], 0, 0
             if len(self._closed) > _CHUNKS_IN_MEMORY:
                 office.context.when_durable(self._closed[0][0], self._pack_oldest)
+        if parts[0].objects and office.memory.exceeded(queues[0].address):
+            office.context.when_durable(office.store.last_sequence, self._page_out, queues, parts)
 
-    def _page_out(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
+    def _page_out(self, queues: tuple[Queue, ...], parts: Arrival) -> None:
         if not self._ended:
-            self._office.paging.page_out(queues, references)
+            self._office.paging.page_out(queues, parts)
 
     def _pack_oldest(self) -> None:
         if self._ended:
@@ -152,12 +141,12 @@ class StagedSends:
         page_out = self._office.paging.page_out
         by_queue: dict[tuple[Queue, int], list[MessageReference]] = {}
         shared: set[tuple[Queue, int]] = set()
-        for queues, references in _one_by_one(entries):
-            page_out(queues, references)
-            if references[0].scheduled_ms or any(queue.kind is not None for queue in queues):
-                self._kept.append((queues, references))
+        for queues, parts in _one_by_one(entries):
+            page_out(queues, parts)
+            if parts[0][0].scheduled_ms or any(queue.kind is not None for queue in queues):
+                self._kept.append((queues, parts))
                 continue
-            for queue, reference in zip(queues, references, strict=True):
+            for queue, (reference,) in zip(queues, parts, strict=True):
                 key = (queue, reference.priority)
                 by_queue.setdefault(key, []).append(reference)
                 if len(queues) > 1:
@@ -191,14 +180,10 @@ class StagedSends:
             for each in held:
                 for reference in each.block.references():
                     reference.position = -1
-                    queue.add(reference)
+                    queue.add(References((reference,)))
                 each.block.drop()
-        office = self._office
-        for queues, references in self._entries():
-            if isinstance(references, list):
-                office.acceptance.enqueue(queues, references, None)
-            else:
-                enqueue_together(office, queues, (references,))
+        for queues, parts in self._entries():
+            self._office.acceptance.enqueue(queues, (parts,))
 
     def content(self) -> Iterator[tuple[Queue, MessageReference]]:
         """All of them, for each queue, by message; they stay."""
@@ -207,8 +192,9 @@ class StagedSends:
                 for reference in each.block.references():
                     yield queue, reference
         newest = (*self._kept, *chain.from_iterable(entries for _, entries in self._closed), *self._open)
-        for queues, references in _one_by_one(list(newest)):
-            yield from zip(queues, references, strict=True)
+        for queues, parts in _one_by_one(newest):
+            for queue, (reference,) in zip(queues, parts, strict=True):
+                yield queue, reference
 
     def ids(self, queue: Queue) -> Iterator[int]:
         """Message ids of those of one queue; they stay."""
@@ -217,13 +203,9 @@ class StagedSends:
                 for each in held:
                     yield from (reference.message_id for reference in each.block.references())
         for _, entries in ((0, self._kept), *self._closed, (0, self._open)):
-            for queues, references in entries:
-                if queue not in queues:
-                    continue
-                if isinstance(references, list):
-                    yield references[0].message_id
-                else:
-                    yield from references[queues.index(queue)].ids
+            for queues, parts in entries:
+                if queue in queues:
+                    yield from parts[queues.index(queue)].ids
 
     def discard(self) -> None:
         """None of them ever becomes visible."""
@@ -237,19 +219,15 @@ class StagedSends:
                 else:
                     queue.forget(References(each.block.references()), counted=False)
                 each.block.drop()
-        for queues, references in self._entries():
-            parts = references if isinstance(references, tuple) else parts_of(references)
+        for queues, parts in self._entries():
             office.acceptance.discard(queues, parts)
 
 
-def _one_by_one(entries: list[Entry]) -> Iterator[tuple[tuple[Queue, ...], list[MessageReference]]]:
+def _one_by_one(entries: Iterable[Entry]) -> Iterator[Entry]:
     """The messages of these entries, each with its references."""
-    for queues, references in entries:
-        if isinstance(references, list):
-            yield queues, references
-        else:
-            for each in zip(*references, strict=True):
-                yield queues, list(each)
+    for queues, parts in entries:
+        for references in zip(*parts, strict=True):
+            yield queues, parts_of(references)
 
 
 class Acknowledgements:

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from understudy.errors import BrokerError
 from understudy.message import LargeMessage
-from understudy.routing.post_office import Done
 from understudy.store.messages.reference import Part
 
 
@@ -71,10 +70,6 @@ class SessionCallback(Protocol):
 class RunAnswers(Protocol):
     """Answers the requests of a run of messages."""
 
-    def answer_one(self, correlation_id: int) -> Done:
-        """The callback that answers one of them."""
-        ...
-
-    def answer_run(self, correlation_ids: Sequence[int]) -> None:
-        """The messages with these correlation ids are safe."""
+    def answer_run(self, correlation_ids: Sequence[int], error: BrokerError | None = None) -> None:
+        """The messages with these correlation ids are safe, or were not taken because of an error."""
         ...

@@ -10,6 +10,8 @@ Not here: receiving large messages (``large_requests``), what becomes of a messa
 
 from __future__ import annotations
 
+from functools import partial
+
 from understudy.errors import AddressNotFound, BrokerError, IllegalState, LimitExceeded
 from understudy.kernel import Sends
 from understudy.limits import PRODUCERS_PER_SESSION_MAX
@@ -133,7 +135,7 @@ class SendRequests:
         office, before = self._office, WORK.steps
         correlation_ids = sends.correlation_ids
         for index in range(row, sends.count):
-            done = answers.answer_one(correlation_ids[index]) if answers is not None else None
+            done = partial(answers.answer_run, (correlation_ids[index],)) if answers is not None else None
             self.undecided = self.send(Message.decode(sends.encoded(index)), done, may_wait=True)
             if self.undecided is not None:
                 return index

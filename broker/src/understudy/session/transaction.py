@@ -19,15 +19,14 @@ from understudy.limits import TRANSACTION_DUPLICATE_IDS_MAX, TRANSACTION_MESSAGE
 from understudy.machine import ILLEGAL, Machine, To, table
 from understudy.message import Message
 from understudy.routing.address import Address
-from understudy.routing.batch import Arrival
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import Done, Lanes, ResponseOrder, strictest
 from understudy.routing.staging import Acknowledgements, StagedSends
-from understudy.store.messages.reference import MessageReference, Part, References, parts_of
+from understudy.store.messages.reference import Arrival, MessageReference, Part, References, parts_of
 
-_Held = tuple[Address, Message, tuple[Queue, ...], list[MessageReference]]
-"""A message of an address, and a reference for each of its queues."""
+_Held = tuple[Address, Message, tuple[Queue, ...], Arrival]
+"""A message of an address, and a part for each of its queues."""
 
 
 class State(Enum):
@@ -187,28 +186,20 @@ class Transaction(Machine[State, Event]):
         messages = -(-self._work.room // queue_count)
         return max(0, min(messages, TRANSACTION_DUPLICATE_IDS_MAX - len(self._duplicate_ids)))
 
-    def staged(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
-        """Messages that become visible at commit."""
+    def staged(self, queues: tuple[Queue, ...], parts: Arrival) -> None:
+        """Take messages that become visible at commit."""
         self.fire(Event.WORK)
-        self._work.add(len(references))
-        self._sends.add(queues, references)
-
-    def staged_run(self, queues: tuple[Queue, ...], arrival: Arrival) -> None:
-        """Messages of a run that become visible at commit."""
-        self.fire(Event.WORK)
-        self._work.add(len(queues) * len(arrival[0]))
-        self._sends.add_run(queues, arrival)
+        self._work.add(len(queues) * len(parts[0]))
+        self._sends.add(queues, parts)
 
     def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
         """An id that counts as seen at commit."""
         self._duplicate_ids.append((address, duplicate_id))
 
-    def held(
-        self, address: Address, message: Message, queues: tuple[Queue, ...], references: list[MessageReference]
-    ) -> None:
+    def held(self, address: Address, message: Message, queues: tuple[Queue, ...], parts: Arrival) -> None:
         self.fire(Event.WORK)
         self._work.add(len(queues))
-        self._held.append((address, message, queues, references))
+        self._held.append((address, message, queues, parts))
 
     # -- work ------------------------------------------------------------------------------------
 
@@ -287,18 +278,17 @@ class Transaction(Machine[State, Event]):
                 logged.append(each)
         except BaseException:
             # the other node sends them again: those that the log has must not come from here
-            for _, _, queues, references in logged:
-                for queue, reference in acceptance.keep_acknowledged(queues, references):
-                    queue.acknowledge(References((reference,)))
+            for _, _, queues, parts in logged:
+                for queue, part in acceptance.keep_acknowledged(queues, parts):
+                    queue.acknowledge(part)
             del held[: len(logged)]
             raise
         held.clear()
-        for _, _, queues, references in logged:
-            for queue, reference in acceptance.keep_acknowledged(queues, references):
-                part = References((reference,))
+        for _, _, queues, parts in logged:
+            for queue, part in acceptance.keep_acknowledged(queues, parts):
                 self._acknowledged.add(queue, [part])
                 self.lanes.add(queue.address.lane)
-                if reference.durable:
+                if part.durable_ids:
                     queue.log_acknowledges(part, transaction_id=self.log_id())
 
     @classmethod
@@ -315,7 +305,7 @@ class Transaction(Machine[State, Event]):
         transaction = cls(office, within=within)
         transaction._log_id = log_id
         for queue, reference in sends:
-            transaction.staged((queue,), [reference])
+            transaction.staged((queue,), parts_of((reference,)))
         for queue, references in acknowledged.items():
             transaction._work.add(len(references))
             transaction._acknowledged.add(queue, [References(references)])
@@ -417,8 +407,8 @@ class Transaction(Machine[State, Event]):
 
     def _drop_held(self) -> None:
         held, self._held = self._held, []
-        for _, _, queues, references in held:
-            self._office.acceptance.discard(queues, parts_of(references))
+        for _, _, queues, parts in held:
+            self._office.acceptance.discard(queues, parts)
 
     def _end_unseen(self) -> None:
         """The log forgets it, and no queue sees its sends."""

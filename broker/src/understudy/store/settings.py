@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from understudy.dataclass import dataclass
 from understudy.limits import ID_CACHE_SIZE
 from understudy.store.log.batch import Sync
 from understudy.store.log.segment import SEGMENT_BYTES
 from understudy.store.retention import RetentionSettings
+
+_RUN_MESSAGE_BYTES_MAX: Final = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +28,22 @@ class StoreSettings:
     retention: RetentionSettings | None = None
     """Where segments go that leave the log (journal-retention-directory)."""
     disk_usage_percent_max: int = 90
-    """Refuse messages above it (max-disk-usage); -1 or 100 for never."""
+    """Percentage of used disk space above which messages are refused (max-disk-usage); -1 or 100 for never."""
     disk_free_bytes_min: int = -1
-    """Refuse messages below it (min-disk-free); -1 for never."""
+    """Free bytes of the disk below which messages are refused (min-disk-free); -1 for never."""
     compact_segments_min: int = 10
     """Segments between snapshots, and before messages are copied (journal-compact-min-files); 0 for never."""
     delivery_count_max: int = 10
-    """Delivery counts above it are not stored (max-redelivery-records); -1 stores all."""
+    """Delivery count above which further counts are not stored (max-redelivery-records); -1 stores all."""
     count_before_delivery: bool = False
     """Store the count of a delivery before it is sent (persist-delivery-count-before-delivery)."""
     compact_percent: int = 30
     """Live share of a segment below which its messages are copied (journal-compact-percentage); 0 for never."""
+
+    @property
+    def run_message_bytes_max(self) -> int:
+        """Length of the longest message that is recorded in a run. Longer ones, and those of more than a quarter of a
+        segment, are recorded alone: the store asks whether there is space for a segment of their own. Clients send
+        bodies longer than 100 KiB as large messages. Bytes.
+        """
+        return min(_RUN_MESSAGE_BYTES_MAX, self.segment_bytes // 4)

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from support.core import Client, CoreNode
-from understudy.errors import StoreError
+from understudy.errors import BrokerError, StoreError
 from understudy.protocols.core import answers
 from understudy.protocols.core.channel import SessionChannel
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.session import CoreSession
 from understudy.routing.queues.queue import Queue
-from understudy.store.messages.reference import RunSlice
+from understudy.store.messages.reference import Part
 from understudy.wire.core import packets
 
 OTHER = "0" * 35 + "1"
@@ -43,10 +43,10 @@ def break_answers_of(victim: Client, monkeypatch: pytest.MonkeyPatch) -> None:
             raise Bug("of ours")
         return whole(channel_id, correlation_id, version)
 
-    def answer(session: CoreSession, correlation_ids: Sequence[int]) -> None:
+    def answer(session: CoreSession, correlation_ids: Sequence[int], error: BrokerError | None = None) -> None:
         if session is handler:
             raise Bug("of ours")
-        answer_run(session, correlation_ids)
+        answer_run(session, correlation_ids, error)
 
     monkeypatch.setattr(answers, "encode_null_response", encode)
     monkeypatch.setattr(CoreSession, "answer_run", answer)
@@ -160,15 +160,14 @@ def test_an_internal_error_in_routing_confirms_nothing_to_the_producer(
     victim.send(packets.CreateQueueV2("broken", "broken", None, True, False, False))
     node.sync()
     victim.received()
-    whole = Queue.add_run
+    whole = Queue.add
 
-    def add_run(queue: Queue, run: RunSlice) -> None:
+    def add(queue: Queue, part: Part) -> None:
         if queue.name == "broken":
             raise Bug("of ours")
-        whole(queue, run)
+        whole(queue, part)
 
-    monkeypatch.setattr(Queue, "add_run", add_run)
-    monkeypatch.setattr(Queue, "add", lambda queue, *args: breaks() if queue.name == "broken" else None)
+    monkeypatch.setattr(Queue, "add", add)
     send(other)
     victim.send_message("hello", address="broken")
     with caplog.at_level(logging.ERROR):

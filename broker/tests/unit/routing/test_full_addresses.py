@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import pytest
@@ -260,15 +260,8 @@ class Holders:
         self.producer.sends.permit("wild.a")
         self.answers: list[tuple[int, str]] = []
 
-    def answer(self, number: int, error: BrokerError | None) -> None:
-        self.answers.append((number, type(error).__name__))
-
-    def answer_one(self, number: int) -> Callable[[BrokerError | None], None]:
-        return partial(self.answer, number)
-
-    def answer_run(self, numbers: Sequence[int]) -> None:
-        for number in numbers:
-            self.answer(number, None)
+    def answer_run(self, numbers: Sequence[int], error: BrokerError | None = None) -> None:
+        self.answers += [(number, type(error).__name__) for number in numbers]
 
     def figures(self) -> object:
         self.world.turn()
@@ -300,7 +293,7 @@ def test_each_address_that_holds_a_message_counts_it_for_the_limit_of_the_node(
         sends = sends_of(messages[first:stop], range(first, stop))
         assert together.producer.sends.send_batch(sends, 0, together) == stop - first
         for number in range(first, stop):
-            single.producer.send(messages[number], single.answer_one(number))
+            single.producer.send(messages[number], partial(single.answer_run, (number,)))
         assert together.figures() == single.figures()
     office = single.world.office
     taken = office.directory.addresses["wild.a"].message_count
@@ -308,5 +301,5 @@ def test_each_address_that_holds_a_message_counts_it_for_the_limit_of_the_node(
     assert office.memory.held_count <= (7 if policy == "PAGE" else 8)
     for each in (together, single):
         if transacted:
-            each.producer.commit(each.answer_one(-1))
+            each.producer.commit(partial(each.answer_run, (-1,)))
     assert together.figures() == single.figures()

@@ -38,13 +38,7 @@ class Client:
         sends = sends_of([message], [number])
         assert self.session.sends.send_batch(sends, 0, self) == 1
 
-    def answer_one(self, correlation_id: int) -> Any:
-        return partial(self._answer, correlation_id)
-
-    def _answer(self, correlation_id: int, error: BrokerError | None) -> None:
-        self.seen.append((self.name, correlation_id))
-
-    def answer_run(self, correlation_ids: Sequence[int]) -> None:
+    def answer_run(self, correlation_ids: Sequence[int], error: BrokerError | None = None) -> None:
         if self.failure is not None:
             raise self.failure
         self.seen += [(self.name, each) for each in correlation_ids]
@@ -132,9 +126,9 @@ def test_an_answer_of_the_same_session_comes_after_the_batch() -> None:
     turn = Turn()
     client = turn.clients[0]
     client.send(text("0"), 0)
-    client.session.commit(client.answer_one(1))
+    client.session.commit(partial(client.answer_run, (1,)))
     client.send(text("2"), 2)
-    client.session.when_durable(client.answer_one(3), None)
+    client.session.when_durable(client.answer_run, (3,))
     turn.world.sync()
     assert turn.seen == [("c0", 0), ("c0", 1), ("c0", 2), ("c0", 3)]
 

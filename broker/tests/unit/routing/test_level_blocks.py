@@ -21,12 +21,12 @@ def add_durable(level: Level, message_id: int, size: int = 10) -> None:
     sends = sends_of([Message(b"x" * size, address="a", durable=True)])
     position = LogPosition(7, 100 * message_id, 1 << 40, 0, 0, 0)
     run = append_sends([(sends, 0, 1)], message_id, 1, (1,), 0, position)
-    level.add_run(RunSlice(run, 0, 1, 4, -1))
+    level.add(RunSlice(run, 0, 1, 4, -1))
 
 
 def add_transient(level: Level, message_id: int) -> None:
     sends = sends_of([Message(b"x" * 10, address="a")])
-    level.add_run(RunSlice(keep_sends([(sends, 0, 1)], message_id), 0, 1, 4, -1))
+    level.add(RunSlice(keep_sends([(sends, 0, 1)], message_id), 0, 1, 4, -1))
 
 
 def filled(count: int, *, add: Add = add_durable, step: int = 1) -> Level:

@@ -18,27 +18,27 @@ from itertools import accumulate, cycle, groupby, islice
 from typing import Final, NamedTuple
 
 from understudy.cluster.balancing.remote_bindings import RemoteBindings
-from understudy.errors import BrokerError, QueueNotFound
+from understudy.errors import BrokerError, DiskFull, QueueNotFound
 from understudy.kernel import Sends, moved_sends
 from understudy.limits import REDISTRIBUTED_WAITING_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.message import GROUP_ID, Encoding, Message
 from understudy.ports import Timer, Timers
 from understudy.routing.address import Address
-from understudy.routing.moves import Copies, RunMoves
+from understudy.routing.moves import MessageCopy, RunCopies, alike
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Balancer, RemoteBinding, addressed_to, route_entries, without_routes
-from understudy.routing.walk import SLICE_MESSAGES, START, Position, next_part, one_by_one, position_after
-from understudy.store.messages.reference import MessageReference, Part, References, RunSlice
+from understudy.routing.walk import SLICE_MESSAGES, START, Position, next_part, one_by_one, position_after, requeue
+from understudy.store.messages.reference import MessageReference, Part, RunSlice, parts_of
 
 log = logging.getLogger(__name__)
 
 #: Wait before a queue is looked at again while it gives messages away: shortest and longest.
 _LOOK_AGAIN_MS: Final = 100
 _LOOK_AGAIN_MAX_MS: Final = 5_000
-#: The first such wait while messages wait for space at the store-and-forward queues.
+#: Time in ms of the first wait for space at the store-and-forward queues.
 _NO_SPACE_MS: Final = 5
 #: Bytes of messages that leave in one turn; the last part of them may exceed it.
 _SLICE_BYTES: Final = 1024 * 1024
@@ -60,7 +60,7 @@ class Event(Enum):
     """Events of the redistribution of one queue."""
 
     WANTED = auto()
-    """Consumers of another node may take messages, and this node has none for them."""
+    """Consumers of another node may take messages for which this node has no consumer."""
     UNWANTED = auto()
     """No message of this node is wanted elsewhere any more."""
     GO = auto()
@@ -78,13 +78,13 @@ class _Chosen(NamedTuple):
     """Decisions about the first messages of a part."""
 
     bindings: list[RemoteBinding | None]
-    """The queue of another node that gets each; None: it stays."""
+    """Queue of another node for each message; None: the message stays."""
     messages: dict[int, Message]
     """The messages that leave, by number; empty if none was looked at, because all leave."""
 
 
 class QueueRedistribution(Machine[State, Event]):
-    """The redistribution of one queue."""
+    """Redistribution of the messages of one queue."""
 
     STATES = State
     EVENTS = Event
@@ -97,7 +97,6 @@ class QueueRedistribution(Machine[State, Event]):
         """Messages that have left."""
         self._address = address
         self._office = office
-        self._moves = RunMoves(office)
         self._timers = timers
         self._timer: Timer | None = None
         self._position: Position | None = None
@@ -253,7 +252,7 @@ class QueueRedistribution(Machine[State, Event]):
             sends = moved_sends(encoded[done:], *entries)
             row = 0
             while row < sends.count:
-                count = self._moves.alike(sends, row, self.queue)
+                count = alike(self._office.store, sends, row, self.queue)
                 if count:
                     begin, end = done + row, done + row + count
                     routed = (sends, row) if len(targets) == 1 else None
@@ -263,7 +262,7 @@ class QueueRedistribution(Machine[State, Event]):
                 row += max(count, 1)
             done += row
             if done < len(leaving):
-                # it is more than a run can say
+                # the part is larger than one run can hold
                 self._send_alone(part, *leaving[done])
                 done += 1
 
@@ -274,16 +273,31 @@ class QueueRedistribution(Machine[State, Event]):
             leaving: Numbers in it, and queues of other nodes.
             encoded: The messages.
             routed: The same, from a row on, with the ids of their queues; None: these are not the same for all.
+
+        Raises:
+            DiskFull: the disk is full; the messages are in the queue.
+            StoreError: the journal has failed.
         """
-        copies: list[Copies] = []
+        queue, store = self.queue, self._office.store
+        if store.full:
+            raise DiskFull(store.full_reason)
+        copies: list[RunCopies] = []
         if routed is not None:
-            copies.append(Copies(leaving[0][1].queue, *routed, len(leaving)))
+            copies.append(RunCopies(self._address, leaving[0][1].queue, *routed, len(leaving)))
         else:
             for target in dict.fromkeys(binding for _, binding in leaving):
                 mine = [each for each, (_, binding) in zip(encoded, leaving, strict=True) if binding is target]
-                copies.append(Copies(target.queue, moved_sends(mine, *route_entries((target,))), 0, len(mine)))
+                sends = moved_sends(mine, *route_entries((target,)))
+                copies.append(RunCopies(self._address, target.queue, sends, 0, len(mine)))
         gone = [part.part(begin, end) for begin, end in _stretches([number for number, _ in leaving])]
-        self._moves.move(self.queue, self._address, gone, copies)
+        for each in gone:
+            queue.pending.take_part(each)
+        try:
+            self._office.acceptance.move(queue, gone, copies)
+        except BrokerError:
+            for each in gone:
+                requeue(queue, each)
+            raise
         self.moved += len(leaving)
 
     def _send_alone(self, part: Part, number: int, binding: RemoteBinding) -> None:
@@ -296,8 +310,8 @@ class QueueRedistribution(Machine[State, Event]):
         copy = queue.read(reference)
         properties = without_routes(copy.properties, reference.delivery_count)
         copy = copy.replace(properties=properties, message_id=acceptance.store.next_id())
-        acceptance.move(addressed_to(copy, (binding,)), self._address, (binding.queue,), queue, reference)
-        queue.forget(References((reference,)))
+        copies = MessageCopy(addressed_to(copy, (binding,)), self._address, (binding.queue,), reference)
+        acceptance.move(queue, parts_of((reference,)), (copies,))
 
     # The table comes last: it names the functions above.
     TABLE = table(
@@ -391,7 +405,7 @@ class Redistribution:
         """Do nothing: a new remote queue has no consumers yet."""
 
     def remote_binding_removed(self, binding: RemoteBinding) -> None:
-        """Nothing moves there any more."""
+        """Stop moving messages to a queue of another node that does not exist any more."""
         self._reconsider_all(binding)
 
     def remote_consumer_added(self, binding: RemoteBinding, selector: str | None) -> None:
@@ -413,7 +427,7 @@ class Redistribution:
         self._reconsider(queue)
 
     def queue_removed(self, queue: Queue) -> None:
-        """Forget the queue: it has no messages any more."""
+        """Forget the removed queue, which has no messages any more."""
         known = self.by_queue.pop(queue, None)
         if known is not None:
             known.close()
@@ -432,7 +446,7 @@ class Redistribution:
         """Do nothing: a new address has no queues yet."""
 
     def address_removed(self, address: Address) -> None:
-        """Forget the address: it has no queues any more."""
+        """Forget the removed address, which has no queues any more."""
 
     def queue_updated(self, queue: Queue) -> None:
         """Filters do not matter."""

@@ -21,11 +21,12 @@ from understudy.errors import BrokerError
 from understudy.message import BRIDGE_DUPLICATE_ID, ROUTE_TO, Message
 from understudy.ports import Timer, Timers
 from understudy.routing.lifecycle.duplicate_ids import forwarded_id_bytes
+from understudy.routing.moves import MessageCopy
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import RemoteBinding, addressed_to, queue_ids, without_routes
 from understudy.routing.walk import act_on, one_by_one, requeue
-from understudy.store.messages.reference import MessageReference, References
+from understudy.store.messages.reference import MessageReference, parts_of
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class Succession:
         timers: Timers,
         ended: Callable[[], None],
     ) -> None:
-        """Begins at once.
+        """Begin to watch for the end of the other node at once.
 
         Args:
             flow: To the node that was scaled down.
@@ -122,11 +123,11 @@ class Succession:
         original = known if isinstance(known, bytes) else bridge_id(self._node_id, reference.message_id)
         if successor is None and forwarded_id_bytes(original) in address.duplicate_ids:
             # the node that was scaled down had it, and has moved it here
-            queue.log_acknowledges(References((reference,)))
+            copies: tuple[MessageCopy, ...] = ()
         else:
-            copy = self._copy(message, None if successor is None else original)
-            acceptance.move(addressed_to(copy, bindings), address, tuple(dict.fromkeys(queues)), queue, reference)
-        queue.forget(References((reference,)))
+            copy = addressed_to(self._copy(message, None if successor is None else original), bindings)
+            copies = (MessageCopy(copy, address, tuple(dict.fromkeys(queues)), reference),)
+        acceptance.move(queue, parts_of((reference,)), copies)
         return True
 
     def _copy(self, message: Message, original: bytes | None) -> Message:

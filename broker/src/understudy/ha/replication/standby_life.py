@@ -64,7 +64,7 @@ class StandbyState(Enum):
     TAKING_OVER = auto()
     """The node is in sync, without its active node: it asks for the permission to activate."""
     TAKE_OVER_PAUSED = auto()
-    """There was no answer; it asks again soon."""
+    """The request to take over got no answer and is repeated soon."""
 
 
 class StandbyEvent(Enum):
@@ -141,6 +141,8 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self.not_asked: Callable[[], Sequence[str]] = lambda: ()
         """URLs of members of the cluster that gave no answer in the newest search, and may be active with the data of
         this pair."""
+        self.others_not_asked: Callable[[], Sequence[str]] = lambda: ()
+        """Members of the cluster that gave no answer in the newest search, and may have the messages of this node."""
         self._life = life
         self._standby = standby
         self._authority = authority
@@ -161,8 +163,8 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         """The same reason, if it is to be logged once enough searches found no active node."""
         self._unfound: str | None = None
         """Why enough searches found no active node; None: they have not ended, or the node asks for the permission."""
-        self._moved: MovedStore | None = None
-        """The record of a node that has the messages of this one, the newest that was heard."""
+        self._record: MovedStore | None = None
+        """The record of a lock manager that messages of this node have moved, while the node with them says nothing."""
         self._has_more = False
         """The last active node that was found has lost records which this one has."""
 
@@ -177,7 +179,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self.fire(StandbyEvent.BEGIN)
 
     def stop(self) -> None:
-        """The node ends."""
+        """End the life of the passive node, because the node stops."""
         self.fire(StandbyEvent.STOP)
 
     def promote(self, answer: Callable[[Promotion | BrokerError], None]) -> None:
@@ -295,10 +297,43 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         """
         if heard is None and self._searches <= self._early_searches:
             return
+
+        def found(moved: MovedStore) -> None:
+            if moved is heard or not self._must_hear(moved):
+                self.fire(StandbyEvent.MOVED, moved)
+
         try:
-            self._authority.find_moved(heard, lambda moved: self.fire(StandbyEvent.MOVED, moved))
+            self._authority.find_moved(heard, found)
         except BrokerError as error:
             self._life.fail(error)
+
+    def _must_hear(self, moved: MovedStore) -> bool:
+        """Whether the node waits for the one that has its messages, which knows the duplicate ids that the data of this
+        node lacks: without them, a message that a client sends again comes twice.
+
+        A search that began before the record was found may have missed that node, and one in which a member gave no
+        answer does.
+        """
+        assert self.empty_start is not None
+        try:
+            if not self.empty_start.lacks(moved):
+                return False
+        except BrokerError as error:
+            self._life.fail(error)
+            return True
+        known, self._record = self._record, moved
+        missing = self.others_not_asked()
+        if known != moved:
+            log.info("the node that has the messages of this one is asked for duplicate ids that its data lacks")
+            return True
+        if missing and missing != self._missing_said:
+            self._missing_said = missing
+            log.warning(
+                "the messages of this node have moved, and the node that has them gave no answer: it knows duplicate"
+                " ids that the data of this one lacks",
+                extra={"not_asked": list(missing), "hint": "let the other members of the cluster be reached"},
+            )
+        return bool(missing)
 
     def _begin_empty(self, moved: MovedStore | None) -> None:
         self._stop_listening()

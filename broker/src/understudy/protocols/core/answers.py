@@ -6,14 +6,12 @@ Base of ``protocols.core.session.CoreSession``. Not here: what requests do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from understudy.errors import BrokerError, DiskFull, StoreError
 from understudy.kernel.core import confirms
 from understudy.protocols.core.channel import SessionChannel
 from understudy.protocols.core.link import CoreLink
-from understudy.routing.post_office import Done
 from understudy.session.session import ServerSession
 from understudy.wire.core import packets
 from understudy.wire.core.codec import encode_null_response
@@ -86,13 +84,12 @@ class SessionAnswers:
         if wanted:
             self.session.when_durable(self.done, None)
 
-    def answer_one(self, correlation_id: int) -> Done:
-        """The callback that answers one request of a batch."""
-        return partial(self._done_with, correlation_id)
-
-    def answer_run(self, correlation_ids: Sequence[int]) -> None:
-        """Confirm the messages with these correlation ids, which are durable."""
-        if self._counts:
+    def answer_run(self, correlation_ids: Sequence[int], error: BrokerError | None = None) -> None:
+        """Confirm the messages with these correlation ids, which are durable, or say why they were not taken."""
+        if error is not None:
+            for correlation_id in correlation_ids:
+                self._fail(correlation_id, error)
+        elif self._counts:
             for correlation_id in correlation_ids:
                 self._send(encode_null_response(self._channel_id, correlation_id, self.version))
         else:

@@ -34,10 +34,11 @@ from understudy.routing.acceptance import Acceptance
 from understudy.routing.address import Address
 from understudy.routing.configuration import FQQN_SEPARATOR, QueueConfiguration
 from understudy.routing.directory import Directory
+from understudy.routing.moves import MessageCopy
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import without_routes
 from understudy.routing.response_order import ResponseOrder, RoutingTransaction
-from understudy.store.messages.reference import MessageReference, References
+from understudy.store.messages.reference import MessageReference, parts_of
 from understudy.terms import RoutingType
 
 log = logging.getLogger(__name__)
@@ -139,27 +140,23 @@ class DeadLetters:
         self, queue: Queue, reference: MessageReference, target: Address | None, source: str, *, expired: bool
     ) -> bool:
         """Whether a queue has the message now. ``source``: address whose settings name the target."""
-        taken = True
         acceptance = self._acceptance
+        copies: tuple[MessageCopy, ...] = ()
         if target is queue.address:
             # the queue is on the target address: the message is sent to it again, after the others
             copy = queue.read(reference).replace(expiration=0, message_id=acceptance.store.next_id())
             if not expired:
                 copy = target.with_expiration(copy, acceptance.clock.wall_ms())
-            acceptance.move(copy, target, (queue,), queue, reference)
+            copies = (MessageCopy(copy, target, (queue,), reference),)
         elif target is not None:
             message = queue.read(reference)
             # the time at which it went, not the one it carries: an operator may expire a message without one
             actual_expiry = acceptance.clock.wall_ms() if expired else None
             copy = self._copy(message, source, queue.name, target, actual_expiry)
             copy, queues = target.destinations(copy, None)
-            acceptance.move(copy, target, queues, queue, reference)
-            taken = bool(queues)
-        else:
-            queue.log_acknowledges(References((reference,)))
-            taken = False
-        queue.forget(References((reference,)))
-        return taken
+            copies = (MessageCopy(copy, target, queues, reference),)
+        acceptance.move(queue, parts_of((reference,)), copies)
+        return any(each.queues for each in copies)
 
     def _copy(
         self, message: Message, source: str, queue: str | None, target: Address, actual_expiry: int | None

@@ -42,7 +42,7 @@ from understudy.routing.divert import Divert
 from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import Done, Lanes, ResponseOrder, RoutingTransaction, strictest
-from understudy.store.messages.reference import MessageReference, parts_of
+from understudy.store.messages.reference import Arrival
 from understudy.terms import DivertDefinition, DivertRouting, RoutingType
 from understudy.wildcards import matches
 
@@ -68,7 +68,8 @@ class Parcel(NamedTuple):
 
 
 _Pending = tuple[Address, Message, PropertyValue, NamedQueue | None]
-"""A message on its way: its address, itself, the routing type that it asks for, and the only queue that is meant."""
+"""A message that is being diverted: its address, the message, the requested routing type, and the only queue it may go
+to."""
 
 
 class Diverts:
@@ -377,7 +378,7 @@ class Together:
     def __init__(self, acceptance: Acceptance) -> None:
         self._acceptance = acceptance
         self._log_id = 0
-        self._staged: list[tuple[tuple[Queue, ...], list[MessageReference]]] = []
+        self._staged: list[tuple[tuple[Queue, ...], Arrival]] = []
         self._duplicate_ids: list[tuple[Address, bytes]] = []
         self.lanes: Lanes = set()
         """See ``RoutingTransaction``."""
@@ -391,8 +392,8 @@ class Together:
         """True: it has no limits."""
         return True
 
-    def staged(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
-        self._staged.append((queues, references))
+    def staged(self, queues: tuple[Queue, ...], parts: Arrival) -> None:
+        self._staged.append((queues, parts))
 
     def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
         self._duplicate_ids.append((address, duplicate_id))
@@ -418,8 +419,8 @@ class Together:
             self._release(done)
 
     def _release(self, done: Done | None) -> None:
-        for queues, references in self._staged:
-            self._acceptance.enqueue(queues, references, None)
+        for queues, parts in self._staged:
+            self._acceptance.enqueue(queues, (parts,))
         if done is not None:
             done(None)
 
@@ -431,5 +432,5 @@ class Together:
             except DiskFull:
                 # Without an outcome it is undone at the next activation.
                 pass
-        for queues, references in self._staged:
-            self._acceptance.discard(queues, parts_of(references))
+        for queues, parts in self._staged:
+            self._acceptance.discard(queues, parts)

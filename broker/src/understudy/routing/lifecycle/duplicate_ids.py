@@ -123,7 +123,7 @@ class DuplicateIdCache:
                 self._extended(order, ())
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Remove every duplicate id."""
         self._sequences.clear()
         self._order = self._forwarded = None
 

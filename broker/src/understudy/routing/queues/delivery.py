@@ -52,8 +52,10 @@ def deliver(queue: Queue) -> bool:
     if kind is not None and not kind.gate.open:
         return True
     if queue in office.damaged.stopped:
-        # it is prompted when the message has been read
+        # the consumer is served when the message has been read
         return True
+    if not office.may_deliver(queue):
+        return False
     queue.read_back_left, queue.looks_left = READ_BACK_MAX, LOOKS_MAX
     dispatch(queue, office.now_ms)
     if queue.address.paged_count and queue.pending.first_level() is None:
@@ -228,7 +230,7 @@ def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer
             found = next_for(queue, consumer, now_ms)
         except BrokerError:
             raise
-        except Exception as bug:  # of its selector: the message is still in the queue
+        except Exception as bug:  # an error of the consumer's selector leaves the message in the queue
             consumer.abandon(bug)
             found = None
         if found is None:
@@ -314,7 +316,7 @@ def _any_group(groups: list[str]) -> bool:
 
 
 def _groups_allow(queue: Queue, consumer: Consumer, groups: list[str]) -> bool:
-    """Whether each of these groups belongs to this consumer or has no owner."""
+    """Whether each of these message groups belongs to this consumer or has no owner."""
     if not groups or queue.configuration.group_buckets == 0:
         return True
     if not queue.groups.met:
@@ -363,7 +365,7 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
                 queue.read_back_left -= 1
                 message = queue.read_waiting(reference)
                 if message is None:
-                    # it is set aside: the next one in order
+                    # the message was put into the quarantine, so the next one is taken
                     continue
             if (consumer.filter is None or consumer.filter.matches(message)) and _group_allows(
                 queue, consumer, message

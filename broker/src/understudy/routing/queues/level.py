@@ -25,7 +25,7 @@ from operator import attrgetter
 
 from understudy.kernel.log import join_runs
 from understudy.routing.queues.singles import Singles
-from understudy.store.messages.columns import Columns, Rows
+from understudy.store.messages.columns import Columns, Rows, rows_of
 from understudy.store.messages.reference import Location, MessageReference, Part, References, RunSlice
 from understudy.store.messages.reference_block import BLOCK_REFERENCES, Block, BlockPages, GroupsAllowed
 
@@ -133,21 +133,30 @@ class Level:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def add_run(self, run: RunSlice) -> None:
-        """Append messages that came together."""
-        count = run.end - run.begin
-        run.position = self.end
+    def add(self, part: Part) -> tuple[int, int]:
+        """Append messages that came together. Returns how many, and how many of them have an expiration."""
+        if not isinstance(part, RunSlice):
+            for reference in part:
+                self.append(reference)
+            return len(part), part.expiring_count
+        run = part.run
+        count, expiring = part.end - part.begin, run.expiring and part.expiring_count
+        if part.paged:
+            self.append_rows(run.segment, rows_of(part))
+            return count, expiring
+        part.position = self.end
         self.end += count
         self.count += count
         loose = self._loose
         if count < _SHORT:
-            loose.append(run)
+            loose.append(part)
             if len(loose) >= _LOOSE_MAX:
                 self._gather()
-            return
+            return count, expiring
         if loose:
             self._gather()
-        self.blocks.append(Block.of_run(run))
+        self.blocks.append(Block.of_run(part))
+        return count, expiring
 
     def _gather(self) -> None:
         """Make blocks of the runs in ``_loose``."""

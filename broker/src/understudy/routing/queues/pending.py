@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from understudy.routing.queues.level import Level
 from understudy.store.messages.backlog import Backlog
-from understudy.store.messages.columns import rows_of
-from understudy.store.messages.reference import Location, MessageReference, Part, RunSlice
+from understudy.store.messages.reference import Location, MessageReference, Part
 from understudy.store.messages.reference_block import BlockPages
 
 
@@ -71,10 +70,6 @@ class PendingMessages:
             level = self.level(reference.priority)
         level.append(reference)
 
-    def add_paged_run(self, run: RunSlice) -> None:
-        """Append the messages of a run, which the log has, without their bodies."""
-        self.level(run.priority).append_rows(run.run.segment, rows_of(run))
-
     def adopt(self, backlog: Backlog) -> None:
         """Take over what the log says waits, into an empty structure. Nothing is done per message:
         start-up and takeover with a backlog must cost next to nothing.
@@ -90,7 +85,7 @@ class PendingMessages:
 
     def take_part(self, part: Part) -> None:
         """Take messages that ``Level.part_from`` just gave, or neighbours of these."""
-        self.level(part.priority if isinstance(part, RunSlice) else part[0].priority).take(part)
+        self.level(part.priority).take(part)
 
     def remove(self, reference: MessageReference) -> None:
         """Take the one that ``at`` or a level's ``next_from`` just gave."""

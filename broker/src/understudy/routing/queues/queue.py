@@ -28,7 +28,7 @@ from understudy.routing.queues.pending import PendingMessages
 from understudy.selector.work import WORK
 from understudy.store.messages.backlog import Backlog
 from understudy.store.messages.message_store import MessageStore
-from understudy.store.messages.reference import LargeReference, Location, MessageReference, Part, References, RunSlice
+from understudy.store.messages.reference import LargeReference, Location, MessageReference, Part, References
 from understudy.terms import RoutingType
 
 #: Expired messages taken out of a queue before something else has its turn.
@@ -108,6 +108,10 @@ class QueueOffice(Protocol):
     @property
     def scheduled(self) -> Schedule:
         """Messages whose time has not come."""
+        ...
+
+    def may_deliver(self, queue: Queue) -> bool:
+        """Whether messages may be delivered now; the queue is prompted when they may again."""
         ...
 
     @property
@@ -232,40 +236,23 @@ class Queue(QueueCounts):
         """Whether messages are routed to it now, whatever their content."""
         return self.enabled and (not self.purge_on_no_consumers or self.consumers.count > 0)
 
-    def add(self, reference: MessageReference) -> None:
-        """A message that may be seen by consumers from now on."""
-        self.incoming -= 1
-        self.pending.append(reference)
-        self.message_count += 1
-        self.messages_added += 1
-        if reference.expiration:
-            self.expiring_count += 1
+    def add(self, part: Part) -> None:
+        """Have consumers see messages, which have one priority, from now on."""
+        level = self.pending.by_priority[part.priority]
+        if level is None:
+            level = self.pending.level(part.priority)
+        count, expiring = level.add(part)
+        self.incoming -= count
+        self.message_count += count
+        self.messages_added += count
+        self.expiring_count += expiring
         if self.deleted:
-            # It was on its way when the queue went.
+            # they were on their way when the queue went
             self.forget_waiting()
             return
         if self.kind is not None:
-            self.kind.added(reference)
-        if not self.dirty and self.consumers.by_priority:
-            self.office.mark_dirty(self)
-
-    def add_run(self, run: RunSlice, *, paged: bool = False) -> None:
-        """Several at once, a whole run; see ``add``. ``paged``: without their bodies, which the log has."""
-        count = run.end - run.begin
-        self.incoming -= count
-        if paged:
-            self.pending.add_paged_run(run)
-        else:
-            level = self.pending.by_priority[run.priority]
-            if level is None:
-                level = self.pending.level(run.priority)
-            level.add_run(run)
-        self.message_count += count
-        self.messages_added += count
-        self.expiring_count += run.run.expiring
-        if self.deleted:
-            self.forget_waiting()
-            return
+            for reference in part:
+                self.kind.added(reference)
         if not self.dirty and self.consumers.by_priority:
             self.office.mark_dirty(self)
 

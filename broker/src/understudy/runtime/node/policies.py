@@ -22,6 +22,7 @@ from understudy.runtime.replica.copied_store import TargetCopy
 from understudy.runtime.replica.replication import NodeReplication, ReplicationParts
 from understudy.runtime.replica.search import (
     members_not_asked,
+    others_not_asked,
     replica_candidates,
     replica_place,
     serves_another_group,
@@ -149,6 +150,7 @@ def _replication_policy(
     policy.standby_life.why_not_serve = parts.watch.why_not_serve
     policy.standby_life.all_heard = partial(parts.discovery.all_heard, cluster.discovery_group)
     policy.standby_life.not_asked = lambda: members_not_asked(parts, replica_options, replica.answered)
+    policy.standby_life.others_not_asked = lambda: others_not_asked(parts, own, replica.answered)
     replication.replica = replica
     policy.standby_life.listener = replication.listener()
     return policy

@@ -21,6 +21,8 @@ from understudy.limits import LAST_BATCH_BYTES_MAX
 from understudy.ports import Disk, Worker
 from understudy.runtime.base.parts import NodeParts
 from understudy.runtime.replica.copying import store_directories
+from understudy.store.log.chain import newest_epoch
+from understudy.store.log.end import ends_before
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.replication.empty_store import EmptyPlan, begin_store, plan, prune, set_aside
 from understudy.store.replication.last_batch import read_last_batch
@@ -52,6 +54,13 @@ class EmptyStartFiles:
     def noted(self) -> int | None:
         note = read_note(self._parts.environment.disk, self._directory)
         return None if note is None else note.sequence
+
+    def lacks(self, moved: MovedStore) -> bool:
+        """See ``Files``. Where the part in common ends is not known of every record; then nothing more is kept."""
+        disk, directory = self._parts.environment.disk, store_directories(self._parts).log
+        return moved.end.common > 0 and ends_before(
+            disk, directory, newest_epoch(disk.list(directory)), moved.end.common
+        )
 
     def note(self, moved: MovedStore) -> None:
         own = self._parts.lock.node_id
@@ -121,7 +130,7 @@ def common_part(parts: NodeParts, store: MessageStore) -> tuple[int, bytes]:
 
 
 def read_note(disk: Disk, directory: str) -> EmptyPlan | None:
-    """The note; None if there is none.
+    """Read the note of an empty start; None if there is no note.
 
     Args:
         disk: Where it is.

@@ -78,7 +78,7 @@ class NodeReplication:
         self.files = FileExchange(parts, used.worker, self.link.copy_send)
         self.position = StorePosition(parts, used.authority, used.worker)
         self.replica: Replica | None = None
-        """The copy of another node's store on this node; set once."""
+        """Copy of another node's store on this node; set once."""
         self._stores: StoreOwner | None = None
         self._replica_asks: Callable[[], None] | None = None
         if parts.membership is not None:

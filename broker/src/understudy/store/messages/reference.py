@@ -43,7 +43,7 @@ def unpack_location(location: Location) -> tuple[int, int, int]:
 
 
 class MessageReference:
-    """One message in one queue."""
+    """Reference to one message in one queue."""
 
     __slots__ = (
         "delivery_count",
@@ -91,7 +91,7 @@ class MessageReference:
         self.message = message
         self.delivery_count = 0
         self.position = -1
-        """Position in ``routing.queues.level``; -1 before it had a place there."""
+        """Position in ``routing.queues.level``; -1 before the reference had a place in it."""
 
     def __repr__(self) -> str:
         kind = type(self).__name__
@@ -133,7 +133,7 @@ def reference_to(
 class RunSlice(Sequence[MessageReference]):
     """Rows ``begin`` to ``end`` of a run, the last one excluded; none of them has been delivered before."""
 
-    __slots__ = ("begin", "deliveries", "durable", "end", "position", "priority", "run", "shared")
+    __slots__ = ("begin", "deliveries", "durable", "end", "paged", "position", "priority", "run", "shared")
 
     objects: Sequence[MessageReference] = ()
     """None: nothing has to be done for a single message when it leaves its queue."""
@@ -170,6 +170,8 @@ class RunSlice(Sequence[MessageReference]):
         self.position = position
         self.deliveries = deliveries
         self.durable = durable and run.segment > 0
+        self.paged = False
+        """Whether its queue gets the messages without their bodies (``let_go``)."""
         self.shared = shared
 
     def __len__(self) -> int:
@@ -200,22 +202,32 @@ class RunSlice(Sequence[MessageReference]):
 
     @property
     def sums(self) -> tuple[int, int, int, int]:
-        """Messages, their bytes, those whose body is in memory, and the bytes of these."""
+        """Number of messages, their bytes, the number of those whose body is in memory, and the bytes of these
+        bodies."""
         count, size_bytes = self.end - self.begin, self.run.bytes_between(self.begin, self.end)
-        return count, size_bytes, count, size_bytes
+        return (count, size_bytes, 0, 0) if self.paged else (count, size_bytes, count, size_bytes)
+
+    @property
+    def bodies_elsewhere(self) -> bool:
+        """Whether the log has the body of each."""
+        return self.durable
+
+    def let_go(self) -> None:
+        """Have the queue take the messages, which the log has, without their bodies."""
+        self.paged = True
 
     @property
     def groups(self) -> Sequence[str]:
-        """Message groups."""
+        """Message groups of the messages in this part."""
         return self.run.groups(self.begin, self.end) if self.run.grouped else ()
 
     def count_delivery(self, step: int = 1) -> None:
-        """They are delivered once more, or -1: were not."""
+        """Count one more delivery of each message of this part, or with -1 one delivery less."""
         self.deliveries += step
 
     @property
     def encoded(self) -> Sequence[bytes]:
-        """The messages."""
+        """Encoded messages of this part."""
         return self.run.messages(self.begin, self.end)
 
     def kept(self) -> RunSlice:
@@ -342,7 +354,7 @@ class References(list[MessageReference]):
 
     @property
     def ids(self) -> Sequence[int]:
-        """Message ids."""
+        """Message ids of this part."""
         return [reference.message_id for reference in self]
 
     @property
@@ -367,6 +379,21 @@ class References(list[MessageReference]):
         return len(self), self.size_bytes, len(sizes), sum(sizes)
 
     @property
+    def bodies_elsewhere(self) -> bool:
+        """Whether the log or a page file has the body of each."""
+        return all(reference.location is not None for reference in self)
+
+    @property
+    def priority(self) -> int:
+        """Priority of the messages, if it is the same for all."""
+        return self[0].priority
+
+    def let_go(self) -> None:
+        """Drop the bodies, like ``RunSlice.let_go``."""
+        for reference in self:
+            reference.message = None
+
+    @property
     def groups(self) -> Sequence[str]:
         """Message groups, of a run only."""
         return ()
@@ -378,7 +405,7 @@ class References(list[MessageReference]):
         return message if isinstance(message, LargeMessage) else None
 
     def count_delivery(self, step: int = 1) -> None:
-        """They are delivered once more, or -1: were not."""
+        """Count one more delivery of each message of this part, or with -1 one delivery less."""
         for reference in self:
             reference.delivery_count += step
 
@@ -435,6 +462,10 @@ Part = RunSlice | References
 """Messages of one queue that are taken, delivered, acknowledged or put back together."""
 
 
-def parts_of(references: Iterable[MessageReference]) -> list[References]:
-    """Make a part of each reference. The references of one message, one for each of its queues, become its parts."""
-    return [References((reference,)) for reference in references]
+Arrival = tuple[Part, ...]
+"""Messages on their way to their queues: a part for each queue, with the same messages, which have one priority."""
+
+
+def parts_of(references: Iterable[MessageReference]) -> Arrival:
+    """Make a part of each reference. The references of one message, one for each of its queues, become its arrival."""
+    return tuple([References((reference,)) for reference in references])
