@@ -13,7 +13,7 @@ Not here: reading the log (``replay``, ``follower``), writing it, or what queues
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from functools import partial
@@ -23,6 +23,7 @@ from understudy.dataclass import dataclass
 from understudy.ids import NodeId, uuid_text
 from understudy.limits import ID_CACHE_SIZE, SKIMMED_BYTES_MAX
 from understudy.message import large_body_of
+from understudy.store.known_ids import KnownIds, newest_of
 from understudy.store.live_index import LiveIndex
 from understudy.store.log.checkpoint import encode_duplicate_ids, encode_item
 from understudy.store.log.format_version import FORMAT_VERSION_FIRST
@@ -147,8 +148,8 @@ class StoreState:
         self.references: dict[int, Backlog] = {}
         """Queue id to its waiting references. Routing takes these over at the activation; the store does
         not look at them afterwards."""
-        self.duplicate_ids: dict[int, deque[bytes]] = {}
-        """Address id to ids, oldest first."""
+        self.duplicate_ids: dict[int, KnownIds] = {}
+        """Address id to ids."""
         self.transactions: dict[int, TransactionRecord] = {}
         self.live = LiveIndex()
         self.segments: dict[int, SegmentUse] = {}
@@ -273,14 +274,12 @@ class StoreState:
             return
         ids = self.duplicate_ids.get(address_id)
         if ids is None:
-            ids = self.duplicate_ids[address_id] = deque(maxlen=self.id_cache_size)
+            ids = self.duplicate_ids[address_id] = KnownIds(self.id_cache_size)
         ids.extend(duplicate_ids)
 
     def remember_packed(self, address_id: int, length: int, ids: bytes) -> None:
         """The address has seen these ids of ``length`` bytes each, one after the other; see ``remember_duplicate``."""
-        # no more than the cache keeps are taken apart
-        begin = max(0, len(ids) - self.id_cache_size * length)
-        self.remember_duplicates(address_id, [ids[at : at + length] for at in range(begin, len(ids), length)])
+        self.remember_duplicates(address_id, newest_of(ids, length, self.id_cache_size))
 
     def transaction(self, tx_id: int, segment: int) -> TransactionRecord:
         """The open transaction of that id; begins it if there is none."""
