@@ -16,6 +16,7 @@ from typing import Any, Final
 from transcripts.script import arguments, options
 from understudy.errors import BrokerError, DiskFailed
 from understudy.ha.activation import Step
+from understudy.ha.lock_proof import LockProof
 from understudy.ha.node import NodeLife
 from understudy.ha.policy import Compose, Decisions, Done, Role
 from understudy.ha.shared_store import SharedStoreOptions, SharedStorePolicy
@@ -99,7 +100,9 @@ class Host:
         self.life = NodeLife(self._make_policy, self, self)
 
     def _make_policy(self, life: Decisions) -> SharedStorePolicy:
-        self.policy = SharedStorePolicy(self._options, life, self, self.lock, self._pair.time, self)
+        self.policy = SharedStorePolicy(
+            self._options, life, self, self.lock, LockProof(self.lock, self._pair.time), self._pair.time, self
+        )
         return self.policy
 
     def do(self, work: Callable[[], object]) -> None:

@@ -65,7 +65,7 @@ class Node:
     def send(self, *bodies: str, address: str = "news", **fields: Any) -> None:
         session = self.world.session()
         for body in bodies:
-            session.send(text(body, address=address, **fields))
+            session.sends.send(text(body, address=address, **fields))
         self.world.turn()
 
     def move(self) -> None:
@@ -102,8 +102,8 @@ def test_the_queue_with_most_messages_is_first_and_the_rest_of_others_follows() 
     node = Node("few", "many")
     node.send("one")
     reader = node.world.session()
-    reader.create_consumer(0, "few")
-    reader.receive_consumer_credits(0, -1)
+    reader.consumers.create(0, "few")
+    reader.consumers.receive_credits(0, -1)
     node.world.turn()
     reader.acknowledge(0, node.queues["many"].pending.first_level().next_from(-1).message_id)  # type: ignore[union-attr]
     reader.close(failed=False)
@@ -235,8 +235,8 @@ def test_a_message_moves_with_the_delivery_count_of_each_queue() -> None:
     node = Node("one", "two", "three")
     node.send("m", "n")
     session = node.world.session(transacted=True)
-    session.create_consumer(0, "one")
-    session.receive_consumer_credits(0, 1)
+    session.consumers.create(0, "one")
+    session.consumers.receive_credits(0, 1)
     node.world.turn()
     session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
     session.rollback()

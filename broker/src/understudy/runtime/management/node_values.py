@@ -101,7 +101,7 @@ class NodeReader:
             if node.store is not None and node.store.full:
                 return f"disk full: {node.store.full_reason}"
             return None if node.serving.is_open else CLOSED
-        return node.standby.following_error or self._promotions.waiting_because or node.standby.check()
+        return node.standby.following_error or self._promotions.waiting_because or node.standby.why_not_take_over()
 
     def _peer(self) -> Peer | None:
         node = self._node
@@ -111,8 +111,7 @@ class NodeReader:
             if member is None or member.backup is None:
                 return None
             return Peer(role, f"{member.backup.host}:{member.backup.port}")
-        replica = node.replication.replica if node.replication is not None else None
-        active = replica.active_node if replica is not None else node.standby.announced_to
+        active = node.policy.active_node if node.replication is not None else node.standby.announced_to
         return None if active is None else Peer(role, active)
 
     def _earlier_data(self) -> EarlierData | None:

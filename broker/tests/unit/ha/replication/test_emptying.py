@@ -9,7 +9,7 @@ from understudy.ha.replication.standby_life import StandbyState
 
 
 def test_a_node_whose_messages_have_moved_sets_its_data_aside_and_asks_again() -> None:
-    node = Node()
+    node = Node(empties=True)
     node.set_aside()
     node.life.begin()
     node.authority.answer(ActivationRefused("the newest is 8"))
@@ -23,7 +23,7 @@ def test_a_node_whose_messages_have_moved_sets_its_data_aside_and_asks_again() -
 
 
 def test_the_data_stays_while_an_active_node_is_known() -> None:
-    node = Node()
+    node = Node(empties=True)
     node.set_aside()
     node.life.begin()
     node.authority.answer(ActivationRefused("the newest is 8"))
@@ -33,8 +33,7 @@ def test_the_data_stays_while_an_active_node_is_known() -> None:
 
 
 def test_an_answer_of_the_lock_manager_ends_a_request_that_was_repeated_meanwhile() -> None:
-    node = Node()
-    node.life.empty_start = node.empty
+    node = Node(empties=True)
     node.life.hear_moved(MOVED)
     node.life.begin()
     node.authority.answer(ActivationRefused("the newest is 8"))
@@ -47,8 +46,7 @@ def test_an_answer_of_the_lock_manager_ends_a_request_that_was_repeated_meanwhil
 
 
 def test_an_answer_that_comes_late_changes_nothing() -> None:
-    node = Node()
-    node.life.empty_start = node.empty
+    node = Node(empties=True)
     node.life.hear_moved(MOVED)
     node.life.begin()
     node.authority.answer(ActivationRefused("the newest is 8"))
@@ -61,15 +59,14 @@ def test_an_answer_that_comes_late_changes_nothing() -> None:
 
 
 def test_a_node_goes_on_setting_aside_before_it_asks_for_anything() -> None:
-    node = Node()
-    node.life.empty_start = node.empty
+    node = Node(empties=True)
     node.empty.pending = True
     node.life.begin()
     assert (node.empty.begun, node.authority.calls) == ([None], [])
 
 
 def test_data_that_cannot_be_set_aside_ends_the_node() -> None:
-    node = Node()
+    node = Node(empties=True)
     node.set_aside()
     node.life.begin()
     node.authority.answer(ActivationRefused("the newest is 8"))
@@ -79,7 +76,7 @@ def test_data_that_cannot_be_set_aside_ends_the_node() -> None:
 
 
 def test_the_record_that_another_node_keeps_reaches_the_authority() -> None:
-    node = Node()
+    node = Node(empties=True)
     node.set_aside()
     node.life.begin()
     node.authority.answer(ActivationRefused("the newest is 8"))
@@ -88,9 +85,8 @@ def test_the_record_that_another_node_keeps_reaches_the_authority() -> None:
 
 
 def test_the_node_that_has_the_messages_gets_time_to_say_more_than_a_lock_manager_knows() -> None:
-    node = Node()
+    node = Node(empties=True)
     node.authority.moved = MOVED
-    node.life.empty_start = node.empty
     node.life.begin()
     began_ms = node.time.monotonic_ms()
     while not node.empty.begun:
