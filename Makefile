@@ -14,7 +14,9 @@ ROOT := $(CURDIR)
 PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(ROOT)/.scratch/bytecode $(BIN)/pytest -q --no-header --durations 10 --durations-min 5 -c broker/pyproject.toml --rootdir broker
 RUFF := $(BIN)/ruff
 SCRATCH := $(ROOT)/.scratch
-INTEROP_PAGE := $(PY) -m understudy.testing.interop_matrix .scratch/interop/results.json docs/interop.md
+# generators of documentation: .ci/documents
+DOCUMENTS := PYTHONPATH=$(ROOT)/.ci $(PY) -m documents
+INTEROP_PAGE := $(DOCUMENTS).interop_matrix .scratch/interop/results.json docs/interop.md
 export PYTHONDONTWRITEBYTECODE := 1
 
 .PHONY: help
@@ -185,6 +187,10 @@ simulation: $(VENV)/.kernel ## 100 seeds of all scenarios on a virtual clock; po
 simulation-long: $(VENV)/.kernel ## 4,000 seeds: 500 of each scenario
 	$(PY) -m understudy.testing.simulate --seeds 0-499 --jobs 2
 
+.PHONY: plant
+plant: $(VENV)/.kernel ## Seeds of the simulation with a planted bug, which they must find: BUG=name SEEDS=0-9
+	cd broker/tests && ../../$(PY) -m planted $(BUG) $(if $(SEEDS),--seeds $(SEEDS))
+
 .PHONY: integration
 integration: $(VENV)/.kernel $(VENV)/.spark ## Real processes on loopback, kill -9; those with Spark are in spark
 	$(PYTEST) -m "not long and not spark" broker/tests/integration
@@ -226,12 +232,12 @@ docs: $(VENV)/.complete $(COLLECTION) ## Regenerate what is generated: machines,
 	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/collection_variables.py
 	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/variables_to_files.py
 	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/platforms_page.py > docs/operations/platforms.md
-	$(PY) -m understudy.testing.diagrams docs/machines
+	$(DOCUMENTS).diagrams docs/machines
 	$(PY) -m understudy.config.reference > docs/configuration.md
-	$(PY) -m understudy.testing.migration_page > docs/operate/from-artemis.md
-	$(PY) -m understudy.testing.client_reference > docs/client-url.md
-	$(PY) -m understudy.testing.cluster_parameters > docs/clusters.md
-	$(PY) -m understudy.testing.blocking_client
+	$(DOCUMENTS).migration_page > docs/operate/from-artemis.md
+	$(DOCUMENTS).client_reference > docs/client-url.md
+	$(DOCUMENTS).cluster_parameters > docs/clusters.md
+	$(DOCUMENTS).blocking_client
 	$(INTEROP_PAGE)
 
 .PHONY: format

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lxml import etree
-from understudy.cli.run import read_configuration
+from understudy.cli.node.run import read_configuration
 from understudy.errors import ConfigError
 
 SHORT_PASSWORD = "a cluster password with less than 12 characters"

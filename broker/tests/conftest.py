@@ -47,7 +47,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One small local session for all tests. Files are cut into many pieces, as big ones would be."""
-    from understudy.spark import ledger_source
+    from understudy.spark.ledger import source as ledger_source
 
     work_directory = str(tmp_path_factory.mktemp("spark"))
     java = "spark.driver.extraJavaOptions"

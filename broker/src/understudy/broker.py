@@ -1,6 +1,6 @@
 """An active broker: creates and connects the objects of all packages; contains no logic of its own.
 
-Created at activation from the recovered store, dropped at deactivation. ``runtime.node`` owns it,
+Created at activation from the recovered store, dropped at deactivation. ``runtime.node.node`` owns it,
 passes connections to it and runs its turns.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from understudy.balancing.exchange import MessageExchange
-from understudy.cluster.services import ClusterServices
+from understudy.cluster.balancing.exchange import MessageExchange
+from understudy.cluster.membership.services import ClusterServices
 from understudy.config.model import Configuration
 from understudy.management.doors.messages import ManagementRequests
 from understudy.management.events.message_counters import MessageCounters
@@ -35,8 +35,8 @@ from understudy.session.resource_manager import ResourceManager
 from understudy.session.services import SessionServices
 from understudy.session.slow_consumers import SlowConsumers
 from understudy.session.validated_users import ValidatedUsers
-from understudy.store.message_store import MessageStore
-from understudy.store.pages import Pages
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.pages import Pages
 from understudy.terms import DurabilityContract
 
 

@@ -7,7 +7,7 @@ message id written over in place. ``encoded`` is laid out as::
     i32 E | body (E - 13 bytes) | i64 messageID | ss? address | userID | type | durable |
     expiration | timestamp | priority | properties
 
-Not here: delivery state (``store.reference``), routing, or the frame around it.
+Not here: delivery state (``store.messages.reference``), routing, or the frame around it.
 """
 
 from __future__ import annotations
@@ -351,7 +351,7 @@ def large_body_of(encoded: bytes) -> LargeBody:
 
 
 class LargeMessage(Message):
-    """A message without its body, which lies in a file (``store.large_messages``). ``body`` and
+    """A message without its body, which lies in a file (``store.messages.large_messages``). ``body`` and
     ``encoded`` hold a ``LargeBody`` in its place, and so does the log.
     """
 

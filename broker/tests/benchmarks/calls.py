@@ -38,8 +38,8 @@ from benchmarks.report import goal_table
 from support.faulty_disk import start_node
 from support.processes import Pair
 from understudy import kernel
-from understudy.runtime import interpreter
-from understudy.runtime.disk import RealDisk
+from understudy.runtime.base.disk import RealDisk
+from understudy.runtime.process import interpreter
 
 #: Operations that are counted, and those before them that are not.
 OPERATIONS: Final = 100
@@ -52,7 +52,7 @@ PRODUCERS: Final = 16
 
 _HEAD_BYTES: Final = 13
 _EXCEPTION, _NULL_RESPONSE, _RECEIVE, _ACKNOWLEDGE = 20, 21, 75, 41
-_POLLING: Final = ("understudy.runtime.turn", "Turn._look_again")
+_POLLING: Final = ("understudy.runtime.base.turn", "Turn._look_again")
 #: Methods of an asyncio protocol with which a read of a socket begins.
 _READS: Final = (".data_received", ".buffer_updated")
 

@@ -28,12 +28,12 @@ from support.processes import Pair
 from understudy.ids import NodeId
 from understudy.message import Message
 from understudy.ports import Operation
-from understudy.runtime.disk import RealDisk
+from understudy.runtime.base.disk import RealDisk
 from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.log.follower import Follower
 from understudy.store.log.operations import is_batch
 from understudy.store.log.records import AddressRecord, QueueRecord
-from understudy.store.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore
 from understudy.store.settings import StoreSettings
 from understudy.testing.manual_time import ManualTime
 

@@ -35,17 +35,17 @@ from understudy.kernel import Sends
 from understudy.kernel.core import split_sends
 from understudy.message import Message
 from understudy.ports import Operation
-from understudy.runtime import interpreter
-from understudy.runtime.disk import RealDisk
-from understudy.runtime.environment import LoopTimers, SystemClock
-from understudy.runtime.journal_writer import ThreadLogWriter
-from understudy.runtime.turn import Turn
+from understudy.runtime.base.disk import RealDisk
+from understudy.runtime.base.environment import LoopTimers, SystemClock
+from understudy.runtime.base.journal_writer import ThreadLogWriter
+from understudy.runtime.base.turn import Turn
+from understudy.runtime.process import interpreter
 from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.log.follower import Follower
 from understudy.store.log.operations import Append
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.log.segment import SEGMENT_BYTES
-from understudy.store.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore
 from understudy.wire.core.codec import encode_send
 
 ROUNDS = 5

@@ -83,7 +83,7 @@ def make_store(directory: Path, body_bytes: int, segments: int, segment_bytes: i
 
 def _readers(spark: Any, store: str, parquet: str) -> dict[str, Callable[[], Any]]:
     """Queries by name."""
-    from understudy.spark.journal_source import read_journal
+    from understudy.spark.journal.source import read_journal
 
     return {
         "messages, six columns with bodies": lambda: read_journal(spark, store, "messages", _WIDE),
@@ -105,7 +105,7 @@ def journal_source(as_json: bool, megabytes: int, rounds: int, cores: int) -> No
 
     With one core the figures are those for each core.
     """
-    from understudy.spark.journal_source import read_journal
+    from understudy.spark.journal.source import read_journal
     from understudy.spark.session import open_session
 
     found: dict[str, dict[str, float]] = {}

@@ -25,7 +25,7 @@ from understudy.management.doors.http import COLLECTIONS, node_text, page_text, 
 from understudy.management.doors.listing import PageRequest, page_of
 from understudy.management.doors.metrics import families
 from understudy.management.snapshot.routing import queue_rows
-from understudy.runtime import interpreter
+from understudy.runtime.process import interpreter
 from understudy.testing.fake_node import FakeNodeView
 
 QUEUES: Final = 50_000

@@ -26,17 +26,17 @@ from support.bridged import NODE_ID, Entropy, FakeTarget, Listener, Wire, connec
 from support.routing import FakeCallback, World
 from support.unit_store import UnitStore
 from understudy import kernel
-from understudy.balancing.cluster_bridge import ClusterConversion
-from understudy.balancing.redistribution import Redistribution
-from understudy.balancing.remote_bindings import RemoteBindings
-from understudy.bridges.bridge import Bridge, BridgeParts
-from understudy.bridges.target import TargetAccess
+from understudy.cluster.balancing.cluster_bridge import ClusterConversion
+from understudy.cluster.balancing.redistribution import Redistribution
+from understudy.cluster.balancing.remote_bindings import RemoteBindings
+from understudy.cluster.bridges.bridge import Bridge, BridgeParts
+from understudy.cluster.bridges.target import TargetAccess
 from understudy.config.bridge import BridgeConfiguration
 from understudy.kernel.core import confirms, split_sends
 from understudy.message import Message
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.remote import RemoteBinding
-from understudy.runtime import interpreter
+from understudy.runtime.process import interpreter
 from understudy.session.session import ServerSession
 from understudy.store.settings import SEGMENT_BYTES
 from understudy.terms import MessageLoadBalancing, RoutingType

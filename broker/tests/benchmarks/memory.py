@@ -23,10 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from understudy.routing.queues.pending import PendingMessages
-from understudy.runtime.disk import RealDisk
+from understudy.runtime.base.disk import RealDisk
 from understudy.store.live_index import LiveIndex
-from understudy.store.pages import Pages
-from understudy.store.reference import MessageReference, pack_location
+from understudy.store.messages.pages import Pages
+from understudy.store.messages.reference import MessageReference, pack_location
 
 MESSAGES = 300_000
 #: References of one shallow queue, which stay objects.

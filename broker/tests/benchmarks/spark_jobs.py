@@ -21,7 +21,7 @@ import click
 from benchmarks.journal_source import make_store
 from support.processes import COMMAND, Pair
 from understudy.ledger import Kind, Row, encode
-from understudy.runtime.disk import RealDisk
+from understudy.runtime.base.disk import RealDisk
 from understudy.store.log.follower import recover
 
 _SEGMENT_BYTES = 10 * 1000 * 1000
@@ -95,10 +95,10 @@ def _seconds(work: Callable[[], Any]) -> float:
 
 
 def _journal_jobs(spark: Any, work: Path, megabytes: int, body_bytes: int) -> dict[str, dict[str, float]]:
-    from understudy.spark.archives import archive
-    from understudy.spark.consolidations import Segments, Settings, consolidate
-    from understudy.spark.flows import flow
-    from understudy.spark.verdicts import verdict
+    from understudy.spark.archive.archives import archive
+    from understudy.spark.flow.flows import flow
+    from understudy.spark.jobs.verdicts import verdict
+    from understudy.spark.state.consolidations import Segments, Settings, consolidate
 
     store = work / f"store{body_bytes}"
     archived = work / f"archive{body_bytes}"
@@ -144,7 +144,7 @@ def spark_jobs(as_json: bool, megabytes: int, cores: int, driver_memory: str, au
 
     With --megabytes 0 only ledgers are audited.
     """
-    from understudy.spark.jobs import audit
+    from understudy.spark.jobs.jobs import audit
     from understudy.spark.session import open_session
 
     found: dict[str, dict[str, float]] = {}

@@ -147,7 +147,7 @@ def _signal(pid: int, number: int) -> None:
 
 #: Compiles the package, and the libraries that a node with management loads.
 _COMPILE: Final = (
-    "import compileall, aiohttp.web, msgspec, prometheus_client, understudy.cli.main, understudy.cli.run; "
+    "import compileall, aiohttp.web, msgspec, prometheus_client, understudy.cli.main, understudy.cli.node.run; "
     "compileall.compile_dir(understudy.__path__[0], quiet=1)"
 )
 

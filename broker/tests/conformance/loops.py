@@ -13,17 +13,17 @@ import uvloop
 from support.operations import FileApplier, Written
 from support.ports import free_port
 from understudy.ports import Clock, Disk, Fence, HoldableLogWriter, Timers, Worker
-from understudy.runtime.disk import RealDisk
-from understudy.runtime.environment import LoopTimers, SystemClock
-from understudy.runtime.journal_writer import ThreadLogWriter
-from understudy.runtime.turn import Turn
-from understudy.runtime.worker import ThreadWorker
-from understudy.testing.sim_disk import SimVolume
-from understudy.testing.sim_environment import SimClock, SimTimers, Skew
-from understudy.testing.sim_loop import SimLoop
-from understudy.testing.sim_network import SimNetwork
-from understudy.testing.sim_storage import ObservedLogWriter, ObservedWorker
-from understudy.testing.sim_writer import SimLogWriter, SimWorker
+from understudy.runtime.base.disk import RealDisk
+from understudy.runtime.base.environment import LoopTimers, SystemClock
+from understudy.runtime.base.journal_writer import ThreadLogWriter
+from understudy.runtime.base.turn import Turn
+from understudy.runtime.base.worker import ThreadWorker
+from understudy.testing.sim.disk import SimVolume
+from understudy.testing.sim.environment import SimClock, SimTimers, Skew
+from understudy.testing.sim.loop import SimLoop
+from understudy.testing.sim.network import SimNetwork
+from understudy.testing.sim.storage import ObservedLogWriter, ObservedWorker
+from understudy.testing.sim.writer import SimLogWriter, SimWorker
 
 LOOPS: Final = ("asyncio", "uvloop", "simulated")
 #: A case that waits for something for longer has failed; seconds, virtual ones in the simulation.

@@ -16,8 +16,8 @@ from conformance.loops import LOOPS, Place, run, until
 from understudy.config.model import AcceptorConfiguration
 from understudy.errors import RemoteProtocolError
 from understudy.ports import Connection
-from understudy.runtime.acceptor import Acceptor
-from understudy.runtime.connector import LoopDialer
+from understudy.runtime.net.acceptor import Acceptor
+from understudy.runtime.net.connector import LoopDialer
 from understudy.session.prefixes import AddressPrefixes
 from understudy.wire.core.transport import TransportConfiguration
 from understudy.wire.detect import Protocol

@@ -22,10 +22,10 @@ import pytest
 
 from understudy.errors import DiskFailed, DiskFull
 from understudy.ports import Disk
-from understudy.runtime.disk import RealDisk
-from understudy.testing.sim_disk import SimVolume
-from understudy.testing.sim_loop import SimLoop
-from understudy.testing.sim_storage import CrashPoint, ProcessDisk
+from understudy.runtime.base.disk import RealDisk
+from understudy.testing.sim.disk import SimVolume
+from understudy.testing.sim.loop import SimLoop
+from understudy.testing.sim.storage import CrashPoint, ProcessDisk
 
 #: Bytes of the small file system.
 SMALL_BYTES: Final = 1024 * 1024
@@ -402,7 +402,7 @@ def test_a_full_disk_keeps_allocated_space(small: tuple[Disk, str]) -> None:
 def test_a_size_limit_of_the_process_is_a_failure_and_no_full_disk(tmp_path: Path) -> None:
     """EFBIG: waiting for space would not help. Only a real process has such a limit."""
     code = (
-        "import resource, signal, sys; from understudy.runtime.disk import RealDisk\n"
+        "import resource, signal, sys; from understudy.runtime.base.disk import RealDisk\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "file = RealDisk().open(sys.argv[1], create=True)\n"
         "for action in (lambda: file.write(0, [b'x' * 5000]), lambda: file.allocate(5000)):\n"

@@ -13,10 +13,10 @@ import pytest
 
 from understudy.errors import DiskFailed
 from understudy.ports import Disk, Entropy, FileLock
-from understudy.runtime.disk import RealDisk
-from understudy.runtime.file_lock import RealFileLock
+from understudy.runtime.base.disk import RealDisk
+from understudy.runtime.locks.file_lock import RealFileLock
 from understudy.store.node_lock import NodeLock
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 
 class _Holder(Protocol):
@@ -44,7 +44,7 @@ class Locks:
 class _RealHolder:
     def __init__(self, path: str) -> None:
         code = (
-            "import sys; from understudy.runtime.file_lock import RealFileLock; lock = RealFileLock(sys.argv[1]);"
+            "import sys; from understudy.runtime.locks.file_lock import RealFileLock; lock = RealFileLock(sys.argv[1]);"
             "print(lock.try_acquire(), flush=True); sys.stdin.read()"
         )
         self._process = subprocess.Popen(

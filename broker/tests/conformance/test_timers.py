@@ -11,10 +11,10 @@ import pytest
 from conformance.loops import LOOPS, Place, run, until
 from understudy.errors import BrokerError, DiskFull
 from understudy.ports import Clock, Timers
-from understudy.runtime.environment import BootClock, SystemClock
+from understudy.runtime.base.environment import BootClock, SystemClock
 from understudy.testing.manual_time import ManualTime
-from understudy.testing.sim_environment import SimClock, Skew
-from understudy.testing.sim_loop import SimLoop
+from understudy.testing.sim.environment import SimClock, Skew
+from understudy.testing.sim.loop import SimLoop
 
 
 @pytest.fixture(params=LOOPS)

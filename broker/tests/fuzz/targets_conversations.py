@@ -15,9 +15,9 @@ from fuzz.targets_wire import sample_frames, sample_message
 from support.client import NODE, Drive, FakeEntropy, Outcome
 from support.cluster_links import PASSWORD, SealableEnd, hello_of
 from support.core import CoreNode
-from understudy.cluster.credentials import NONCE_BYTES, ClusterCredentials
-from understudy.cluster.membership import Membership, MembershipSettings
-from understudy.cluster.topology import Topology
+from understudy.cluster.membership.credentials import NONCE_BYTES, ClusterCredentials
+from understudy.cluster.membership.membership import Membership, MembershipSettings
+from understudy.cluster.membership.topology import Topology
 from understudy.errors import BrokerError, ClusterSecurityError
 from understudy.ports import Connection
 from understudy.testing.manual_time import ManualTime

@@ -11,9 +11,9 @@ from fuzz.target import Target
 from support.managed import ManagedWorld
 from support.routing import text
 from understudy.client.aio.discovery import _Listener
-from understudy.client.core.discovery import Discovery, check_trust
-from understudy.client.core.options import ClientOptions, Connector, DiscoveryGroup
-from understudy.client.core.url import parse_url
+from understudy.client.core.connection.discovery import Discovery, check_trust
+from understudy.client.core.url.options import ClientOptions, Connector, DiscoveryGroup
+from understudy.client.core.url.parsing import parse_url
 from understudy.errors import BrokerError, ConfigError
 from understudy.limits import BROADCAST_NODES_MAX
 from understudy.management.doors.http import parse_invocation

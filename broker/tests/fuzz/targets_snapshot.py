@@ -20,7 +20,7 @@ from understudy.store.log import segment
 from understudy.store.log.records import HEADER_BYTES, REST
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, seed_of
 from understudy.store.snapshots.snapshot import SnapshotReader, read_snapshot, read_snapshot_header, snapshot_names
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 from understudy.tools.inspect import verify
 
 FIELDS_BYTES = 88

@@ -19,23 +19,23 @@ from support.store import DIRECTORY, NODE_ID, StoreHarness
 from understudy.errors import BrokerError, JournalCorrupt, StoreError
 from understudy.ids import uuid_bytes
 from understudy.routing.restore import restore
-from understudy.store.columns import Columns
-from understudy.store.large_messages import LargeMessages
 from understudy.store.log import records, segment
 from understudy.store.log.applier import Applier
 from understudy.store.log.follower import recover
 from understudy.store.log.records import RecordType
 from understudy.store.log.replay import read_frames
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader
+from understudy.store.messages.columns import Columns
+from understudy.store.messages.large_messages import LargeMessages
+from understudy.store.messages.reference import Location, MessageReference, pack_location
+from understudy.store.messages.reference_block import Block
 from understudy.store.node_lock import NodeLock
 from understudy.store.quarantine import QuarantineEntry, quarantine_path, read_entries
-from understudy.store.reference import Location, MessageReference, pack_location
-from understudy.store.reference_block import Block
 from understudy.store.seen import POSITION_FILE, SeenPosition
 from understudy.store.state import StoreState
 from understudy.testing.manual_time import ManualTime
-from understudy.testing.sim_disk import SimDisk, SimVolume
-from understudy.testing.sim_writer import SimLogWriter
+from understudy.testing.sim.disk import SimDisk, SimVolume
+from understudy.testing.sim.writer import SimLogWriter
 from understudy.tools.export import ExportHeader, end_line, header_line, parse_line
 from understudy.tools.inspect import read_log, verify
 from understudy.tools.retained import RetainedCounts, retained_messages

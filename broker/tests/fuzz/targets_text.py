@@ -8,12 +8,12 @@ from fuzz.target import Target
 from fuzz.targets_wire import sample_message
 from support.certificates import make
 from support.config import core
-from understudy.client.core.url import parse_url
+from understudy.client.core.url.parsing import parse_url
+from understudy.cluster.discovery.carriers import MemberList
+from understudy.cluster.discovery.jgroups import read_stack
+from understudy.cluster.discovery.sockets import member_places
 from understudy.config.password_codec import PasswordCodec
 from understudy.config.reader import read_broker_xml
-from understudy.discovery.carriers import MemberList
-from understudy.discovery.jgroups import read_stack
-from understudy.discovery.sockets import member_places
 from understudy.errors import BrokerError, ConfigError, InvalidSelector, LedgerDamaged
 from understudy.ledger.rows import parse
 from understudy.limits import DISCOVERY_HOSTS_MAX

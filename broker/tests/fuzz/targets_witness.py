@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 from fuzz.target import Target
 from understudy.errors import JournalCorrupt, StoreVersionUnsupported
-from understudy.ha.witness import Witness
-from understudy.ha.witness_client import WitnessClientOptions
-from understudy.ha.witness_frames import (
+from understudy.ha.witness.client import WitnessClientOptions
+from understudy.ha.witness.frames import (
     Answer,
     Hello,
     Kind,
@@ -18,9 +17,10 @@ from understudy.ha.witness_frames import (
     encode_refusal,
     frame,
 )
-from understudy.ha.witness_link import WitnessLink, WitnessLinkOwner
-from understudy.ha.witness_session import WitnessSession
-from understudy.ha.witness_state import Holder, WitnessState, decode_state
+from understudy.ha.witness.link import WitnessLink, WitnessLinkOwner
+from understudy.ha.witness.service import Witness
+from understudy.ha.witness.session import WitnessSession
+from understudy.ha.witness.state import Holder, WitnessState, decode_state
 from understudy.testing.manual_time import ManualTime
 
 _SECRET = b"a secret of the fuzz targets"

@@ -16,7 +16,7 @@ import pytest
 from understudy.limits import HTTP_BODY_BYTES_MAX
 from understudy.management.view import NodeView
 from understudy.runtime.management.http import HTTP_HEADER_BYTES_MAX, ManagementServer
-from understudy.runtime.management_listener import ManagementListener
+from understudy.runtime.management.listener import ManagementListener
 from understudy.testing.fake_node import FakeNodeView, fake_queue
 
 TOKEN = "a-token-of-some-length"

@@ -19,7 +19,7 @@ from support.processes import Node
 from support.proxy import Proxy
 from support.replicated import ReplicatedPair, logged, property_of, wait_until
 from support.witnesses import WitnessProcess
-from understudy.cluster.credentials import INSTANCE_BYTES, NONCE_BYTES, ClusterCredentials, Handshake
+from understudy.cluster.membership.credentials import INSTANCE_BYTES, NONCE_BYTES, ClusterCredentials, Handshake
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import MAGIC, FrameDecoder, encode
 from understudy.wire.core.transport import TransportConfiguration

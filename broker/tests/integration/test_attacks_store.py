@@ -14,7 +14,7 @@ import pytest
 
 from support.processes import COMMAND, Node, Pair
 from understudy.client.sync import connect
-from understudy.runtime.disk import RealDisk
+from understudy.runtime.base.disk import RealDisk
 from understudy.store.log.records import HEADER, HEADER_BYTES, RecordType
 from understudy.store.log.replay import read_frames
 from understudy.store.log.segment import parse_name, seed_of

@@ -20,7 +20,7 @@ from tests.support.copies import act, restart, write_out
 from tests.support.store import StoreHarness
 from tests.support.store_model import contents_of, order_of
 
-from understudy.runtime.disk import RealDisk
+from understudy.runtime.base.disk import RealDisk
 from understudy.store.log.follower import Follower
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

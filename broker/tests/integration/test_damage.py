@@ -13,7 +13,7 @@ import pytest
 
 from support.processes import COMMAND, READY_S, Node, Pair, invoke
 from understudy.client.sync import connect
-from understudy.runtime.disk import RealDisk
+from understudy.runtime.base.disk import RealDisk
 from understudy.store.log.records import RecordType
 from understudy.store.log.replay import Frame, read_frames
 from understudy.store.log.segment import parse_name, seed_of

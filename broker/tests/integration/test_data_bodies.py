@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from tests.support.processes import Node, Pair
 
-from understudy.cli.sending import _NOTE_EVERY, _WINDOW
+from understudy.cli.messages.sending import _NOTE_EVERY, _WINDOW
 from understudy.client.sync import connect
 from understudy.ids import Xid
 from understudy.message import Message

@@ -8,7 +8,7 @@ import pytest
 
 from support.processes import Pair
 from understudy.client import sync
-from understudy.client.core.taken import AcknowledgeMode
+from understudy.client.core.consumer.taken import AcknowledgeMode
 
 
 @pytest.mark.parametrize(("stored", "expected"), [(False, 1), (True, 2)])

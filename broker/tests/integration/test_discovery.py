@@ -15,8 +15,8 @@ from support.ports import free_port
 from support.processes import READY_S, Node
 from understudy.client import aio
 from understudy.client.sync import Connection, ConnectionFactory, connect
-from understudy.discovery.carriers import Multicast
-from understudy.discovery.sockets import multicast_listener, multicast_sender
+from understudy.cluster.discovery.carriers import Multicast
+from understudy.cluster.discovery.sockets import multicast_listener, multicast_sender
 from understudy.errors import ConfigError, Unreachable
 from understudy.limits import BROADCAST_NODES_PER_SOURCE_MAX
 from understudy.wire.core.broadcast import Broadcast, to_channel

@@ -22,11 +22,12 @@ from support.processes import COMMAND, Pair
 from understudy.client import aio
 from understudy.config.model import CriticalAnalyzerPolicy
 from understudy.errors import BrokerError, DiskFailed, LockLost
-from understudy.ha import lock_proof, shared_store
-from understudy.runtime import journal_writer
-from understudy.runtime.critical_analyzer import CriticalAnalyzer
-from understudy.runtime.journal_writer import AT_ONCE_BYTES_MAX
-from understudy.runtime.node import BrokerNode
+from understudy.ha.shared import lock_proof
+from understudy.ha.shared import policy as shared_store
+from understudy.runtime.base import journal_writer
+from understudy.runtime.base.journal_writer import AT_ONCE_BYTES_MAX
+from understudy.runtime.node.node import BrokerNode
+from understudy.runtime.process.critical_analyzer import CriticalAnalyzer
 
 SHALLOW = """
     <address-settings>

@@ -15,14 +15,14 @@ from support.certificates import make
 from support.ports import free_port
 from support.processes import Node
 from support.slapd import MANAGER_PASSWORD, SUFFIX, Slapd, login_config
-from understudy.cli.check import check_security
-from understudy.cli.user_files import logins_beside, security_of
+from understudy.cli.node.check import check_security
+from understudy.cli.node.user_files import logins_beside, security_of
 from understudy.client.sync import connect
 from understudy.config.logins.login_config import read_logins
 from understudy.config.reader import read_broker_xml
 from understudy.errors import AuthenticationFailed, SecurityError, SessionRejected
 from understudy.limits import LDAP_LOOKUPS_MAX
-from understudy.runtime.environment import SystemEntropy
+from understudy.runtime.base.environment import SystemEntropy
 from understudy.runtime.logins.ldap import LdapDirectory
 from understudy.security.authorization import Principal, SecurityPolicy
 from understudy.security.directory import DirectoryUnavailable, look_up

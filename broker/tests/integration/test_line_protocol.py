@@ -20,9 +20,9 @@ from understudy.config.model import AcceptorConfiguration, SecuritySettingConfig
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.handlers import served
-from understudy.runtime.acceptor import Acceptor
-from understudy.runtime.environment import LoopTimers
-from understudy.runtime.turn import Turn
+from understudy.runtime.base.environment import LoopTimers
+from understudy.runtime.base.turn import Turn
+from understudy.runtime.net.acceptor import Acceptor
 from understudy.security.authentication import Authenticator
 from understudy.security.authorization import RoleSecurity
 from understudy.security.password_hashes import HashParameters, PasswordHash

@@ -24,7 +24,7 @@ from understudy.errors import (
     Unreachable,
 )
 from understudy.properties import STRING, Properties
-from understudy.spark.queue_source import browse_queue, consume, queue_stream_writer, queue_writer, stream_queue
+from understudy.spark.queue.source import browse_queue, consume, queue_stream_writer, queue_writer, stream_queue
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -27,7 +27,7 @@ from understudy.management.model.queues import Message
 from understudy.management.view import ServersView
 from understudy.runtime.management import http
 from understudy.runtime.management.http import ManagementServer
-from understudy.runtime.management_listener import ManagementListener
+from understudy.runtime.management.listener import ManagementListener
 from understudy.testing.fake_node import FakeNodeView, fake_item, fake_queue
 
 TOKEN = "a-token-of-some-length"

@@ -12,7 +12,7 @@ import pytest
 
 from support.targets import Target, start_target
 from understudy.client import aio, sync
-from understudy.client.core.consumer import ReceivedMessage
+from understudy.client.core.consumer.state import ReceivedMessage
 from understudy.errors import CallTimedOut, IllegalState
 from understudy.message import Message, MessageType
 

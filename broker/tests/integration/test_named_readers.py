@@ -17,7 +17,7 @@ import pytest
 from support.processes import COMMAND, Node, Pair
 from support.replicated import ReplicatedPair, wait_until
 from understudy.client import sync
-from understudy.runtime.disk import RealDisk
+from understudy.runtime.base.disk import RealDisk
 from understudy.store.log.replay import read_frames
 from understudy.store.log.segment import parse_name, seed_of
 

@@ -21,7 +21,7 @@ from tests.support.store import StoreHarness
 from understudy.client.sync import connect
 from understudy.message import LARGE_COMPRESSED, LARGE_SIZE, ROUTING_TYPE, LargeBody, LargeMessage, Message
 from understudy.properties import BYTE, Properties
-from understudy.spark.archives import archive
+from understudy.spark.archive.archives import archive
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -18,7 +18,7 @@ import pytest
 from support.processes import COMMAND, READY_S, Node
 from support.replicated import ReplicatedPair, consume, logged, produce, property_of, wait_logged, wait_until
 from support.witnesses import WitnessProcess
-from understudy.runtime.disk import RealDisk
+from understudy.runtime.base.disk import RealDisk
 from understudy.store.log.follower import recover
 from understudy.store.seen import position_of
 

@@ -18,8 +18,8 @@ from support.ports import free_port
 from support.processes import Node
 from support.replicated import ReplicatedPair, wait_in_sync
 from support.stranger import Stranger
-from understudy.discovery.carriers import Multicast
-from understudy.discovery.sockets import multicast_sender
+from understudy.cluster.discovery.carriers import Multicast
+from understudy.cluster.discovery.sockets import multicast_sender
 from understudy.wire.core import packets as p
 from understudy.wire.core.broadcast import Broadcast
 from understudy.wire.core.transport import TransportConfiguration

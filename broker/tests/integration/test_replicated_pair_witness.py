@@ -67,7 +67,7 @@ def witnessed(site: Witnessed) -> ReplicatedPair:
 
 
 def releaser_of(node: Node) -> int:
-    """Process id of the process that releases the locks of a node (``runtime.lock_release``)."""
+    """Process id of the process that releases the locks of a node (``runtime.locks.release``)."""
     assert node.process is not None
     children = Path(f"/proc/{node.process.pid}/task/{node.process.pid}/children").read_text().split()
     found = [int(pid) for pid in children if b"lock_release" in Path(f"/proc/{pid}/cmdline").read_bytes()]

@@ -18,7 +18,7 @@ import pytest
 from support.ports import free_port
 from support.processes import COMMAND, PAIR_XML, READY_S, Node
 from support.replicated import wait_until
-from understudy.ha.shared_store import IN_LINE
+from understudy.ha.shared.policy import IN_LINE
 
 NAMES = ("a", "b", "c")
 

@@ -29,7 +29,7 @@ from tests.support.stream_job import StreamJob
 import understudy.cli
 from understudy.client.sync import connect
 from understudy.ledger import Kind, Row, encode
-from understudy.runtime.disk import RealDisk
+from understudy.runtime.base.disk import RealDisk
 from understudy.store.log.follower import Follower
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
@@ -266,7 +266,7 @@ SENDING = """
 import sys, time
 from pyspark.sql import functions as F
 from understudy.spark.session import open_session
-from understudy.spark.queue_source import queue_writer
+from understudy.spark.queue.source import queue_writer
 
 def text(number):
     time.sleep(0.002)
@@ -488,8 +488,8 @@ def test_every_source_is_read_and_written_with_py_files_alone(submit: Submit, tm
 #: Every source and sink once; prints how many rows there were.
 SOURCES = """
 import json, sys
-from understudy.spark.journal_source import read_journal
-from understudy.spark.queue_source import browse_queue, queue_writer, stream_queue
+from understudy.spark.journal.source import read_journal
+from understudy.spark.queue.source import browse_queue, queue_writer, stream_queue
 from understudy.spark.session import open_session
 
 store, url, work = sys.argv[1:]

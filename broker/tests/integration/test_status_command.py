@@ -22,12 +22,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from understudy.cli.main import cli, exit_code_of
-from understudy.cli.status import started_at_ms
+from understudy.cli.node.status import started_at_ms
 from understudy.errors import BrokerError
 from understudy.management.model.cluster import Cluster
 from understudy.management.model.node import Activation, Following, Step
 from understudy.runtime.management.http import ManagementServer
-from understudy.runtime.management_listener import ManagementListener
+from understudy.runtime.management.listener import ManagementListener
 from understudy.testing.fake_node import FakeNodeView, fake_queue
 
 TOKEN = "a-token-of-some-length"

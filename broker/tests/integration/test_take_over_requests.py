@@ -20,9 +20,9 @@ import pytest
 
 from support.faulty_disk import start_node
 from support.processes import Pair
-from understudy.ha.node import NodeLife
-from understudy.runtime.acceptor import Acceptor
-from understudy.runtime.disk import RealDisk
+from understudy.ha.life.node import NodeLife
+from understudy.runtime.base.disk import RealDisk
+from understudy.runtime.net.acceptor import Acceptor
 from understudy.store.node_lock import NodeLock
 
 #: Calls with a path, or with a descriptor of a directory and a name.

@@ -1,4 +1,4 @@
-"""Two nodes, each with its own identity, in one process: ``runtime.server.Server``."""
+"""Two nodes, each with its own identity, in one process: ``runtime.process.server.Server``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from understudy.client import aio
 from understudy.config.model import Configuration
 from understudy.config.reader import read_broker_xml
 from understudy.errors import BrokerError, StoreError
-from understudy.runtime.environment import SystemClock, SystemEntropy
-from understudy.runtime.logs import JsonFormatter
-from understudy.runtime.server import HostedNode, Server
+from understudy.runtime.base.environment import SystemClock, SystemEntropy
+from understudy.runtime.base.logs import JsonFormatter
+from understudy.runtime.process.server import HostedNode, Server
 from understudy.security.authorization import NO_USERS, security_policy
 
 #: Only against a test that hangs.

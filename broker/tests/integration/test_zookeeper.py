@@ -20,10 +20,10 @@ from support.lock_services import Node
 from support.zookeeper import Ensemble, installed
 from understudy.config.lock_options import ZooKeeperLockOptions
 from understudy.errors import LockManagerUnavailable
-from understudy.runtime.environment import BootClock, LoopTimers
-from understudy.runtime.lock_release import LockReleaser
-from understudy.runtime.turn import Turn
-from understudy.runtime.zookeeper import ZooKeeperLockManager
+from understudy.runtime.base.environment import BootClock, LoopTimers
+from understudy.runtime.base.turn import Turn
+from understudy.runtime.locks.release import LockReleaser
+from understudy.runtime.locks.zookeeper import ZooKeeperLockManager
 
 pytestmark = [
     pytest.mark.long,
@@ -278,7 +278,7 @@ def test_a_server_that_is_not_the_right_one_gets_no_session(
 def test_the_session_of_a_process_that_has_ended_is_closed(
     tmp_path: Path, secure: Callable[..., tuple[Ensemble, Files]], *, tls: bool
 ) -> None:
-    """Its timeout is longer than the wait of this test: the releaser closes it (``runtime.lock_release``)."""
+    """Its timeout is longer than the wait of this test: the releaser closes it (``runtime.locks.release``)."""
     if tls:
         ensemble, files = secure("127.0.0.1", tick_ms=1_000)
         _close_a_session(ensemble, files)

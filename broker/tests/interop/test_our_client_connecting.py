@@ -15,7 +15,7 @@ import pytest
 from support.ports import free_port
 from support.proxy import proxy_to
 from support.targets import PASSWORD, USER, Target, pause, resume
-from understudy.client.core.listeners import FailureCode
+from understudy.client.core.connection.listeners import FailureCode
 from understudy.client.sync import Connection, ConnectionFactory, connect
 from understudy.errors import (
     AuthenticationFailed,

@@ -17,7 +17,7 @@ from support.artemis import ArtemisPair
 from support.processes import Pair
 from support.proxy import proxy_to
 from support.targets import Target, pause
-from understudy.client.core.listeners import FailoverEvent, FailureCode
+from understudy.client.core.connection.listeners import FailoverEvent, FailureCode
 from understudy.client.sync import Connection, Session, connect
 from understudy.errors import (
     BrokerError,

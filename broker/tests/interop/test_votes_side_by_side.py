@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from understudy.cluster.held_votes import HeldVotes
-from understudy.cluster.topology import Member, Topology
-from understudy.ha.vote_round import Answer, Question
+from understudy.cluster.membership.held_votes import HeldVotes
+from understudy.cluster.membership.topology import Member, Topology
+from understudy.ha.votes.round import Answer, Question
 from understudy.wire.buffer import Reader, Writer
 from understudy.wire.core import packets
 from understudy.wire.core.transport import TransportConfiguration

@@ -19,16 +19,16 @@ from hypothesis import strategies as st
 
 from support.local_files import StepWorker
 from understudy.errors import ActivationRefused, BrokerError
-from understudy.ha import activation_sequence, sequence_verdict
-from understudy.ha.activation_sequence import ActivationRequest
-from understudy.ha.distributed_lock import DistributedLock
-from understudy.ha.lease import Lease
-from understudy.ha.local_sequence import LocalSequence
-from understudy.ha.sequence_claim import SequenceClaim
-from understudy.ha.sequence_verdict import Verdict, claim_of, newest
+from understudy.ha.locks import activation_sequence, sequence_verdict
+from understudy.ha.locks.activation_sequence import ActivationRequest
+from understudy.ha.locks.distributed_lock import DistributedLock
+from understudy.ha.locks.lease import Lease
+from understudy.ha.locks.local_sequence import LocalSequence
+from understudy.ha.locks.sequence_claim import SequenceClaim
+from understudy.ha.locks.sequence_verdict import Verdict, claim_of, newest
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.memory_locks import MemoryLockManager, MemoryRequest, MemoryService
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 LEASE_MS = 6_000
 #: Actions of ``World.do``; the more often one is listed, the more often it is drawn.

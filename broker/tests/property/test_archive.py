@@ -20,7 +20,7 @@ from tests.support.copies import act, live, restart, write_out
 from tests.support.journals import plain_records, read_table
 from tests.support.store import NODE_ID, StoreHarness
 
-from understudy.spark.archives import Settings, archive
+from understudy.spark.archive.archives import Settings, archive
 
 pytestmark = pytest.mark.spark
 

@@ -28,9 +28,9 @@ from understudy.properties import BYTE, Properties
 from understudy.session import transaction
 from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
-from understudy.store.pages import Pages
+from understudy.store.messages.pages import Pages
 from understudy.terms import RoutingType
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 from understudy.wire.core.codec import FrameDecoder, encode_send
 from understudy.wire.core.packets import SessionSend
 

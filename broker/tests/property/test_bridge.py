@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from support.bridged import Bridged
 from support.routing import text
-from understudy.bridges.bridge import State
+from understudy.cluster.bridges.bridge import State
 
 steps = st.lists(
     st.one_of(

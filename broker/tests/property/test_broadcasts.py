@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.discovery.entries import Entries, Outcome
+from understudy.cluster.discovery.entries import Entries, Outcome
 from understudy.errors import ProtocolError
 from understudy.wire.core.broadcast import Broadcast, from_channel, to_channel
 from understudy.wire.core.transport import TransportConfiguration

@@ -18,7 +18,7 @@ from tests.support.copies import Fork, act, fork, go_on, live, only_here, restar
 from tests.support.store import DIRECTORY, StoreHarness
 
 from understudy.message import DUPLICATE_ID, Message
-from understudy.runtime.disk import RealDisk
+from understudy.runtime.base.disk import RealDisk
 from understudy.tools.compare import Comparison, Relation, compare, replay_set
 from understudy.tools.contents import live_messages, read_contents
 from understudy.tools.export import (

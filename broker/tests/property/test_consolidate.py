@@ -24,9 +24,9 @@ from tests.support.store import StoreHarness
 from tests.support.store_model import contents_of, order_of
 
 from understudy.errors import ConfigError
-from understudy.runtime.disk import RealDisk
-from understudy.spark.consolidations import Segments, Settings, consolidate
-from understudy.spark.log_plan import parse_options, plan_logs
+from understudy.runtime.base.disk import RealDisk
+from understudy.spark.journal.log_plan import parse_options, plan_logs
+from understudy.spark.state.consolidations import Segments, Settings, consolidate
 from understudy.store.log.follower import Follower
 from understudy.tools.log_copy import CopyState, LogCopy
 

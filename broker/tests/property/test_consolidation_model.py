@@ -22,13 +22,13 @@ from tests.support.store_model import contents_of, order_of
 
 from understudy.errors import JournalCorrupt
 from understudy.message import Message
-from understudy.store.large_messages import REMOVE_AFTER_MS
 from understudy.store.log.follower import Follower, recover
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.log.segment import SEGMENT_BYTES_MIN, segment_name
-from understudy.store.reference import unpack_location
+from understudy.store.messages.large_messages import REMOVE_AFTER_MS
+from understudy.store.messages.reference import unpack_location
 from understudy.store.snapshots.snapshot import snapshot_names
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 from understudy.tools.inspect import verify
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -21,7 +21,7 @@ from understudy.store.log.segment import parse_name, seed_of
 from understudy.store.replication.copy_messages import CommonFiles
 from understudy.store.replication.divergence import Divergence, read_note
 from understudy.store.snapshots.reserve import RESERVE_NAME
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 from understudy.tools.compare import Relation, compare
 
 SAVED = f"{DIRECTORY}/oldreplica.1"

@@ -25,13 +25,13 @@ from tests.support.seeds import seeds
 from tests.support.store import StoreHarness
 
 from understudy.message import Message
-from understudy.runtime.disk import RealDisk
-from understudy.spark.flow_page import flow_page
-from understudy.spark.flow_report import Axis, stretches
-from understudy.spark.flow_rows import SLICES, segment_times
-from understudy.spark.flows import Flow, Settings, flow
-from understudy.spark.forecasts import forecast_disk, slope
-from understudy.spark.log_plan import LogPlan, Piece, parse_options, plan_logs
+from understudy.runtime.base.disk import RealDisk
+from understudy.spark.flow.flows import Flow, Settings, flow
+from understudy.spark.flow.forecasts import forecast_disk, slope
+from understudy.spark.flow.page import flow_page
+from understudy.spark.flow.report import Axis, stretches
+from understudy.spark.flow.rows import SLICES, segment_times
+from understudy.spark.journal.log_plan import LogPlan, Piece, parse_options, plan_logs
 from understudy.store.log.follower import recover
 from understudy.store.log.records import (
     AcknowledgeRecord,
@@ -44,7 +44,7 @@ from understudy.store.log.records import (
     RollbackRecord,
 )
 from understudy.store.log.segment import HEADER_BLOCK_BYTES
-from understudy.store.reference import unpack_location
+from understudy.store.messages.reference import unpack_location
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

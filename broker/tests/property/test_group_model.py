@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from support.grouping import GroupingNode
 from support.routing import World
-from understudy.balancing.group_notices import GroupNotice
+from understudy.cluster.balancing.group_notices import GroupNotice
 from understudy.properties import PropertyValue
 
 IDS = [f"{number}0000000-2222-3333-4444-555555555555" for number in range(3)]

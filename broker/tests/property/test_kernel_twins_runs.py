@@ -34,7 +34,7 @@ from understudy.kernel.core import frames
 from understudy.kernel.log import LogPosition, runs
 from understudy.message import Message
 from understudy.store.log.records import HEADER, HEADER_BYTES, AddressRecord, DuplicateIdRecord, QueueRecord, decode
-from understudy.store.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore
 from understudy.wire.core.codec import encode_null_response
 
 # --- records ----------------------------------------------------------------------------------------------------------

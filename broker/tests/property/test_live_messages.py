@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from tests.support.copies import act, restart, write_out
 from tests.support.store import StoreHarness
 
-from understudy.runtime.disk import RealDisk
-from understudy.spark.live import live_references
+from understudy.runtime.base.disk import RealDisk
+from understudy.spark.journal.live import live_references
 from understudy.store.log.follower import recover
 
 pytestmark = pytest.mark.spark

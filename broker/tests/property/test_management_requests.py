@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from understudy.management.json_text import parse_json
 from understudy.runtime.management.http import ManagementServer
-from understudy.runtime.management_listener import ManagementListener
+from understudy.runtime.management.listener import ManagementListener
 from understudy.testing.fake_node import FakeNodeView
 
 TOKEN: Final = "a-token-of-some-length"

@@ -21,11 +21,11 @@ from understudy.kernel.log import LogPosition, append_sends, keep_sends
 from understudy.message import LargeMessage, Message
 from understudy.routing.queues import level as levels
 from understudy.routing.queues.pending import PendingMessages
-from understudy.store import backlog
-from understudy.store.backlog import Backlog
-from understudy.store.pages import PageChain, Pages
-from understudy.store.reference import MessageReference, RunSlice, pack_location, reference_to
-from understudy.testing.sim_disk import SimVolume
+from understudy.store.messages import backlog
+from understudy.store.messages.backlog import Backlog
+from understudy.store.messages.pages import PageChain, Pages
+from understudy.store.messages.reference import MessageReference, RunSlice, pack_location, reference_to
+from understudy.testing.sim.disk import SimVolume
 
 Key = tuple[int, int]
 """Minus the priority, number of arrival: the order of delivery."""

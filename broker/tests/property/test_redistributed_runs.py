@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from support.routing import FakeCallback, World
 from support.sends import sends_of
-from understudy.balancing import redistribution
-from understudy.balancing.redistribution import Redistribution
-from understudy.balancing.remote_bindings import RemoteBindings
+from understudy.cluster.balancing import redistribution
+from understudy.cluster.balancing.redistribution import Redistribution
+from understudy.cluster.balancing.remote_bindings import RemoteBindings
 from understudy.kernel import moved_sends
 from understudy.message import DUPLICATE_ID, GROUP_ID, ROUTE_TO, ROUTING_TYPE, SCHEDULED_DELIVERY, Message
 from understudy.properties import BYTE, Properties

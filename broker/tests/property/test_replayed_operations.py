@@ -23,10 +23,10 @@ from understudy.store.log.applier import Applier
 from understudy.store.log.follower import recover
 from understudy.store.log.operations import Append, CreateSegment, FinishBodies, RenameFile, SealSegment
 from understudy.store.log.records import QueueRecord
-from understudy.store.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore
 from understudy.store.quarantine import QuarantineEntry
 from understudy.store.retention import RetentionSettings
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 SEEDS = range(3)
 

@@ -20,7 +20,7 @@ from understudy.store.log.follower import recover
 from understudy.store.log.records import QueueRecord
 from understudy.store.replication import copy_source
 from understudy.store.replication.replica_state import ReplicaStatus, read_replica_state
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 KINDS = ["empty", "prefix", "diverged", "torn", "trimmed"]
 

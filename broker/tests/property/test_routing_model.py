@@ -28,8 +28,8 @@ from understudy.routing.queues import level
 from understudy.routing.queues.queue import Queue
 from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
-from understudy.store.pages import Pages
-from understudy.testing.sim_disk import SimVolume
+from understudy.store.messages.pages import Pages
+from understudy.testing.sim.disk import SimVolume
 
 PRODUCERS = 2
 CONSUMERS = 3

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from understudy.ledger import Kind, Row, check, check_epochs, encode
-from understudy.spark import audits
-from understudy.spark.jobs import audit
+from understudy.spark.jobs.jobs import audit
+from understudy.spark.ledger import audits
 
 pytestmark = pytest.mark.spark
 

@@ -19,12 +19,12 @@ from tests.support.store import DIRECTORY, Crashed, StoreHarness
 from tests.support.store_model import contents_of, order_of
 
 from understudy.errors import JournalCorrupt
-from understudy.store import backlog
 from understudy.store.log.follower import Follower, recover
 from understudy.store.log.records import HEADER_BYTES
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, segment_name
-from understudy.store.reference import unpack_location
-from understudy.testing.sim_disk import SimVolume
+from understudy.store.messages import backlog
+from understudy.store.messages.reference import unpack_location
+from understudy.testing.sim.disk import SimVolume
 from understudy.tools.inspect import verify
 
 SEEDS = st.integers(0, 2**32 - 1)

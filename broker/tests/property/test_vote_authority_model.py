@@ -13,12 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from support.local_files import StepWorker
 from understudy.errors import BrokerError
-from understudy.ha.local_sequence import LocalSequence
+from understudy.ha.locks.local_sequence import LocalSequence
 from understudy.ha.replication.ports import Cause
 from understudy.ha.replication.shared_note import SharedNote
 from understudy.ha.replication.standing import Origin
 from understudy.ha.replication.vote_authority import VoteAuthority, VoteAuthorityOptions
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 
 class Alone:

@@ -11,11 +11,11 @@ from contextlib import suppress
 import pytest
 
 from understudy.errors import BrokerError, LockManagerUnavailable
-from understudy.ha.majority_number import MajorityNumber, Round
-from understudy.ha.witness import Witness
-from understudy.ha.witness_frames import NO_TOKEN, Answer, Kind, Request
-from understudy.ha.witness_state import WitnessState, decode_state
-from understudy.runtime.witness_groups import replace
+from understudy.ha.witness.frames import NO_TOKEN, Answer, Kind, Request
+from understudy.ha.witness.majority_number import MajorityNumber, Round
+from understudy.ha.witness.service import Witness
+from understudy.ha.witness.state import WitnessState, decode_state
+from understudy.runtime.locks.witness_groups import replace
 from understudy.testing.manual_time import ManualTime
 
 GROUP = bytes(range(16))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.testing.branched_pair import BranchedPairRun
-from understudy.testing.plan import draw_plan
-from understudy.testing.scenarios import SHARED_STORE
+from understudy.testing.runs.plan import draw_plan
+from understudy.testing.runs.xa_workload import BranchConsumerJob, BranchProducerJob
+from understudy.testing.scenarios.branched_pair import BranchedPairRun
+from understudy.testing.scenarios.scenarios import SHARED_STORE
 from understudy.testing.simulate import quiet_logging
-from understudy.testing.xa_workload import BranchConsumerJob, BranchProducerJob
 
 SEEDS = 100
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 from understudy.errors import AddressFull, SendOutcomeUnknown
 from understudy.ledger import UNKNOWN, Kind, Row, digest_of
-from understudy.testing.checkers import EpochChecker, judge_failures, judge_ledger
-from understudy.testing.sim_loop import Failure
-from understudy.testing.workload import LedgerBook, _outcome, body_of
+from understudy.testing.runs.checkers import EpochChecker, judge_failures, judge_ledger
+from understudy.testing.runs.workload import LedgerBook, _outcome, body_of
+from understudy.testing.sim.loop import Failure
 
 
 def row(kind: Kind, number: int, **fields) -> Row:

@@ -7,11 +7,11 @@ import random
 import pytest
 
 from understudy.store.quarantine import QuarantineEntry
-from understudy.testing.damage import judge_quarantine
-from understudy.testing.damaged_pair import DamagedPairRun
-from understudy.testing.fault_plan import ACTIVE, FaultKind, draw_damage
-from understudy.testing.plan import draw_plan
-from understudy.testing.scenarios import SHARED_STORE
+from understudy.testing.runs.damage import judge_quarantine
+from understudy.testing.runs.fault_plan import ACTIVE, FaultKind, draw_damage
+from understudy.testing.runs.plan import draw_plan
+from understudy.testing.scenarios.damaged_pair import DamagedPairRun
+from understudy.testing.scenarios.scenarios import SHARED_STORE
 from understudy.testing.simulate import quiet_logging
 
 SEEDS = 100

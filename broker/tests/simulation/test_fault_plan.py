@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from understudy.testing.fault_plan import (
+from understudy.testing.runs.fault_plan import (
     GROUP_KINDS,
     LAST_KINDS,
     LATER_KINDS,
@@ -18,7 +18,7 @@ from understudy.testing.fault_plan import (
     FaultKind,
     draw_faults,
 )
-from understudy.testing.wrong_reads_pair import WRONG_READS_KINDS
+from understudy.testing.scenarios.wrong_reads_pair import WRONG_READS_KINDS
 
 
 def draw(seed: int, **options) -> tuple[Fault, ...]:

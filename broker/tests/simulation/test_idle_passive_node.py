@@ -13,14 +13,14 @@ from collections.abc import Callable
 
 import pytest
 
-from understudy.ha.shared_store import LOCK_CHECK_MS
-from understudy.ha.store_claims import LOCK_POLL_MS
-from understudy.testing.cluster import SimCluster
-from understudy.testing.cluster_configuration import PAIR, PairOptions, cluster_configurations
-from understudy.testing.sim_environment import Skew
-from understudy.testing.sim_loop import SimLoop
-from understudy.testing.sim_network import Conditions, SimNetwork
-from understudy.testing.sim_storage import ProcessDisk, ProcessFile, ProcessLock, SharedStorage, StorageConditions
+from understudy.ha.shared.policy import LOCK_CHECK_MS
+from understudy.ha.shared.store_claims import LOCK_POLL_MS
+from understudy.testing.runs.cluster import SimCluster
+from understudy.testing.runs.cluster_configuration import PAIR, PairOptions, cluster_configurations
+from understudy.testing.sim.environment import Skew
+from understudy.testing.sim.loop import SimLoop
+from understudy.testing.sim.network import Conditions, SimNetwork
+from understudy.testing.sim.storage import ProcessDisk, ProcessFile, ProcessLock, SharedStorage, StorageConditions
 from understudy.testing.simulate import quiet_logging
 
 IDLE_S = 60

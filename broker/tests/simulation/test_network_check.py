@@ -9,12 +9,12 @@ import pytest
 
 from understudy.config.high_availability import NetworkCheckConfiguration
 from understudy.config.model import Configuration
-from understudy.testing.cluster import SimCluster
-from understudy.testing.cluster_configuration import PAIR, PairOptions, cluster_configurations
-from understudy.testing.sim_environment import Skew
-from understudy.testing.sim_loop import SimLoop
-from understudy.testing.sim_network import Conditions, SimNetwork
-from understudy.testing.sim_storage import SharedStorage, StorageConditions
+from understudy.testing.runs.cluster import SimCluster
+from understudy.testing.runs.cluster_configuration import PAIR, PairOptions, cluster_configurations
+from understudy.testing.sim.environment import Skew
+from understudy.testing.sim.loop import SimLoop
+from understudy.testing.sim.network import Conditions, SimNetwork
+from understudy.testing.sim.storage import SharedStorage, StorageConditions
 from understudy.testing.simulate import quiet_logging
 
 GATEWAY = "gateway"

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
+from planted.bugs import BUGS
 from understudy.ledger import Reason
 from understudy.session.session import ServerSession
-from understudy.testing.planted_bugs import BUGS
-from understudy.testing.scenarios import SCENARIOS, SHARED_STORE
+from understudy.testing.scenarios.scenarios import SCENARIOS, SHARED_STORE
 from understudy.testing.simulate import quiet_logging
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from understudy.testing.fault_plan import ACTIVE, PASSIVE, Fault, FaultKind
-from understudy.testing.scenarios import SCENARIOS, SHARED_STORES
+from understudy.testing.runs.fault_plan import ACTIVE, PASSIVE, Fault, FaultKind
+from understudy.testing.scenarios.scenarios import SCENARIOS, SHARED_STORES
 from understudy.testing.simulate import quiet_logging
 
 

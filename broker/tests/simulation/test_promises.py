@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from understudy.ha.replication.standing_lock import StandingLock, StandingState
-from understudy.testing.fault_plan import Fault, FaultKind
-from understudy.testing.scenarios import SCENARIOS
+from understudy.testing.runs.fault_plan import Fault, FaultKind
+from understudy.testing.runs.witnessed_run import WitnessedRun
+from understudy.testing.runs.witnessed_strikes import SECOND_LOSSES, WitnessedStrikes
+from understudy.testing.scenarios.scenarios import SCENARIOS
 from understudy.testing.simulate import quiet_logging
-from understudy.testing.witnessed_run import WitnessedRun
-from understudy.testing.witnessed_strikes import SECOND_LOSSES, WitnessedStrikes
 
 PAIR = SCENARIOS["replication"]
 #: Virtual seconds without the witness.

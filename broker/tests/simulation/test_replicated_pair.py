@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from understudy.runtime.replication import NodeReplication
-from understudy.testing.cluster_configuration import STORE
-from understudy.testing.copy_judge import differences
-from understudy.testing.fault_plan import Fault, FaultKind
-from understudy.testing.quorum_run import QuorumRun
-from understudy.testing.quorum_strikes import QuorumStrikes
-from understudy.testing.scenarios import SCENARIOS
-from understudy.testing.sim_disk import SimVolume
+from understudy.runtime.replica.replication import NodeReplication
+from understudy.testing.runs.cluster_configuration import STORE
+from understudy.testing.runs.copy_judge import differences
+from understudy.testing.runs.fault_plan import Fault, FaultKind
+from understudy.testing.runs.quorum_run import QuorumRun
+from understudy.testing.runs.quorum_strikes import QuorumStrikes
+from understudy.testing.runs.steps import LOCK_STEPS, VOTE_STEPS, name_of
+from understudy.testing.runs.witnessed_run import WitnessedRun
+from understudy.testing.runs.witnessed_strikes import WitnessedStrikes
+from understudy.testing.scenarios.scenarios import SCENARIOS
+from understudy.testing.sim.disk import SimVolume
 from understudy.testing.simulate import quiet_logging
-from understudy.testing.steps import LOCK_STEPS, VOTE_STEPS, name_of
-from understudy.testing.witnessed_run import WitnessedRun
-from understudy.testing.witnessed_strikes import WitnessedStrikes
 from understudy.wire.core.packets_replication import REPLICATION_PROTOCOL, REPLICATION_PROTOCOL_MIN
 
 PAIR = SCENARIOS["replication"]

@@ -14,19 +14,19 @@ from dataclasses import replace
 import pytest
 
 from understudy.errors import StoreBehind
-from understudy.runtime.store_watch import StoreWatch
+from understudy.runtime.node.store_watch import StoreWatch
 from understudy.store.log.follower import recover
 from understudy.store.seen import SeenPosition
-from understudy.testing.checkers import Violation
-from understudy.testing.cluster_configuration import STORE
-from understudy.testing.copy_judge import differences
-from understudy.testing.fault_plan import Fault, FaultKind
-from understudy.testing.plan import draw_plan
-from understudy.testing.replicated_pair import with_pair_faults
-from understudy.testing.scenario_run import ScenarioRun
-from understudy.testing.scenarios import SCENARIOS, SHARED_STORE
+from understudy.testing.runs.checkers import Violation
+from understudy.testing.runs.cluster_configuration import STORE
+from understudy.testing.runs.copy_judge import differences
+from understudy.testing.runs.fault_plan import Fault, FaultKind
+from understudy.testing.runs.plan import draw_plan
+from understudy.testing.runs.scenario_run import ScenarioRun
+from understudy.testing.runs.strikes import JOURNAL
+from understudy.testing.scenarios.replicated_pair import with_pair_faults
+from understudy.testing.scenarios.scenarios import SCENARIOS, SHARED_STORE
 from understudy.testing.simulate import quiet_logging
-from understudy.testing.strikes import JOURNAL
 
 SEEDS = (0, 2)
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from understudy.ha import lock_proof
-from understudy.testing.checkers import Violation
-from understudy.testing.fault_plan import (
+from understudy.ha.shared import lock_proof
+from understudy.testing.runs.checkers import Violation
+from understudy.testing.runs.fault_plan import (
     ACTIVE,
     GROUP_KINDS,
     LATER_KINDS,
@@ -25,12 +25,12 @@ from understudy.testing.fault_plan import (
     Fault,
     FaultKind,
 )
-from understudy.testing.plan import draw_plan
-from understudy.testing.scenario import Scenario
-from understudy.testing.scenario_run import ScenarioRun
-from understudy.testing.scenarios import SCENARIOS, SHARED_STORE, SHARED_STORES
+from understudy.testing.runs.plan import draw_plan
+from understudy.testing.runs.scenario_run import ScenarioRun
+from understudy.testing.scenarios.scenario import Scenario
+from understudy.testing.scenarios.scenarios import SCENARIOS, SHARED_STORE, SHARED_STORES
+from understudy.testing.scenarios.wrong_reads_pair import WRONG_READS_KINDS
 from understudy.testing.simulate import quiet_logging
-from understudy.testing.wrong_reads_pair import WRONG_READS_KINDS
 
 #: Seeds of all scenarios in a short run, in blocks of so many.
 SEEDS = 190

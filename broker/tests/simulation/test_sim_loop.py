@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from understudy.testing.sim_loop import Death, ProcessKilled, SimLoop, SimulationStuck
+from understudy.testing.sim.loop import Death, ProcessKilled, SimLoop, SimulationStuck
 
 HOUR_S = 3600.0
 
@@ -147,7 +147,7 @@ def test_deadlock_names_the_waiting_tasks():
 
 
 def test_livelock_is_found(monkeypatch):
-    monkeypatch.setattr("understudy.testing.sim_loop.STEPS_PER_INSTANT_MAX", 100)
+    monkeypatch.setattr("understudy.testing.sim.loop.STEPS_PER_INSTANT_MAX", 100)
 
     async def spins() -> None:
         while True:

@@ -7,8 +7,8 @@ import contextlib
 
 import pytest
 
-from understudy.testing.sim_loop import SimLoop, SimProcess
-from understudy.testing.sim_network import Conditions, SimNetwork
+from understudy.testing.sim.loop import SimLoop, SimProcess
+from understudy.testing.sim.network import Conditions, SimNetwork
 
 PORT = 61616
 

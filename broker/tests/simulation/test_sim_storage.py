@@ -8,10 +8,10 @@ import pytest
 
 from support.operations import FileApplier, batch
 from understudy.errors import DiskFull
-from understudy.runtime.turn import Turn
-from understudy.testing.sim_environment import WALL_START_MS, SimClock, SimTimers, Skew
-from understudy.testing.sim_loop import Death, ProcessKilled, SimLoop, SimProcess
-from understudy.testing.sim_storage import CrashPoint, SharedStorage, StorageConditions
+from understudy.runtime.base.turn import Turn
+from understudy.testing.sim.environment import WALL_START_MS, SimClock, SimTimers, Skew
+from understudy.testing.sim.loop import Death, ProcessKilled, SimLoop, SimProcess
+from understudy.testing.sim.storage import CrashPoint, SharedStorage, StorageConditions
 
 
 class Site:

@@ -7,10 +7,11 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from planted.__main__ import main as planted_seeds
 from understudy.testing import simulate
-from understudy.testing.checkers import Violation
-from understudy.testing.scenario import Outcome
-from understudy.testing.scenarios import SCENARIOS, SHARED_STORE, SharedStore
+from understudy.testing.runs.checkers import Violation
+from understudy.testing.scenarios.scenario import Outcome
+from understudy.testing.scenarios.scenarios import SCENARIOS, SHARED_STORE, SharedStore
 
 
 def invoke(*arguments: str):
@@ -73,6 +74,7 @@ def test_wrong_usage_ends_with_two(arguments):
 
 
 def test_a_planted_bug_is_run_on_demand():
-    result = invoke("--seeds", "0-0", "--plant", "dropped-on-arrival")
+    result = CliRunner().invoke(planted_seeds, ["dropped-on-arrival", "--scenario", "shared-store", "--seeds", "0-0"])
     assert result.exit_code == 1, result.output
     assert "confirmed, never delivered" in result.output
+    assert "replay: python -m planted dropped-on-arrival --scenario shared-store --seed 0" in result.output

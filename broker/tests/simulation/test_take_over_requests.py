@@ -13,16 +13,16 @@ from collections.abc import Callable
 
 import pytest
 
-from understudy.ha.shared_store import SharedStorePolicy
+from understudy.ha.shared.policy import SharedStorePolicy
 from understudy.message import Message
 from understudy.routing.response_order import ResponseOrder
-from understudy.runtime.acceptor import Acceptor
-from understudy.testing.cluster import SimCluster
-from understudy.testing.cluster_configuration import PAIR, QUEUE, STORE, PairOptions, cluster_configurations
-from understudy.testing.sim_environment import Skew
-from understudy.testing.sim_loop import SimLoop
-from understudy.testing.sim_network import Conditions, SimNetwork
-from understudy.testing.sim_storage import ProcessDisk, ProcessFile, SharedStorage, StorageConditions
+from understudy.runtime.net.acceptor import Acceptor
+from understudy.testing.runs.cluster import SimCluster
+from understudy.testing.runs.cluster_configuration import PAIR, QUEUE, STORE, PairOptions, cluster_configurations
+from understudy.testing.sim.environment import Skew
+from understudy.testing.sim.loop import SimLoop
+from understudy.testing.sim.network import Conditions, SimNetwork
+from understudy.testing.sim.storage import ProcessDisk, ProcessFile, SharedStorage, StorageConditions
 from understudy.testing.simulate import quiet_logging
 
 OPERATIONS = {

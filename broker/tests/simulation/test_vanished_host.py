@@ -10,13 +10,13 @@ import random
 import pytest
 
 from understudy.client import aio
-from understudy.client.core.failover import DIAL_STAGGER_MS
-from understudy.testing.cluster import SimCluster
-from understudy.testing.cluster_configuration import PAIR, PORT, PairOptions, cluster_configurations
-from understudy.testing.sim_environment import WALL_START_MS, Skew
-from understudy.testing.sim_loop import SimLoop
-from understudy.testing.sim_network import Conditions, SimNetwork
-from understudy.testing.sim_storage import SharedStorage, StorageConditions
+from understudy.client.core.connection.failover import DIAL_STAGGER_MS
+from understudy.testing.runs.cluster import SimCluster
+from understudy.testing.runs.cluster_configuration import PAIR, PORT, PairOptions, cluster_configurations
+from understudy.testing.sim.environment import WALL_START_MS, Skew
+from understudy.testing.sim.loop import SimLoop
+from understudy.testing.sim.network import Conditions, SimNetwork
+from understudy.testing.sim.storage import SharedStorage, StorageConditions
 from understudy.testing.simulate import quiet_logging
 
 RETRY_MS = 500

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
+from planted.planting import Patch
 from understudy.errors import BrokerError
-from understudy.ha.distributed_lock import LockManager
-from understudy.ha.witness import Witness
-from understudy.ha.witness_client import GroupConfiguration, WitnessClientOptions
-from understudy.ha.witness_group import WitnessGroup
-from understudy.runtime import witness_groups
-from understudy.runtime.turn import Turn
-from understudy.runtime.witness_groups import replace
-from understudy.testing.planting import Patch
-from understudy.testing.sim_environment import SimClock, SimEntropy, SimTimers, Skew
-from understudy.testing.sim_loop import Death, SimLoop, SimProcess
-from understudy.testing.sim_network import SimNetwork
-from understudy.testing.sim_witness import SimWitness
-from understudy.testing.witnessed_storage import operator
+from understudy.ha.locks.distributed_lock import LockManager
+from understudy.ha.witness.client import GroupConfiguration, WitnessClientOptions
+from understudy.ha.witness.group import WitnessGroup
+from understudy.ha.witness.service import Witness
+from understudy.runtime.base.turn import Turn
+from understudy.runtime.locks import witness_groups
+from understudy.runtime.locks.witness_groups import replace
+from understudy.testing.sim.environment import SimClock, SimEntropy, SimTimers, Skew
+from understudy.testing.sim.loop import Death, SimLoop, SimProcess
+from understudy.testing.sim.network import SimNetwork
+from understudy.testing.sim.witness import SimWitness
+from understudy.testing.sim.witnessed_storage import operator
 
 FAULTS_S = 120
 #: After the faults one node must hold the lock within this time: the wait of the witness after a start, a lease, and

@@ -62,7 +62,7 @@ class Module:
 
     @property
     def package(self) -> str:
-        return self.name.partition(".")[0]
+        return package_of(self.name)
 
     def at(self, line: int) -> str:
         """The place as compilers write it."""
@@ -82,6 +82,16 @@ class Module:
             if target is not None and target != self.name:
                 found.setdefault(target, each.line)
         return found
+
+
+#: Packages of which each subpackage has a level of its own.
+DIVIDED = ("cluster",)
+
+
+def package_of(name: str) -> str:
+    """The package of a module that has a level in ``rules.toml``: ``store`` for ``store.log.journal``."""
+    first, *inner = name.split(".")
+    return f"{first}.{inner[0]}" if first in DIVIDED and inner else first
 
 
 def _imports(module: Module) -> Iterator[Import]:
@@ -108,7 +118,7 @@ def modules() -> dict[str, Module]:
 
 @cache
 def packages() -> frozenset[str]:
-    """Top-level packages and modules."""
+    """Top-level packages and modules, and the subpackages of divided ones."""
     return frozenset(module.package for module in modules().values())
 
 

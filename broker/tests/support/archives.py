@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from tests.support.journals import plain_records
 
 from understudy.message import BODY_END_BIAS, LARGE_BODY_BYTES, LargeBody, Message
-from understudy.runtime.disk import RealDisk
+from understudy.runtime.base.disk import RealDisk
 from understudy.store.log.records import (
     AcknowledgeRecord,
     AddressRecord,

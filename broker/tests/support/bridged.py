@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from support.routing import World
-from understudy.bridges.bridge import Bridge, BridgeParts
-from understudy.bridges.conversion import Conversion
-from understudy.bridges.target import TargetAccess
-from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.bridges.bridge import Bridge, BridgeParts
+from understudy.cluster.bridges.conversion import Conversion
+from understudy.cluster.bridges.target import TargetAccess
+from understudy.cluster.membership.credentials import ClusterCredentials
 from understudy.config.bridge import BridgeConfiguration
 from understudy.errors import BrokerError
 from understudy.ports import Security

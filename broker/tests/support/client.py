@@ -8,11 +8,11 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from understudy.client.core.connection import ClientState
-from understudy.client.core.options import Connector
-from understudy.client.core.session import SessionOptions, SessionState
-from understudy.client.core.taken import AcknowledgeMode
-from understudy.client.core.url import parse_url
+from understudy.client.core.connection.state import ClientState
+from understudy.client.core.consumer.taken import AcknowledgeMode
+from understudy.client.core.session.state import SessionOptions, SessionState
+from understudy.client.core.url.options import Connector
+from understudy.client.core.url.parsing import parse_url
 from understudy.errors import BrokerError
 from understudy.wire.core.codec import FrameDecoder, encode
 from understudy.wire.core.packets import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from understudy.cluster.credentials import INSTANCE_BYTES, NONCE_BYTES, ClusterCredentials
+from understudy.cluster.membership.credentials import INSTANCE_BYTES, NONCE_BYTES, ClusterCredentials
 from understudy.ports import OutputSealer, Security
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import Frame, FrameDecoder, encode

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 from support.cluster_links import SealableEnd, frames_of, prove_to, sealed_frame
 from support.routing import World, text
 from support.unit_store import UnitStore
-from understudy.cluster.backup_host import BackupHost
-from understudy.cluster.credentials import ClusterCredentials
-from understudy.cluster.scaled_down import ScaledDownNodes
-from understudy.cluster.services import ClusterServices
-from understudy.cluster.topology import Topology
+from understudy.cluster.membership.backup_host import BackupHost
+from understudy.cluster.membership.credentials import ClusterCredentials
+from understudy.cluster.membership.scaled_down import ScaledDownNodes
+from understudy.cluster.membership.services import ClusterServices
+from understudy.cluster.membership.topology import Topology
 from understudy.message import Message
 from understudy.protocols.access import Access, LoginWorkers
 from understudy.protocols.core.connection import CoreConnection
@@ -22,7 +22,7 @@ from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.services import CoreServices
 from understudy.protocols.core.session import CoreSession
 from understudy.protocols.services import ProtocolServices
-from understudy.runtime.acceptor import ServerConnection
+from understudy.runtime.net.acceptor import ServerConnection
 from understudy.security.authorization import NoSecurity, SecurityPolicy
 from understudy.session.services import NO_VALIDATED_USERS
 from understudy.tls.certificates import DistinguishedName

@@ -48,7 +48,7 @@ def reconnects_to_the_dead(pid: int, port: int, connections: int = CONNECTIONS, 
 
 def serve(floor: int) -> None:
     """A server of plain sockets: prints its port, accepts, and waits to be killed."""
-    from understudy.runtime.listening import bound_socket
+    from understudy.runtime.net.listening import bound_socket
 
     listening = bound_socket(socket.AF_INET, ("127.0.0.1", 0), floor)
     listening.setblocking(True)

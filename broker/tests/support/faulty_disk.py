@@ -15,9 +15,9 @@ from typing import NamedTuple
 from support.processes import Node
 from understudy.config.reader import read_broker_xml
 from understudy.errors import DiskFailed
-from understudy.runtime.disk import RealDisk, RealFile
-from understudy.runtime.environment import SystemClock, SystemEntropy, system_environment
-from understudy.runtime.node import BrokerNode
+from understudy.runtime.base.disk import RealDisk, RealFile
+from understudy.runtime.base.environment import SystemClock, SystemEntropy, system_environment
+from understudy.runtime.node.node import BrokerNode
 from understudy.security.authorization import NO_USERS, security_policy
 from understudy.store.log.segment import NEW_SUFFIX
 

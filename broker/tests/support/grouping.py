@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from support.routing import World
-from understudy.balancing.group_notices import GroupNotice, read_group_notice
-from understudy.balancing.groups import GroupParts, Groups, LocalGroups, RemoteGroups
-from understudy.balancing.notices import TYPE
-from understudy.balancing.remote_bindings import RemoteBindings
+from understudy.cluster.balancing.group_notices import GroupNotice, read_group_notice
+from understudy.cluster.balancing.groups import GroupParts, Groups, LocalGroups, RemoteGroups
+from understudy.cluster.balancing.notices import TYPE
+from understudy.cluster.balancing.remote_bindings import RemoteBindings
 from understudy.config.grouping import GroupingConfiguration, GroupingType
 from understudy.properties import Properties, PropertyValue
 from understudy.routing.configuration import QueueConfiguration

@@ -8,11 +8,11 @@ from typing import Any
 from pyspark.sql import types as t
 
 from understudy.message import Message
-from understudy.runtime.disk import RealDisk
-from understudy.spark import tables
-from understudy.spark.journal_reader import JournalReader
-from understudy.spark.log_plan import parse_options
-from understudy.spark.tables import conditions_as_text
+from understudy.runtime.base.disk import RealDisk
+from understudy.spark.journal import tables
+from understudy.spark.journal.log_plan import parse_options
+from understudy.spark.journal.reader import JournalReader
+from understudy.spark.journal.tables import conditions_as_text
 from understudy.store.log.records import AcknowledgeRecord, MessageRecord, MoveRecord
 from understudy.tools.inspect import LoggedRecord, read_log
 

@@ -11,9 +11,9 @@ from support.store import DIRECTORY, StoreHarness
 from understudy.message import LargeMessage, Message
 from understudy.routing.restore import restore
 from understudy.session.session import ServerSession
-from understudy.store.large_messages import REMOVE_AFTER_MS
 from understudy.store.log.follower import Follower
-from understudy.store.pages import Pages
+from understudy.store.messages.large_messages import REMOVE_AFTER_MS
+from understudy.store.messages.pages import Pages
 
 FOLDER = f"{DIRECTORY}/large"
 PIECE_BYTES = 100 * 1024

@@ -24,7 +24,7 @@ from understudy.session.outcomes import ACCEPTED, EXPIRED, REJECTED, RELEASED, O
 from understudy.session.prefixes import AddressPrefixes
 from understudy.session.services import SessionOptions
 from understudy.session.session import ServerSession
-from understudy.store.reference import Part
+from understudy.store.messages.reference import Part
 
 OUTCOMES: Final[dict[str, Outcome]] = {
     "accept": ACCEPTED,

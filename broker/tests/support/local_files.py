@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from understudy.errors import BrokerError
-from understudy.ha.local_sequence import LocalSequence
+from understudy.ha.locks.local_sequence import LocalSequence
 from understudy.ha.replication.given_promise import GivenPromise
 from understudy.ports import Worker
 from understudy.testing.manual_time import ManualTime
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 _Done = Callable[[BaseException | None], None]
 

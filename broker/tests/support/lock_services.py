@@ -12,28 +12,28 @@ from support import zookeeper
 from support.ports import free_port
 from understudy.config.lock_options import ZooKeeperLockOptions
 from understudy.errors import BrokerError
-from understudy.ha.distributed_lock import LockManager
-from understudy.ha.witness_client import WitnessClientOptions, WitnessLockManager
-from understudy.ha.witness_group import WitnessGroup
+from understudy.ha.locks.distributed_lock import LockManager
+from understudy.ha.witness.client import WitnessClientOptions, WitnessLockManager
+from understudy.ha.witness.group import WitnessGroup
 from understudy.ports import Clock, Disk, Entropy, FileLock, Timers, Worker
-from understudy.runtime.disk import RealDisk
-from understudy.runtime.environment import BootClock, LoopTimers, SystemEntropy
-from understudy.runtime.file_lock import RealFileLock
-from understudy.runtime.lock_folder import FolderLockManager
-from understudy.runtime.lock_providers import make_group
-from understudy.runtime.turn import Turn
-from understudy.runtime.witness_dialer import LoopWitnessDialer
-from understudy.runtime.witness_groups import form, text_of
-from understudy.runtime.witness_requests import WitnessRequests
-from understudy.runtime.witness_server import WitnessPorts, WitnessServer
-from understudy.runtime.worker import ThreadWorker
+from understudy.runtime.base.disk import RealDisk
+from understudy.runtime.base.environment import BootClock, LoopTimers, SystemEntropy
+from understudy.runtime.base.turn import Turn
+from understudy.runtime.base.worker import ThreadWorker
+from understudy.runtime.locks.file_lock import RealFileLock
+from understudy.runtime.locks.lock_folder import FolderLockManager
+from understudy.runtime.locks.providers import make_group
+from understudy.runtime.locks.witness_dialer import LoopWitnessDialer
+from understudy.runtime.locks.witness_groups import form, text_of
+from understudy.runtime.locks.witness_requests import WitnessRequests
+from understudy.runtime.locks.witness_server import WitnessPorts, WitnessServer
 from understudy.testing.memory_locks import MemoryLockManager, MemoryService
-from understudy.testing.sim_disk import SimVolume
-from understudy.testing.sim_environment import SimClock, SimEntropy, SimTimers, Skew
-from understudy.testing.sim_loop import SimLoop
-from understudy.testing.sim_network import SimNetwork
-from understudy.testing.sim_storage import ObservedWorker
-from understudy.testing.sim_writer import SimWorker
+from understudy.testing.sim.disk import SimVolume
+from understudy.testing.sim.environment import SimClock, SimEntropy, SimTimers, Skew
+from understudy.testing.sim.loop import SimLoop
+from understudy.testing.sim.network import SimNetwork
+from understudy.testing.sim.storage import ObservedWorker
+from understudy.testing.sim.writer import SimWorker
 
 SERVICES: Final = ("memory", "file", "witness", "witnesses", "simulated", "zookeeper")
 #: A case that waits for something for longer has failed; seconds.
@@ -47,7 +47,7 @@ def available_kinds() -> set[str]:
 
 
 class Node:
-    """A node that uses a lock manager. Implements ``ha.distributed_lock.ManagerListener``."""
+    """A node that uses a lock manager. Implements ``ha.locks.distributed_lock.ManagerListener``."""
 
     def __init__(self, manager: LockManager) -> None:
         self.manager = manager
@@ -373,7 +373,7 @@ class _ZooKeeper(LockService):
 
     async def open(self) -> None:
         # only here, so that tests of the other kinds run without the package
-        from understudy.runtime.zookeeper import ZooKeeperLockManager
+        from understudy.runtime.locks.zookeeper import ZooKeeperLockManager
 
         self._manager = ZooKeeperLockManager
         self.ensemble = zookeeper.Ensemble(self.directory, 1)

@@ -8,9 +8,9 @@ from typing import Any
 from support.bridged import Listener
 from support.core import NODE, CoreNode
 from support.routing import World
-from understudy.bridges.bridges import Bridges
-from understudy.cluster.connectors import Connectors
-from understudy.cluster.services import ClusterServices
+from understudy.cluster.bridges.bridges import Bridges
+from understudy.cluster.membership.connectors import Connectors
+from understudy.cluster.membership.services import ClusterServices
 from understudy.config.model import Configuration
 from understudy.errors import ManagementError
 from understudy.management.doors.messages import ManagementRequests

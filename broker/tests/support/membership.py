@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from support.cluster_links import PASSWORD
 from support.core import CoreNode
-from understudy.cluster.backup_host import Requester
-from understudy.cluster.credentials import ClusterCredentials
-from understudy.cluster.membership import Membership, MembershipSettings
+from understudy.cluster.membership.backup_host import Requester
+from understudy.cluster.membership.credentials import ClusterCredentials
+from understudy.cluster.membership.membership import Membership, MembershipSettings
 from understudy.ports import OutputSealer, Security
 from understudy.protocols.core.connection import CoreConnection
 from understudy.testing.manual_time import ManualTime

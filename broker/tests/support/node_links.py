@@ -9,9 +9,9 @@ from typing import Any
 from support.cluster_links import PASSWORD, PLACE
 from support.core import CoreNode
 from support.membership import Entropy
-from understudy.cluster.credentials import ClusterCredentials
-from understudy.cluster.handshake import prove
-from understudy.cluster.link_ends import OwnEnds
+from understudy.cluster.membership.credentials import ClusterCredentials
+from understudy.cluster.membership.handshake import prove
+from understudy.cluster.membership.link_ends import OwnEnds
 from understudy.errors import BrokerError
 from understudy.ports import OutputSealer, Security
 from understudy.protocols.core.connection import CoreConnection

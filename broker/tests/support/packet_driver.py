@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from support.client import Drive, Outcome
-from understudy.client.core.consumer import ConsumerState, ReceivedMessage
-from understudy.client.core.session import SessionState
-from understudy.client.core.taken import AcknowledgeMode
+from understudy.client.core.consumer.state import ConsumerState, ReceivedMessage
+from understudy.client.core.consumer.taken import AcknowledgeMode
+from understudy.client.core.session.state import SessionState
 from understudy.errors import ConnectionLost
 from understudy.message import DUPLICATE_ID, Message
 from understudy.wire.core.codec import encode_receive

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from understudy.errors import BrokerError
-from understudy.ha.policy import WithoutManager
+from understudy.ha.life.policy import WithoutManager
 from understudy.ha.replication.moved_store import LogEnd, MovedStore
 from understudy.ha.replication.ports import Cause, ReplicaPromises
 from understudy.ha.replication.promotion import Promotion
@@ -182,7 +182,7 @@ class ManualAuthority:
 
 
 class Channel:
-    """The connection to a replica. Implements ``cluster.replicas.ReplicaChannel``."""
+    """The connection to a replica. Implements ``cluster.membership.replicas.ReplicaChannel``."""
 
     peer = "192.0.2.2:40000"
 

@@ -9,12 +9,12 @@ from support.store import DIRECTORY, NODE_ID, StoreHarness
 from understudy.errors import BrokerError
 from understudy.message import LargeBody
 from understudy.ports import Operation
-from understudy.store.large_messages import LargeMessages
 from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.log.follower import Follower
 from understudy.store.log.operations import is_batch
 from understudy.store.log.records import QueueRecord
-from understudy.store.message_store import MessageStore
+from understudy.store.messages.large_messages import LargeMessages
+from understudy.store.messages.message_store import MessageStore
 from understudy.store.replication import operation_codec
 from understudy.store.replication.copy_messages import (
     CopyIdentity,
@@ -29,8 +29,8 @@ from understudy.store.replication.replica_log import ReplicaLog, ReplicaProgress
 from understudy.store.replication.replica_state import ReplicaState, ReplicaStatus, write_replica_state
 from understudy.store.replication.store_files import StoreDirectories, list_store
 from understudy.store.snapshots.reserve import RESERVE_NAME
-from understudy.testing.sim_disk import SimDisk, SimVolume
-from understudy.testing.sim_writer import SimLogWriter, SimWorker
+from understudy.testing.sim.disk import SimDisk, SimVolume
+from understudy.testing.sim.writer import SimLogWriter, SimWorker
 
 BODIES = "/bodies"
 

@@ -19,8 +19,8 @@ from understudy.session.registry import SessionRegistry
 from understudy.session.resource_manager import ResourceManager
 from understudy.session.services import SessionOptions, SessionServices
 from understudy.session.session import ServerSession
-from understudy.store.message_store import MessageStore
-from understudy.store.reference import Part
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.reference import Part
 from understudy.terms import DurabilityContract, Permission, RoutingType
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from tests.support.store_model import contents_of, order_of
 
-from understudy.runtime.disk import RealDisk
-from understudy.runtime.environment import SystemClock
+from understudy.runtime.base.disk import RealDisk
+from understudy.runtime.base.environment import SystemClock
 from understudy.store.log.applier import Applier
 from understudy.store.log.follower import Follower
 from understudy.store.log.segment import read_header, segment_name
+from understudy.store.messages.reference import LargeReference, MessageReference
 from understudy.store.quarantine import read_known_damage
-from understudy.store.reference import LargeReference, MessageReference
 from understudy.store.snapshots.background import Change, Job, Request
 from understudy.store.snapshots.builder import SnapshotBuilder
 from understudy.store.snapshots.snapshot import SnapshotHeader, read_snapshot, read_snapshot_header

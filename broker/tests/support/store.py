@@ -17,12 +17,12 @@ from understudy.store.log.follower import Follower
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.log.replay import read_frames
 from understudy.store.log.segment import SEGMENT_BYTES_MIN, seed_of, segment_name
-from understudy.store.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore
 from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.store.settings import StoreSettings
 from understudy.testing.manual_time import ManualTime
-from understudy.testing.sim_disk import SimDisk, SimVolume
-from understudy.testing.sim_writer import SimLogWriter
+from understudy.testing.sim.disk import SimDisk, SimVolume
+from understudy.testing.sim.writer import SimLogWriter
 
 NODE_ID = NodeId("0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1")
 DIRECTORY = "/store"

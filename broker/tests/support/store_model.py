@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from understudy.store.reference import LargeReference
+from understudy.store.messages.reference import LargeReference
 from understudy.store.state import StoreState
 
 #: Place of the time before which a message is not delivered, among the fields of a message.

@@ -19,12 +19,12 @@ from understudy.routing.restore import live_masks
 from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.log.follower import Follower
 from understudy.store.log.operations import KeepReserve
-from understudy.store.message_store import MessageStore
-from understudy.store.reference import Location, MessageReference, RunSlice
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.reference import Location, MessageReference, RunSlice
 from understudy.store.settings import StoreSettings
 from understudy.store.state import StoreState
 from understudy.testing.manual_time import ManualTime
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 _SEGMENT_BYTES = 512 * 1024
 #: Operations after which an automatic store is synced.

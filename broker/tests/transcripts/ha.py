@@ -1,8 +1,8 @@
 """Transcripts of HA: the life of nodes, the shared-store policy, the lock files and the steps of an activation.
 
-Real are ``NodeLife``, ``SharedStorePolicy``, ``NodeLock`` on a simulated volume, and ``runtime.activation``. The work
-of the node is simulated: each step of an activation takes ``STEP_MS``; following and announcing are only reported. Time
-moves by ``advance`` and ``until`` only.
+Real are ``NodeLife``, ``SharedStorePolicy``, ``NodeLock`` on a simulated volume, and ``runtime.node.activation``. The
+work of the node is simulated: each step of an activation takes ``STEP_MS``; following and announcing are only reported.
+Time moves by ``advance`` and ``until`` only.
 
 Each line of output begins with the time in milliseconds and the node; a line without a node is about the store.
 """
@@ -15,16 +15,16 @@ from typing import Any, Final
 
 from transcripts.script import arguments, options
 from understudy.errors import BrokerError, DiskFailed
-from understudy.ha.activation import Step
-from understudy.ha.lock_proof import LockProof
-from understudy.ha.node import NodeLife
-from understudy.ha.policy import Compose, Decisions, Done, Role
-from understudy.ha.shared_store import SharedStoreOptions, SharedStorePolicy
+from understudy.ha.life.activation import Step
+from understudy.ha.life.node import NodeLife
+from understudy.ha.life.policy import Compose, Decisions, Done, Role
+from understudy.ha.shared.lock_proof import LockProof
+from understudy.ha.shared.policy import SharedStoreOptions, SharedStorePolicy
 from understudy.ports import Timer
-from understudy.runtime.activation import Activation
+from understudy.runtime.node.activation import Activation
 from understudy.store.node_lock import NodeLock
 from understudy.testing.manual_time import ManualTime
-from understudy.testing.sim_disk import SimDisk, SimVolume
+from understudy.testing.sim.disk import SimDisk, SimVolume
 
 DIRECTORY: Final = "/store"
 #: What a step of an activation, or its undo, takes.
@@ -33,7 +33,7 @@ STEP_MS: Final = 10
 WAIT_MS_MAX: Final = 60_000
 _STATE_FILE: Final = f"{DIRECTORY}/server.lock"
 _LOCKS: Final = {f"{DIRECTORY}/serverlock.1": "primary lock", f"{DIRECTORY}/serverlock.2": "backup lock"}
-_LOGGERS: Final = ("understudy.ha", "understudy.runtime.activation")
+_LOGGERS: Final = ("understudy.ha", "understudy.runtime.node.activation")
 _FLAGS: Final = {"failover_on_shutdown", "allow_failback", "restart_backup"}
 
 
@@ -78,7 +78,7 @@ class _Lock:
 
 
 class Host:
-    """One incarnation of a node. Implements ``ha.policy.NodePort`` and ``Standby``, and ``ports.Timers``."""
+    """One incarnation of a node. Implements ``ha.life.policy.NodePort`` and ``Standby``, and ``ports.Timers``."""
 
     def __init__(self, pair: HaDriver, name: str, chosen: SharedStoreOptions) -> None:
         self.name = name

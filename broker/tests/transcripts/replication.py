@@ -14,7 +14,7 @@ from typing import Final
 
 from support.replica_links import Channel, ManualAuthority, ManualCopy, StepWriter, registration
 from transcripts.script import arguments, options
-from understudy.cluster.passive_formats import PassiveFormats
+from understudy.cluster.membership.passive_formats import PassiveFormats
 from understudy.errors import ActivationRefused, BrokerError, LockLost, LockManagerUnavailable
 from understudy.ha.replication.ports import Found
 from understudy.ha.replication.standby_life import StandbyLife

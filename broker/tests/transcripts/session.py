@@ -18,12 +18,12 @@ from understudy.errors import XaCode
 from understudy.ids import Xid
 from understudy.message import Message
 from understudy.runtime.management.node_view import LiveNodeView
-from understudy.runtime.node import BrokerNode
+from understudy.runtime.node.node import BrokerNode
 from understudy.security.authorization import NoSecurity
-from understudy.testing.sim_environment import Skew
-from understudy.testing.sim_loop import SimLoop, SimProcess
-from understudy.testing.sim_network import Conditions, SimNetwork
-from understudy.testing.sim_storage import CrashPoint, SharedStorage, StorageConditions
+from understudy.testing.sim.environment import Skew
+from understudy.testing.sim.loop import SimLoop, SimProcess
+from understudy.testing.sim.network import Conditions, SimNetwork
+from understudy.testing.sim.storage import CrashPoint, SharedStorage, StorageConditions
 from understudy.wire.core import packets
 from understudy.wire.core.codec import FrameDecoder, encode
 

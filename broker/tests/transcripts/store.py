@@ -25,10 +25,10 @@ from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.log.follower import Follower
 from understudy.store.log.operations import is_batch
 from understudy.store.log.segment import SEGMENT_BYTES_MIN
-from understudy.store.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore
 from understudy.store.settings import StoreSettings
 from understudy.testing.manual_time import ManualTime
-from understudy.testing.sim_disk import SimDisk, SimVolume
+from understudy.testing.sim.disk import SimDisk, SimVolume
 from understudy.tools.inspect import read_log, verify
 
 DIRECTORY: Final = "/store"

@@ -9,11 +9,11 @@ import pytest
 
 from transcripts.script import Transcript
 from transcripts.test_transcripts import DRIVERS, FILES, HERE
-from understudy.ha.lock_proof import LockProof
-from understudy.ha.shared_store import SharedStorePolicy
+from understudy.ha.shared.lock_proof import LockProof
+from understudy.ha.shared.policy import SharedStorePolicy
 from understudy.management.doors import listing
 from understudy.store.log import end
-from understudy.store.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore
 from understudy.store.replication.shipping import Shipping
 
 Plant = Callable[[pytest.MonkeyPatch], None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from understudy.testing.cluster_parameters import page, parameters, proofs
+from documents.cluster_parameters import page, parameters, proofs
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parents[1] / "docs" / "clusters.md"

@@ -6,8 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+from documents import client_reference, interop_matrix
 from support.feature_results import BETWEEN_NODES, COMMAND_LINE, JAVA, OURS, SAME_PACKETS, direction
-from understudy.testing import client_reference, interop_matrix
 
 ROOT = Path(__file__).parents[3]
 TESTS = sorted((ROOT / "broker" / "tests" / "interop").glob("test_*.py"))

@@ -11,7 +11,7 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.understudy.broker.plugins.module_utils.witness import place_of, spelled
-from understudy.cli.witness import witness
+from understudy.cli.node.witness import witness
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "broker_quorum"
 PLAYBOOK = ROLE.parents[1] / "playbooks" / "witness.yml"

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from understudy.cli.witness import witness
+from understudy.cli.node.witness import witness
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "broker_quorum"
 

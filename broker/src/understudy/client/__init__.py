@@ -19,16 +19,23 @@ message is asked for, which discards the rest of it.
 from __future__ import annotations
 
 from understudy import errors
-from understudy.client.core.consumer import ReceivedMessage
-from understudy.client.core.content import Content
-from understudy.client.core.destinations import QueueAttributes, RoutingType
-from understudy.client.core.large_sends import Readable
-from understudy.client.core.listeners import FailoverEvent, FailoverListener, FailureCode, FailureListener
-from understudy.client.core.options import ClientOptions, ClientUrl, Connector, DiscoveryGroup, ServingNode, TlsOptions
-from understudy.client.core.received import MessageView
-from understudy.client.core.send_options import MessageOptions, SendOptions
-from understudy.client.core.taken import AcknowledgeMode
-from understudy.client.core.url import parse_url
+from understudy.client.core.connection.listeners import FailoverEvent, FailoverListener, FailureCode, FailureListener
+from understudy.client.core.consumer.content import Content
+from understudy.client.core.consumer.received import MessageView
+from understudy.client.core.consumer.state import ReceivedMessage
+from understudy.client.core.consumer.taken import AcknowledgeMode
+from understudy.client.core.session.large_sends import Readable
+from understudy.client.core.session.send_options import MessageOptions, SendOptions
+from understudy.client.core.url.destinations import QueueAttributes, RoutingType
+from understudy.client.core.url.options import (
+    ClientOptions,
+    ClientUrl,
+    Connector,
+    DiscoveryGroup,
+    ServingNode,
+    TlsOptions,
+)
+from understudy.client.core.url.parsing import parse_url
 from understudy.ids import Xid
 from understudy.message import Message, MessageType
 from understudy.properties import Properties, PropertyValue

@@ -7,10 +7,10 @@ import socket
 import sys
 from datetime import UTC, datetime
 
-from understudy.client.core.options import Connector, DiscoveryGroup
-from understudy.discovery.carriers import Carrier, MemberList, Multicast
-from understudy.discovery.jgroups import read_stack
-from understudy.discovery.sockets import member_places, member_socket, multicast_listener
+from understudy.client.core.url.options import Connector, DiscoveryGroup
+from understudy.cluster.discovery.carriers import Carrier, MemberList, Multicast
+from understudy.cluster.discovery.jgroups import read_stack
+from understudy.cluster.discovery.sockets import member_places, member_socket, multicast_listener
 from understudy.errors import ConfigError
 from understudy.limits import JGROUPS_BYTES_MAX
 from understudy.wire.core.broadcast import to_channel

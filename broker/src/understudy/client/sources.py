@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO, cast
 
-from understudy.client.core.large_sends import BodySource, FileSource, IterableSource, Readable
+from understudy.client.core.session.large_sends import BodySource, FileSource, IterableSource, Readable
 from understudy.message import Message
 from understudy.properties import PropertyValue
 

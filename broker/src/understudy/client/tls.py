@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 
-from understudy.client.core.options import TlsOptions
+from understudy.client.core.url.options import TlsOptions
 from understudy.tls.contexts import client_context
 from understudy.tls.settings import TlsSettings, make_store
 

@@ -2,7 +2,7 @@
 
 A hosted backup is a server of its own in the process of its parent. It has the configuration of the parent, with other
 ports, the directories of its store, and the HA policy of the element ``backup``. Not here: the requests for backups
-(``colocation``), and the start of one (``runtime.colocation``).
+(``colocation``), and the start of one (``runtime.members.colocation``).
 """
 
 from __future__ import annotations

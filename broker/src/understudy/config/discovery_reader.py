@@ -1,6 +1,6 @@
 """Reads the elements ``broadcast-groups`` and ``discovery-groups`` (artemis-ha s. 7.1).
 
-The file of a JGroups stack is not read here: the node reads it when it starts (``discovery.jgroups``).
+The file of a JGroups stack is not read here: the node reads it when it starts (``cluster.discovery.jgroups``).
 """
 
 from __future__ import annotations

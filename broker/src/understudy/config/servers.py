@@ -1,7 +1,7 @@
 """Several servers in one broker.xml: ``core`` and the elements ``server`` (ADR 0075).
 
 Each element is read by itself; here they are compared with each other, because all run in one process. Not here: the
-start of the servers (``runtime.servers``), and backups that other nodes request (``colocated``).
+start of the servers (``runtime.process.servers``), and backups that other nodes request (``colocated``).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ the defaults. A change applies at once: to existing addresses and queues, to per
 before, and to all cached answers. It is written to the log first, so that it survives a restart and a failover.
 
 Removing a setting removes the one added by management; that of broker.xml for the same match, if there is one, applies
-again. Not here: names and values (``config.json_settings``), reading a changed file (``runtime.reloading``).
+again. Not here: names and values (``config.json_settings``), reading a changed file (``runtime.process.reloading``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from understudy.routing.post_office import PostOffice
 from understudy.security.settings import SecuritySettings
 from understudy.session.registry import SessionRegistry
 from understudy.session.session import ServerSession
-from understudy.store.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore
 from understudy.store.setting_record import SettingKind, SettingRecord, encode_setting
 from understudy.store.state import StoreState
 from understudy.terms import Permission

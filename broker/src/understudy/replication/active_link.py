@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import ClassVar, Final, Protocol
 
-from understudy.cluster.passive_formats import PassiveFormats
-from understudy.cluster.replicas import ReplicaChannel
+from understudy.cluster.membership.passive_formats import PassiveFormats
+from understudy.cluster.membership.replicas import ReplicaChannel
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ReplicaFailed
 from understudy.ha.replication.ports import Authority
@@ -167,7 +167,7 @@ _S, _E = LinkState, LinkEvent
 class ActiveLink(Machine[LinkState, LinkEvent]):
     """The replica of an active node. Also implements ``ReplicaPromises``.
 
-    Implements ``CopyOwner``, ``cluster.replicas.Replicas`` and ``store.replication.shipping.ReplicaStream``.
+    Implements ``CopyOwner``, ``cluster.membership.replicas.Replicas`` and ``store.replication.shipping.ReplicaStream``.
     """
 
     STATES: ClassVar[type[Enum]] = LinkState

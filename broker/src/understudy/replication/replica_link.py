@@ -4,7 +4,7 @@ Candidates are tried in turn until one accepts (artemis-ha s. 3.2). Then the fil
 that the copy is complete, this node notes durably that it may take over, and executes every operation that follows.
 
 Not here: the files (``store.replication``), what happens when the connection is lost (``standby_life``), and the proof
-of the credentials (``cluster.handshake``).
+of the credentials (``cluster.membership.handshake``).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import field
 from enum import Enum, auto
 from typing import ClassVar, Final, Protocol
 
-from understudy.cluster.credentials import ClusterCredentials
-from understudy.cluster.handshake import prove
+from understudy.cluster.membership.credentials import ClusterCredentials
+from understudy.cluster.membership.handshake import prove
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ReplicaFailed
 from understudy.ha.replication.moved_store import LogEnd, MovedStore

@@ -28,8 +28,8 @@ from understudy.routing.references import arriving, references_of
 from understudy.routing.response_order import Answer, Done, ResponseOrder, RoutingTransaction, SessionTransaction
 from understudy.routing.transit import transfer_of
 from understudy.store.log.operation_context import Lane, tell_owner
-from understudy.store.message_store import MessageStore
-from understudy.store.reference import Arrival, Part, parts_of
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.reference import Arrival, Part, parts_of
 
 
 def scheduled_ms(message: Message) -> int:
@@ -39,7 +39,7 @@ def scheduled_ms(message: Message) -> int:
 
 
 class MessageHops(Protocol):
-    """``bridges.hops`` as messages that arrive meet it."""
+    """``cluster.bridges.hops`` as messages that arrive meet it."""
 
     def counted(self, message: Message, order: ResponseOrder, transaction: RoutingTransaction | None) -> Message | None:
         """The message, with one more hop if it came by a bridge; None: it goes in a circle, and is done with.

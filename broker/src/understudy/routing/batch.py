@@ -27,7 +27,7 @@ from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Share, queue_ids
 from understudy.routing.response_order import Answer, BatchTransaction, ResponseOrder
-from understudy.store.reference import Arrival, RunSlice
+from understudy.store.messages.reference import Arrival, RunSlice
 
 Answered = Callable[[Sequence[int]], None]
 """Answers the requests with these correlation ids: their messages are safe."""

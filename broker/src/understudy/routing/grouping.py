@@ -3,7 +3,7 @@
 A message of a group whose queue is not decided waits with its session (``destinations.undecided``). A message that
 cannot wait, because the broker itself sends it, goes to the decided queue if there is one, otherwise to one in turn.
 
-Not here: the decision (``balancing.groups``), the queues of a routing name (``remote``), waiting (``session``).
+Not here: the decision (``cluster.balancing.groups``), the queues of a routing name (``remote``), waiting (``session``).
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ from understudy.limits import PAGING_SLACK_BYTES
 from understudy.routing.settings import AddressSettings
 from understudy.routing.shared_messages import SharedMessages
 from understudy.store.log.operation_context import Lane
-from understudy.store.message_store import MessageStore
-from understudy.store.pages import PageChain
-from understudy.store.reference import Part
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.pages import PageChain
+from understudy.store.messages.reference import Part
 from understudy.terms import AddressFullPolicy
 
 log = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from understudy.message import Message
 from understudy.routing.address import Address
 from understudy.routing.queues.queue import Queue
 from understudy.routing.references import arriving, references_of
-from understudy.store.message_store import MessageStore
-from understudy.store.reference import Arrival, MessageReference, RunSlice
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.reference import Arrival, MessageReference, RunSlice
 
 _UNLIMITED: Final = 1 << 62
 

@@ -8,7 +8,7 @@ file. Without ``global-max-size`` bodies that the log has stay out of memory fro
 (``Address.node_slack_bytes``), so that their policy applies. References leave memory by themselves when a queue is deep
 (``queues.pending``).
 
-Not here: page files (``store.pages``), refusing messages (``post_office``).
+Not here: page files (``store.messages.pages``), refusing messages (``post_office``).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from understudy.routing.address import Address
 from understudy.routing.memory import Memory
 from understudy.routing.queues.queue import Queue
 from understudy.routing.settings import AddressSettings
-from understudy.store.columns import PAGE_SEGMENT
-from understudy.store.message_store import MessageStore
-from understudy.store.pages import PageChain, Pages
-from understudy.store.read_ahead import RUN_BYTES, RunReader
-from understudy.store.read_back import DECODERS
-from understudy.store.reference import Arrival, LargeReference, Location, MessageReference, unpack_location
+from understudy.store.messages.columns import PAGE_SEGMENT
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.pages import PageChain, Pages
+from understudy.store.messages.read_ahead import RUN_BYTES, RunReader
+from understudy.store.messages.read_back import DECODERS
+from understudy.store.messages.reference import Arrival, LargeReference, Location, MessageReference, unpack_location
 
 #: Queues that keep messages read ahead.
 _READERS_MAX: Final = 64

@@ -58,8 +58,8 @@ from understudy.routing.queues.queue import EXPIRED_AT_ONCE, Queue
 from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction, SessionTransaction
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.selector.work import WORK
-from understudy.store.message_store import MessageStore
-from understudy.store.pages import Pages
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.pages import Pages
 from understudy.terms import RoutingType
 
 __all__ = ["Done", "PostOffice", "ResponseOrder", "RoutingTransaction", "Undecided"]

@@ -8,8 +8,8 @@ from functools import partial
 from understudy.message import LargeMessage, Message
 from understudy.routing.queues.queue import Queue
 from understudy.routing.transit import arrived, deliveries_of
-from understudy.store.message_store import MessageStore
-from understudy.store.reference import Arrival, Location, MessageReference, parts_of, reference_to
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.reference import Arrival, Location, MessageReference, parts_of, reference_to
 
 
 def arriving(message: Message, queues: tuple[Queue, ...]) -> tuple[Message, int]:

@@ -12,7 +12,7 @@ from understudy.message import Message
 from understudy.routing.address import Address
 from understudy.routing.queues.queue import Queue
 from understudy.store.log.operation_context import Lane, OperationContext
-from understudy.store.reference import Arrival
+from understudy.store.messages.reference import Arrival
 
 Permit = Callable[..., None]
 """Called with a permission, an address and perhaps a queue; raises NotAuthorized."""

@@ -23,8 +23,8 @@ from understudy.routing.queues.queue import Queue
 from understudy.routing.records import queue_configuration
 from understudy.routing.settings import AddressSettings
 from understudy.routing.shared_messages import SharedMessages
-from understudy.store.backlog import Backlog
 from understudy.store.log.records import QueueRecord
+from understudy.store.messages.backlog import Backlog
 from understudy.store.state import StoreState
 from understudy.terms import RoutingType
 

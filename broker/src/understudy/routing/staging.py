@@ -1,9 +1,9 @@
 """The contents of an open transaction: messages that become visible at its commit, and deliveries that it acknowledges.
 
 A small transaction keeps the references and slices of runs it was given. Of a larger one the oldest become blocks of
-columns (``store.reference_block``): the body of a message leaves memory once the log has it on the medium (a message
-that is not durable goes to a page file), a reference takes a few bytes, and blocks of deep transactions go to page
-files like those of deep queues. While an address or the node holds its maximum in memory, bodies leave at once.
+columns (``store.messages.reference_block``): the body of a message leaves memory once the log has it on the medium (a
+message that is not durable goes to a page file), a reference takes a few bytes, and blocks of deep transactions go to
+page files like those of deep queues. While an address or the node holds its maximum in memory, bodies leave at once.
 
 A block is handed to its queue, or forgotten, as a whole, so the end of a transaction costs little per message whatever
 its size. References that need a look of their own (a queue of a special kind, a scheduled delivery, a message in
@@ -24,9 +24,9 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
-from understudy.store.columns import PAGE_SEGMENT, Columns
-from understudy.store.reference import Arrival, MessageReference, Part, References, parts_of
-from understudy.store.reference_block import BLOCK_REFERENCES, Block
+from understudy.store.messages.columns import PAGE_SEGMENT, Columns
+from understudy.store.messages.reference import Arrival, MessageReference, Part, References, parts_of
+from understudy.store.messages.reference_block import BLOCK_REFERENCES, Block
 
 #: Messages, and bytes of them, that are looked at together when they leave memory.
 _CHUNK_MESSAGES: Final = BLOCK_REFERENCES

@@ -11,7 +11,7 @@ from typing import Final
 
 from understudy.errors import BrokerError, MessageUnreadable, QueueNotFound
 from understudy.routing.queues.queue import Queue
-from understudy.store.reference import MessageReference, Part, RunSlice
+from understudy.store.messages.reference import MessageReference, Part, RunSlice
 
 #: Messages read in one slice.
 SLICE_MESSAGES: Final = 500

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from understudy.errors import BrokerError
 from understudy.message import LargeMessage
-from understudy.store.reference import Part
+from understudy.store.messages.reference import Part
 from understudy.terms import Permission
 
 

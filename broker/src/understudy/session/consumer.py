@@ -24,7 +24,7 @@ from understudy.routing.queues.queue import Queue
 from understudy.session.large_delivery import LargeDelivery
 from understudy.session.outstanding import Outstanding
 from understudy.session.state import SessionState
-from understudy.store.reference import MessageReference, Part, References
+from understudy.store.messages.reference import MessageReference, Part, References
 
 
 class ServerConsumer(Consumer):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from understudy.limits import LARGE_PIECE_BYTES_MAX, LARGE_PIECE_BYTES_MIN
 from understudy.message import LargeMessage
-from understudy.store.large_messages import LargeMessages, LargeReader
-from understudy.store.reference import MessageReference
+from understudy.store.messages.large_messages import LargeMessages, LargeReader
+from understudy.store.messages.reference import MessageReference
 
 
 class LargeDelivery:

@@ -25,7 +25,7 @@ from understudy.dataclass import dataclass
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
-from understudy.store.reference import MessageReference
+from understudy.store.messages.reference import MessageReference
 
 
 class Kind(Enum):

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from understudy.store.reference import MessageReference, Part, References
+from understudy.store.messages.reference import MessageReference, Part, References
 
 #: Messages delivered later than that after the first one of a part do not join it.
 _SAME_TIME_MS: Final = 1_000

@@ -26,7 +26,7 @@ from understudy.routing.queues.queue import Queue
 from understudy.session.branch import Branch, BranchMember, Event, Kind, State, decode_name, encode_name
 from understudy.session.moved_branches import MovedBranches
 from understudy.session.transaction import Transaction, Work
-from understudy.store.reference import MessageReference
+from understudy.store.messages.reference import MessageReference
 from understudy.store.state import StoreState, TransactionRecord
 
 log = logging.getLogger(__name__)

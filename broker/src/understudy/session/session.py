@@ -33,7 +33,7 @@ from understudy.session.state import SessionState
 from understudy.session.transaction import Transaction
 from understudy.session.uploads import Uploads
 from understudy.session.xa import XaRequests
-from understudy.store.reference import MessageReference, Part
+from understudy.store.messages.reference import MessageReference, Part
 
 
 class ServerSession:

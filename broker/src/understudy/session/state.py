@@ -27,8 +27,8 @@ from understudy.session.prefixes import AddressPrefixes
 from understudy.session.services import SessionOptions, SessionServices
 from understudy.session.transaction import Transaction, Work
 from understudy.session.transfers import admitted
-from understudy.store.large_messages import LargeMessages
-from understudy.store.reference import MessageReference
+from understudy.store.messages.large_messages import LargeMessages
+from understudy.store.messages.reference import MessageReference
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import Done, Lanes, ResponseOrder, strictest
 from understudy.routing.staging import Acknowledgements, StagedSends
-from understudy.store.reference import Arrival, MessageReference, Part, References, parts_of
+from understudy.store.messages.reference import Arrival, MessageReference, Part, References, parts_of
 
 _Held = tuple[Address, Message, tuple[Queue, ...], Arrival]
 """A message of an address, and a part for each of its queues."""

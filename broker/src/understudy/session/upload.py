@@ -4,7 +4,7 @@ The pieces go to a file of the store; only when that is safe the message is sent
 error found on the way is kept and told with the last piece, which alone wants an answer; until then
 further pieces are dropped.
 
-Not here: files (``store.large_messages``), routing, what else the session does meanwhile.
+Not here: files (``store.messages.large_messages``), routing, what else the session does meanwhile.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from understudy.errors import AddressFull, BrokerError, DiskFull, LargeMessageFa
 from understudy.limits import LARGE_MESSAGE_BYTES_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.message import LargeBody, LargeMessage, Message
-from understudy.store.large_messages import LargeFile
-from understudy.store.message_store import MessageStore
+from understudy.store.messages.large_messages import LargeFile
+from understudy.store.messages.message_store import MessageStore
 
 
 class State(Enum):

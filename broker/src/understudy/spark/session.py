@@ -145,9 +145,9 @@ def open_session(
     for key, value in (own | given | {"spark.master": own["spark.master"]} | (more or {})).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    from understudy.spark.journal_source import register
-    from understudy.spark.ledger_source import register_ledger
-    from understudy.spark.queue_source import register_queue
+    from understudy.spark.journal.source import register
+    from understudy.spark.ledger.source import register_ledger
+    from understudy.spark.queue.source import register_queue
 
     register(spark)
     register_ledger(spark)

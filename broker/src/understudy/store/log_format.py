@@ -5,7 +5,7 @@ follows this one. Otherwise the log gets that version, in a new segment; an earl
 the number, wherever it opens it. A kind of record that the log had when this node became active needs no other
 version: whatever follows the log reads it already.
 
-Not here: the versions (``log.format_version``), what passive nodes announce (``cluster.passive_formats``).
+Not here: the versions (``log.format_version``), what passive nodes announce (``cluster.membership.passive_formats``).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Being active is *proved*, not believed: ``lost`` asks the locks again and compar
 time of ``server.lock`` with our own last write; a node that activates touches it, so a node that was
 active before and did not notice finds out.
 
-Not here: when to ask, and what follows from the answer (``ha.shared_store``).
+Not here: when to ask, and what follows from the answer (``ha.shared.policy``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NOT_RELEASED: Final = b"0"
 
 
 class NodeLock:
-    """The lock files of one store. Implements ``ha.store_lock.StoreLock``."""
+    """The lock files of one store. Implements ``ha.shared.store_lock.StoreLock``."""
 
     def __init__(self, disk: Disk, directory: str, file_lock: Callable[[str], FileLock], entropy: Entropy) -> None:
         """Nothing is opened yet.

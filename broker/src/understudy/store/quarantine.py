@@ -27,8 +27,8 @@ from understudy.dataclass import dataclass
 from understudy.errors import DiskFailed, LimitExceeded, StoreError
 from understudy.limits import QUARANTINE_BYTES_MAX, QUARANTINE_ENTRIES_MAX
 from understudy.ports import Disk, DiskReader, LogWriter, Operation
-from understudy.store.large_messages import LargeMessages
 from understudy.store.log.operations import CreateFile, MakeDirectory, RemoveFile, RenameFile, SyncDirectory, WriteFile
+from understudy.store.messages.large_messages import LargeMessages
 from understudy.store.repairs import Repairs, Side
 from understudy.store.replication.copy_messages import Directory
 

@@ -7,7 +7,8 @@ node, if there is one (``repairs``); else it is reported in each pass. Damage th
 
 Runs on an active node and on a replica in sync. Reading is done in steps on another thread.
 
-Not here: the checks (``store.file_checks``, ``store.replication.conditions``), which thread (``runtime.scrubbing``).
+Not here: the checks (``store.file_checks``, ``store.replication.conditions``), which thread
+(``runtime.replica.scrubbing``).
 """
 
 from __future__ import annotations

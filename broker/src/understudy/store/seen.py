@@ -16,7 +16,7 @@ every batch, only the beginning of an epoch is noted.
 The same directory holds ``etc/store-seen.json``, written by the Ansible collection: the identity of the store that the
 node uses. ``check_identity`` compares it with ``store.json`` beside the store's directories.
 
-Not here: when a position is noted (``runtime.node``).
+Not here: when a position is noted (``runtime.node.node``).
 """
 
 from __future__ import annotations

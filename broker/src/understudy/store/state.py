@@ -23,8 +23,6 @@ from understudy.dataclass import dataclass
 from understudy.ids import NodeId, uuid_text
 from understudy.limits import ID_CACHE_SIZE, SKIMMED_BYTES_MAX
 from understudy.message import large_body_of
-from understudy.store.backlog import Backlog
-from understudy.store.columns import Rows
 from understudy.store.live_index import LiveIndex
 from understudy.store.log.checkpoint import encode_duplicate_ids, encode_item
 from understudy.store.log.format_version import FORMAT_VERSION_FIRST
@@ -57,10 +55,12 @@ from understudy.store.log.records import (
     encode_queue,
 )
 from understudy.store.log.segment_skim import Skim
+from understudy.store.messages.backlog import Backlog
+from understudy.store.messages.columns import Rows
+from understudy.store.messages.reference import LargeReference, Location, MessageReference, pack_location, reference_to
+from understudy.store.messages.staged_references import StagedReferences
 from understudy.store.queue_ids import QueueIds
-from understudy.store.reference import LargeReference, Location, MessageReference, pack_location, reference_to
 from understudy.store.setting_record import SettingKind, SettingRecord, encode_setting, settings_by_key
-from understudy.store.staged_references import StagedReferences
 
 
 @dataclass(slots=True)

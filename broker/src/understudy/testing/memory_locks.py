@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, LockManagerUnavailable
-from understudy.ha.distributed_lock import Finished, Held, ManagerListener, Read
-from understudy.ha.lease import Lease
+from understudy.ha.locks.distributed_lock import Finished, Held, ManagerListener, Read
+from understudy.ha.locks.lease import Lease
 from understudy.ports import Clock, Timers
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class MemoryService:
 
 
 class MemoryRequest:
-    """A request on its way. Implements ``ha.distributed_lock.Request``."""
+    """A request on its way. Implements ``ha.locks.distributed_lock.Request``."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class MemoryRequest:
 
 
 class MemoryLock:
-    """Implements ``ha.distributed_lock.DistributedLock``."""
+    """Implements ``ha.locks.distributed_lock.DistributedLock``."""
 
     def __init__(self, manager: MemoryLockManager, lock_id: str) -> None:
         """Not held."""
@@ -176,7 +176,7 @@ class MemoryLock:
 
 
 class MemoryNumber:
-    """Implements ``ha.distributed_lock.DistributedNumber``."""
+    """Implements ``ha.locks.distributed_lock.DistributedNumber``."""
 
     def __init__(self, manager: MemoryLockManager, number_id: str) -> None:
         """Reads nothing."""
@@ -200,7 +200,7 @@ class MemoryNumber:
 
 
 class MemoryLockManager:
-    """One node's access to the service. Implements ``ha.distributed_lock.LockManager``."""
+    """One node's access to the service. Implements ``ha.locks.distributed_lock.LockManager``."""
 
     def __init__(self, service: MemoryService, clock: Clock, timers: Timers, *, immediate: bool = True) -> None:
         """Not started.

@@ -20,12 +20,11 @@ from rich.progress import Progress
 
 from understudy.cli.tables import Column, Kind, Page
 from understudy.dataclass import dataclass
-from understudy.testing.fault_plan import FaultKind
-from understudy.testing.planted_bugs import BUGS
-from understudy.testing.scenario import Outcome, Scenario
-from understudy.testing.scenario_run import ScenarioRun
-from understudy.testing.scenarios import SCENARIOS
-from understudy.testing.sim_loop import SimLoop
+from understudy.testing.runs.fault_plan import FaultKind
+from understudy.testing.runs.scenario_run import ScenarioRun
+from understudy.testing.scenarios.scenario import Outcome, Scenario
+from understudy.testing.scenarios.scenarios import SCENARIOS
+from understudy.testing.sim.loop import SimLoop
 
 _COLUMNS: Final = (
     Column("scenario", Kind.NAME, "Name of the scenario."),
@@ -88,6 +87,30 @@ class Block:
     """Wall time of all of them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Seeds of scenarios that are to be run, and the form of the report."""
+
+    scenarios: Mapping[str, range]
+    """The seeds of each scenario."""
+    seed: int | None = None
+    """One seed of each instead; its plan is printed."""
+    trace: TextIO | None = None
+    """File of everything that happens in ``seed``."""
+    without: tuple[int, ...] = ()
+    """Numbers of faults that ``seed`` leaves out."""
+    jobs: int = 1
+    """Processes at work."""
+    shrink: bool = True
+    """Whether faults that a violation does not need are left out of the report."""
+    show_all: bool = False
+    as_json: bool = False
+    run_class: type[ScenarioRun] | None = None
+    """The run to use instead of that of each scenario."""
+    command: str = "understudy sim"
+    """The command that replays a seed."""
+
+
 def run_quietly(
     scenario: str, without: frozenset[int], seed: int, *, run_class: type[ScenarioRun] | None = None
 ) -> tuple[Outcome, float]:
@@ -142,7 +165,6 @@ Exit codes: 0 every seed kept every promise, 1 one did not, 2 wrong usage.
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1, 256), help="Processes at work.")
 @click.option("--trace", type=click.File("w"), help="Write everything that happens in --seed to a file.")
 @click.option("--without", multiple=True, type=int, help="Leave out the fault of this number, with --seed.")
-@click.option("--plant", type=click.Choice(sorted(BUGS)), help="Plant this bug, in one process.")
 @click.option("--shrink/--no-shrink", default=True, show_default=True, help="Leave out faults of failing seeds.")
 @click.option("--all", "show_all", is_flag=True, help="List every seed, not only violations.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
@@ -153,69 +175,66 @@ def main(
     jobs: int,
     trace: TextIO | None,
     without: tuple[int, ...],
-    plant: str | None,
     shrink: bool,
     show_all: bool,
     as_json: bool,
 ) -> None:
     """Run seeds, report, and say how to replay."""
-    if seed is None and (trace or without):
+    scenarios = dict.fromkeys([scenario] if scenario is not None else SCENARIOS, seeds)
+    sys.exit(
+        simulate(Request(scenarios, seed, trace, without, jobs, shrink=shrink, show_all=show_all, as_json=as_json))
+    )
+
+
+def simulate(request: Request) -> int:
+    """Run the seeds of a request and print the report. Returns the exit code: 1 if a seed broke a promise.
+
+    Raises:
+        click.UsageError: an option needs another one.
+    """
+    if request.seed is None and (request.trace or request.without):
         raise click.UsageError("--trace and --without need --seed")
-    bug = BUGS[plant] if plant is not None else None
-    names = [scenario] if scenario is not None else list(SCENARIOS if bug is None else bug.seeds)
-    if seed is not None and trace is not None and len(names) > 1:
+    if request.seed is not None and request.trace is not None and len(request.scenarios) > 1:
         raise click.UsageError("--trace needs --scenario")
-    if bug is not None:
-        jobs = 1
-        click.echo(f"planted: {bug.text}", err=as_json)
+    blocks = [
+        _run_one(SCENARIOS[name], request, request.seed) if request.seed is not None else _run_all(name, each, request)
+        for name, each in request.scenarios.items()
+    ]
     shown: list[dict[str, Any]] = []
-    with nullcontext(None) if bug is None else bug.planted() as run_class:
-        blocks = [
-            _run_one(SCENARIOS[name], seed, without, trace, run_class, quiet=as_json)
-            if seed is not None
-            else _run_all(name, seeds, jobs, run_class)
-            for name in names
-        ]
-        for block in blocks:
-            for outcome in block.outcomes:
-                if outcome.ok:
-                    continue
-                spare = frozenset(without)
-                if shrink and not without:
-                    with quiet_logging():
-                        spare = SCENARIOS[block.scenario].shrink(outcome, run_class)
-                shown.append(_failing_seed(outcome, spare, plant))
-    if as_json:
+    for block in blocks:
+        for outcome in block.outcomes:
+            if outcome.ok:
+                continue
+            spare = frozenset(request.without)
+            if request.shrink and not request.without:
+                with quiet_logging():
+                    spare = SCENARIOS[block.scenario].shrink(outcome, request.run_class)
+            shown.append(_failing_seed(outcome, spare, request.command))
+    if request.as_json:
         click.echo(json.dumps(_to_json(blocks, shown), indent=2))
     else:
-        _report(blocks, shown, show_all or seed is not None)
-    sys.exit(1 if shown else 0)
+        _report(blocks, shown, request.show_all or request.seed is not None)
+    return 1 if shown else 0
 
 
-def _run_one(
-    scenario: Scenario,
-    seed: int,
-    without: tuple[int, ...],
-    trace: TextIO | None,
-    run_class: type[ScenarioRun] | None,
-    *,
-    quiet: bool,
-) -> Block:
-    if not quiet:
+def _run_one(scenario: Scenario, request: Request, seed: int) -> Block:
+    if not request.as_json:
         click.echo("\n".join((f"scenario {scenario.name}, seed {seed}", *scenario.draw(seed).describe())))
     began = time.perf_counter()
-    write_trace = trace.write if trace is not None else None
-    with quiet_logging(trace):
-        outcome = scenario.run_seed(seed, without=without, write_trace=write_trace, run_class=run_class)
+    write_trace = request.trace.write if request.trace is not None else None
+    with quiet_logging(request.trace):
+        outcome = scenario.run_seed(seed, without=request.without, write_trace=write_trace, run_class=request.run_class)
     return Block(scenario.name, [outcome], time.perf_counter() - began)
 
 
-def _run_all(scenario: str, seeds: range, jobs: int, run_class: type[ScenarioRun] | None) -> Block:
+def _run_all(scenario: str, seeds: range, request: Request) -> Block:
     began = time.perf_counter()
-    run = partial(run_quietly, scenario, frozenset[int](), run_class=run_class)
+    run = partial(run_quietly, scenario, frozenset[int](), run_class=request.run_class)
     outcomes: list[Outcome] = []
     console = Console(stderr=True)
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) if jobs > 1 else nullcontext()
+    pool = (
+        ProcessPoolExecutor(request.jobs, multiprocessing.get_context("spawn")) if request.jobs > 1 else nullcontext()
+    )
     with pool as workers, Progress(console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task(scenario, total=len(seeds))
         results = workers.map(run, seeds, chunksize=4) if workers is not None else map(run, seeds)
@@ -227,18 +246,17 @@ def _run_all(scenario: str, seeds: range, jobs: int, run_class: type[ScenarioRun
     return Block(scenario, outcomes, time.perf_counter() - began)
 
 
-def _failing_seed(outcome: Outcome, spare: frozenset[int], plant: str | None) -> dict[str, Any]:
+def _failing_seed(outcome: Outcome, spare: frozenset[int], command: str) -> dict[str, Any]:
     """The report of a failing seed: violations, its faults, and how to replay it."""
     plan = SCENARIOS[outcome.scenario].draw(outcome.seed)
     left_out = "".join(f" --without {number}" for number in sorted(spare))
-    planted = f" --plant {plant}" if plant is not None else ""
     return {
         "scenario": outcome.scenario,
         "seed": outcome.seed,
         "violations": [str(violation) for violation in outcome.violations],
         "plan": [str(fault) for fault in plan.faults],
         "needed": [str(fault) for fault in plan.faults if fault.number not in spare],
-        "replay": f"understudy sim --scenario {outcome.scenario} --seed {outcome.seed}{left_out}{planted}"
+        "replay": f"{command} --scenario {outcome.scenario} --seed {outcome.seed}{left_out}"
         f" --trace seed-{outcome.seed}.txt",
     }
 

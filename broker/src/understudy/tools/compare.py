@@ -5,7 +5,7 @@ not read; from the first that differs on, records are compared one by one, by co
 by where they lie. A copy that ends earlier than another, also in the middle of a batch, is a prefix
 of it.
 
-Strictly read-only. Not here: how it is shown (``cli.data_checks.compare``); changing anything.
+Strictly read-only. Not here: how it is shown (``cli.data.checks.compare``); changing anything.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from understudy.store.log.records import (
 )
 from understudy.store.log.replay import Cursor, Stop, read_frame, replay
 from understudy.store.log.segment import seed_of
-from understudy.store.reference import Location, MessageReference, pack_location, unpack_location
+from understudy.store.messages.reference import Location, MessageReference, pack_location, unpack_location
 from understudy.store.snapshots.snapshot import SnapshotLoader
 from understudy.store.state import StoreState
 from understudy.tools.log_copy import Entry, LogCopy

@@ -3,7 +3,7 @@
 Strictly read-only. Reads what the bytes say, whether or not a node could start from them: every
 segment in the directory is walked as far as it goes, also those that are no part of the log.
 
-Not here: how it is shown (``cli.data``); repairing anything.
+Not here: how it is shown (``cli.data.commands``); repairing anything.
 """
 
 from __future__ import annotations

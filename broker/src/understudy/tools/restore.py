@@ -5,7 +5,7 @@ The copy is refused where the present store has records that the copy has not. T
 the present ones and then renamed, so a restore that was interrupted at any moment is continued by the same command.
 Until it is finished the store lacks the beginning of its log, which a node refuses.
 
-Not here: locks of the store and notes of the instance (``cli.store_copies.restore``); making the copy
+Not here: locks of the store and notes of the instance (``cli.data.store_copies.restore``); making the copy
 (``tools.store_copy``).
 """
 

@@ -13,7 +13,7 @@ With another copy of the store, damaged and missing bytes are read from it inste
 the quarantine has set aside come back at the end of their queue. Everything that is listed as lost then is in neither
 copy.
 
-Not here: the new store (``salvaged_store``), the command (``cli.data_salvage``).
+Not here: the new store (``salvaged_store``), the command (``cli.data.salvage``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from understudy.ids import NodeId
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.message import LargeBody, Message, large_body_of
 from understudy.ports import DiskReader
-from understudy.store.large_messages import LargeReader
 from understudy.store.log.chain import Link, highest_number, newest_epoch, read_chain
 from understudy.store.log.damage import CONSEQUENCES, DamagedRecord, find_passage
 from understudy.store.log.records import (
@@ -42,9 +41,10 @@ from understudy.store.log.records import (
 )
 from understudy.store.log.replay import Cursor, Stop, find_next_record, read_frame, replay
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, seed_of, segment_name
+from understudy.store.messages.large_messages import LargeReader
+from understudy.store.messages.reference import MessageReference, pack_location, reference_to, unpack_location
 from understudy.store.quarantine import read_entries, read_known_damage
 from understudy.store.queue_ids import QueueIds
-from understudy.store.reference import MessageReference, pack_location, reference_to, unpack_location
 from understudy.store.snapshots.snapshot import read_snapshot, snapshot_names
 from understudy.store.state import StoreState
 from understudy.tools.other_copy import OtherCopy, RestoringDisk

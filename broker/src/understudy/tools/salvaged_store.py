@@ -10,12 +10,12 @@ from understudy.errors import DiskFailed, DiskFull
 from understudy.ids import NodeId
 from understudy.message import LargeMessage, Message
 from understudy.ports import Clock, Disk
-from understudy.store.large_messages import LargeMessages
 from understudy.store.log.follower import Follower
 from understudy.store.log.records import MESSAGE_LARGE, MessageRecord
 from understudy.store.log.segment import NEW_SUFFIX, segment_name
-from understudy.store.message_store import MessageStore
-from understudy.store.reference import MessageReference
+from understudy.store.messages.large_messages import LargeMessages
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.reference import MessageReference
 from understudy.store.settings import StoreSettings
 from understudy.tools.salvage import ID_CACHE_SIZE, Salvage
 from understudy.tools.step_writer import stepped

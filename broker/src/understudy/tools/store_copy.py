@@ -6,7 +6,7 @@ record, and then the copy itself is read. If it is not whole, because the broker
 body of a message that was consumed meanwhile, another pass takes the files that are new. A named reader that holds the
 log from its beginning keeps the segments in place, so that a pass normally suffices. At the end every byte is verified.
 
-Not here: which node is copied and its reader (``cli.store_copies.backup``); a copy in the place of a store
+Not here: which node is copied and its reader (``cli.data.store_copies.backup``); a copy in the place of a store
 (``tools.restore``).
 """
 
@@ -21,8 +21,8 @@ from understudy.errors import DiskFailed, JournalCorrupt, LargeMessageFailed, St
 from understudy.ids import NodeId
 from understudy.message import LargeBody, large_body_of
 from understudy.ports import File
-from understudy.store.large_messages import LargeReader
 from understudy.store.log.segment import parse_name, read_header
+from understudy.store.messages.large_messages import LargeReader
 from understudy.store.quarantine import read_entries
 from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.store_files import (

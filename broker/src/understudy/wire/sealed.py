@@ -1,6 +1,6 @@
 """Bytes of a connection between two nodes with codes that only these two can make: the layer under the CORE codec.
 
-After the proof of the cluster password (``cluster.handshake``) each direction is a series of runs::
+After the proof of the cluster password (``cluster.membership.handshake``) each direction is a series of runs::
 
     u32 length, 16 bytes code, length bytes of the stream
 
@@ -9,7 +9,7 @@ that of AES-256-GCM with the number as its nonce, or, for a short run, BLAKE2b. 
 left out, moved or sent back has a wrong code. No byte of a run reaches the codec before its code is checked. The bytes
 are not encrypted: that is TLS.
 
-Not here: the keys (``cluster.credentials``), and when a connection is sealed.
+Not here: the keys (``cluster.membership.credentials``), and when a connection is sealed.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from planted.bugs import BUGS
 from support.architecture import ROOT, report
-from understudy.testing.planted_bugs import BUGS
 
 PAGE: Final = ROOT / "docs" / "coverage.md"
 STRANGERS: Final = ROOT / "docs" / "strangers-and-failures.md"

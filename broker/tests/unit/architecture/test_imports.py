@@ -15,6 +15,7 @@ from support.architecture import (
     known,
     known_knots,
     modules,
+    package_of,
     packages,
     report,
     rewriting,
@@ -38,7 +39,7 @@ def edges() -> Iterator[tuple[str, str, str, str, str]]:
     """Place, importing package, imported package, importing module, imported module; between packages only."""
     for module in modules().values():
         for target, line in module.internal.items():
-            package = target.partition(".")[0]
+            package = package_of(target)
             if package != module.package:
                 yield module.at(line), module.package, package, module.name, target
 

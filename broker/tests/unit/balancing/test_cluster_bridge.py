@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.config import cluster, read
-from understudy.balancing.cluster_bridge import bridge_configuration
+from understudy.cluster.balancing.cluster_bridge import bridge_configuration
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from support.grouping import HERE, THERE, GroupingNode
 from support.routing import World
-from understudy.balancing import groups as groups_module
-from understudy.balancing.group_binding import PROPOSALS_MAX
-from understudy.balancing.group_notices import GroupNotice, read_group_notice
-from understudy.balancing.groups import bindings_in, forget_bindings
+from understudy.cluster.balancing import groups as groups_module
+from understudy.cluster.balancing.group_binding import PROPOSALS_MAX
+from understudy.cluster.balancing.group_notices import GroupNotice, read_group_notice
+from understudy.cluster.balancing.groups import bindings_in, forget_bindings
 from understudy.errors import DiskFull
 from understudy.properties import Properties
 from understudy.store.setting_record import SettingKind

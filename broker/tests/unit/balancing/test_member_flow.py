@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from support.routing import World
-from understudy.balancing.member_flow import MemberFlow
-from understudy.balancing.notices import Notice, read_notice, selector_of
-from understudy.balancing.remote_bindings import RemoteBindings
+from understudy.cluster.balancing.member_flow import MemberFlow
+from understudy.cluster.balancing.notices import Notice, read_notice, selector_of
+from understudy.cluster.balancing.remote_bindings import RemoteBindings
 from understudy.config.cluster_addresses import covers, split_addresses
 from understudy.config.model import ClusterConnectionConfiguration
 from understudy.errors import InvalidSelector, RemoteProtocolError

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from support.routing import World, callback_of, text
-from understudy.balancing.redistribution import Redistribution, State
-from understudy.balancing.remote_bindings import RemoteBindings
+from understudy.cluster.balancing.redistribution import Redistribution, State
+from understudy.cluster.balancing.remote_bindings import RemoteBindings
 from understudy.config.model import AddressSettingsConfiguration
 from understudy.limits import REDISTRIBUTED_WAITING_MAX
 from understudy.message import DELIVERIES, GROUP_ID, ROUTE_TO, SCHEDULED_DELIVERY, Message

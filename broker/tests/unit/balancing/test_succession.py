@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from support.routing import FakeClock
-from understudy.balancing.succession import Successions
+from understudy.cluster.balancing.succession import Successions
 
 
 def flow(node_id: str, link: object = None) -> Any:

@@ -8,10 +8,10 @@ import pytest
 
 from support.bridged import NODE_ID, Bridged, Entropy, connector
 from support.routing import FakeSecurity, callback_of, text
-from understudy.bridges.bridge import FAILURE_REPEATED_MS, State
-from understudy.bridges.conversion import Conversion
-from understudy.bridges.hops import CountedHops
-from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.bridges.bridge import FAILURE_REPEATED_MS, State
+from understudy.cluster.bridges.conversion import Conversion
+from understudy.cluster.bridges.hops import CountedHops
+from understudy.cluster.membership.credentials import ClusterCredentials
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
 from understudy.errors import IllegalState
 from understudy.limits import BRIDGE_HOPS_MAX

@@ -9,8 +9,8 @@ import pytest
 
 from support.bridged import Bridged
 from support.routing import text
-from understudy.bridges.bridge import State
-from understudy.bridges.forwarding import REFUSED_RETRY_MS
+from understudy.cluster.bridges.bridge import State
+from understudy.cluster.bridges.forwarding import REFUSED_RETRY_MS
 from understudy.config.bridge import BridgeConnection
 from understudy.errors import AddressFull, BrokerError, LimitExceeded, NotAuthorized
 from understudy.message import Message
@@ -95,7 +95,7 @@ def test_what_every_message_meets_ends_the_connection_and_holds_none(caplog: pyt
 
 
 def test_too_many_refused_messages_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.bridges.forwarding.BRIDGE_REFUSED_MESSAGES_MAX", 3)
+    monkeypatch.setattr("understudy.cluster.bridges.forwarding.BRIDGE_REFUSED_MESSAGES_MAX", 3)
     bridged = Bridged()
     bridged.connect()
     refusing(bridged)

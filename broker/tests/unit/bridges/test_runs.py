@@ -7,7 +7,7 @@ import pytest
 from support.bridged import Bridged
 from support.routing import text
 from support.sends import sends_of
-from understudy.bridges.bridge import State
+from understudy.cluster.bridges.bridge import State
 from understudy.message import BRIDGE_DUPLICATE_ID
 from understudy.wire.core.codec import encode_null_response
 

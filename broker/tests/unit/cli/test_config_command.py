@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from understudy.cli.configuration.commands import config
-from understudy.cli.instances import config_of, create_instance, default_options
+from understudy.cli.node.configuration.commands import config
+from understudy.cli.node.instances import config_of, create_instance, default_options
 from understudy.errors import ConfigError
 
 

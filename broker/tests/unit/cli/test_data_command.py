@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from tests.support.store import DIRECTORY, StoreHarness
 
-from understudy.cli.data import data
+from understudy.cli.data.commands import data
 from understudy.ids import NodeId
 from understudy.store.log.segment import decode_header, encode_header
 

@@ -19,10 +19,10 @@ from tests.support.store import NODE_ID, StoreHarness
 from tests.unit.cli.test_data_compare_command import everything, same
 from tests.unit.tools.test_compaction import store_of
 
-from understudy.cli.data import data
+from understudy.cli.data.commands import data
 from understudy.ids import uuid_bytes
-from understudy.runtime.disk import RealDisk
-from understudy.runtime.file_lock import RealFileLock
+from understudy.runtime.base.disk import RealDisk
+from understudy.runtime.locks.file_lock import RealFileLock
 from understudy.store.log.follower import recover
 
 

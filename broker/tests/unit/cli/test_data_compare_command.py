@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from tests.support.copies import act, fork, go_on, write_out
 from tests.support.store import StoreHarness
 
-from understudy.cli.data import data
-from understudy.cli.export_file import ExportFile
+from understudy.cli.data.commands import data
+from understudy.cli.data.export_file import ExportFile
 from understudy.errors import JournalCorrupt
 from understudy.ids import NodeId
 from understudy.store.log.records import AddressRecord, QueueRecord

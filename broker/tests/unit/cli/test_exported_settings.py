@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from understudy.cli.exported_settings import attributes_of, differences, notes_on
+from understudy.cli.data.exported_settings import attributes_of, differences, notes_on
 from understudy.tools.export import ExportedQueue
 from understudy.wire.core.packets import QueueQueryResponseV3
 

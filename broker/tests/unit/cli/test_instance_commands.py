@@ -9,10 +9,10 @@ from pathlib import Path
 import click.testing
 import pytest
 
-from understudy.cli.create import create
-from understudy.cli.defaults import default_directory
-from understudy.cli.instances import config_of, create_instance, default_options
-from understudy.cli.run import run
+from understudy.cli.node.create import create
+from understudy.cli.node.defaults import default_directory
+from understudy.cli.node.instances import config_of, create_instance, default_options
+from understudy.cli.node.run import run
 from understudy.errors import ConfigError
 from understudy.security.password_hashes import PasswordHash
 

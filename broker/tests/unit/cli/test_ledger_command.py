@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from understudy.cli.ledger import ledger
+from understudy.cli.data.ledger import ledger
 from understudy.cli.main import exit_code_of
 from understudy.errors import BrokerError
 from understudy.ledger import Kind, Row, check, encode

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from understudy.cli import load
-from understudy.cli.browse import describe
-from understudy.cli.consume import Intake
-from understudy.cli.load import LEDGER_NUMBER, LEDGER_PRODUCER, LedgerFile, Meter, print_summary, read_password
-from understudy.cli.produce import Load
-from understudy.client.core.consumer import ConsumerState, ReceivedMessage
-from understudy.client.core.taken import AcknowledgeMode
+from understudy.cli.messages import load
+from understudy.cli.messages.browse import describe
+from understudy.cli.messages.consume import Intake
+from understudy.cli.messages.load import LEDGER_NUMBER, LEDGER_PRODUCER, LedgerFile, Meter, print_summary, read_password
+from understudy.cli.messages.produce import Load
+from understudy.client.core.consumer.state import ConsumerState, ReceivedMessage
+from understudy.client.core.consumer.taken import AcknowledgeMode
 from understudy.errors import ConfigError
 from understudy.ledger import Kind, read
 from understudy.message import Message

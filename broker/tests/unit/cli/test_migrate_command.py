@@ -8,8 +8,8 @@ from pathlib import Path
 import click.testing
 import pytest
 
-from understudy.cli.migrate import migrate
-from understudy.cli.user_files import security_of
+from understudy.cli.data.migrate import migrate
+from understudy.cli.node.user_files import security_of
 from understudy.config.reader import read_broker_xml
 from understudy.migration.differences import DIFFERENCES
 from understudy.migration.report import page

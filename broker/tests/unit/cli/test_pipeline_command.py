@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from tests.support.copies import act, fork, go_on, write_out
 from tests.support.store import StoreHarness
 
-from understudy.cli import spark_job
-from understudy.cli.data import data
-from understudy.cli.ledger import ledger
-from understudy.cli.pipeline import pipeline
+from understudy.cli.data.commands import data
+from understudy.cli.data.ledger import ledger
+from understudy.cli.pipeline import spark_job
+from understudy.cli.pipeline.commands import pipeline
 from understudy.errors import ConfigError
 from understudy.ledger import Kind, Row, encode
 from understudy.message import Message

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from understudy.cli.main import exit_code_of
-from understudy.cli.queue import queue
-from understudy.cli.status import Place
+from understudy.cli.messages.queue import queue
+from understudy.cli.node.status import Place
 from understudy.errors import BrokerError, NotActive, Unreachable
 
 COUNT, MOVE = "getMessagesWaitingForOtherNodeCount", "quarantineMessagesWaitingForOtherNode"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from understudy.cli.run import read_configuration, run
+from understudy.cli.node.run import read_configuration, run
 from understudy.errors import ConfigError
 
 HASH = "ENC(scrypt:16384:8:1:" + "00" * 16 + ":" + "00" * 32 + ")"

@@ -32,10 +32,10 @@ LATER = (
 
 
 def test_a_start_loads_no_module_that_it_does_not_need() -> None:
-    program = "import json, sys, understudy.cli.main, understudy.cli.run; print(json.dumps(sorted(sys.modules)))"
+    program = "import json, sys, understudy.cli.main, understudy.cli.node.run; print(json.dumps(sorted(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = json.loads(result.stdout)
-    assert "understudy.runtime.server" in loaded
+    assert "understudy.runtime.process.server" in loaded
     assert [name for name in loaded if any(name == each or name.startswith(f"{each}.") for each in LATER)] == []
 
 

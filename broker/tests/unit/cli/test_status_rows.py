@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.cli.status import _scrub_text
+from understudy.cli.node.status import _scrub_text
 
 SCRUB = {"running": False, "pass_bytes": 0, "unverified": 0, "passes": 0, "age_ms": None, "damaged": 0, "repaired": 0}
 

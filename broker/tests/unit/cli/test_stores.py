@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from understudy.cli.stores import refuse_running
+from understudy.cli.data.stores import refuse_running
 from understudy.errors import DiskFailed
 
 STORE = "/srv/a/journal"

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from understudy.cli.bridge import bridge
-from understudy.cli.browse import MESSAGES
-from understudy.cli.cluster import ROWS_OF, TABLES, cluster
-from understudy.cli.queue import QUEUES, queue
-from understudy.cli.reader import reader
-from understudy.cli.status import Place
+from understudy.cli.messages.bridge import bridge
+from understudy.cli.messages.browse import MESSAGES
+from understudy.cli.messages.queue import QUEUES, queue
+from understudy.cli.messages.reader import reader
+from understudy.cli.node.cluster import ROWS_OF, TABLES, cluster
+from understudy.cli.node.status import Place
 from understudy.cli.tables import Kind, Table
 from understudy.management.model.cluster import (
     Broadcast,

@@ -10,10 +10,10 @@ import pytest
 from rich.table import Table
 
 import understudy.cli
-from understudy.cli import pipeline_flow
+from understudy.cli.pipeline import flow as pipeline_flow
 from understudy.cli.tables import View, console
 from understudy.cli.terminal import echo
-from understudy.spark.pages import page, plot, table
+from understudy.spark.base.pages import page, plot, table
 
 HOSTILE = "q\x1b]0;title\x07\x1b[2J\x9b31m\u202egnp\r"
 COMMANDS = Path(understudy.cli.__path__[0])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from understudy.client.aio.link import Link
-from understudy.client.core.url import parse_url
+from understudy.client.core.url.parsing import parse_url
 
 
 class FakeTransport(asyncio.Transport):

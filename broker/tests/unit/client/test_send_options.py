@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from understudy.client import aio, sync
-from understudy.client.core.send_options import SendOptions
+from understudy.client.core.session.send_options import SendOptions
 
 
 @pytest.mark.parametrize("producer", [aio.Producer, sync.Producer])

@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from documents.blocking_client import FOLDER, MODULES, blocking
 from understudy.client import aio, sync
-from understudy.testing.blocking_client import FOLDER, MODULES, blocking
 
 CLASSES = ["BodyReader", "Browser", "Connection", "ConnectionFactory", "Consumer", "Producer", "Received", "Session",
            "XaBranches"]  # fmt: skip

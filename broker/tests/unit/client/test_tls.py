@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from understudy.client.core.options import TlsOptions
+from understudy.client.core.url.options import TlsOptions
 from understudy.client.tls import tls_context
 from understudy.errors import ConfigError
 from understudy.tls.settings import openssl_suite

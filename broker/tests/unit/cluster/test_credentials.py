@@ -7,8 +7,8 @@ from contextlib import nullcontext
 import pytest
 
 from support.cluster_links import PASSWORD, SealableEnd
-from understudy.cluster.credentials import ClusterCredentials
-from understudy.cluster.handshake import DiallerProof
+from understudy.cluster.membership.credentials import ClusterCredentials
+from understudy.cluster.membership.handshake import DiallerProof
 from understudy.errors import ClusterSecurityError
 from understudy.wire.core import packets
 from understudy.wire.core.codec import FrameDecoder

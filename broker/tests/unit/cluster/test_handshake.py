@@ -11,7 +11,7 @@ from support.cluster_links import CLUSTER_CHANNEL, PASSWORD, PLACE, frames_of, h
 from support.core import CoreNode
 from support.membership import Entropy
 from support.node_links import Change, Link, credentials, with_hello
-from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.membership.credentials import ClusterCredentials
 from understudy.errors import ClusterSecurityError
 from understudy.ports import Security
 from understudy.wire.core import packets as p

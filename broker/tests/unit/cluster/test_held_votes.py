@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.cluster.held_votes import GONE_HELD_MS, HeldVotes
-from understudy.cluster.topology import Member, Topology
+from understudy.cluster.membership.held_votes import GONE_HELD_MS, HeldVotes
+from understudy.cluster.membership.topology import Member, Topology
 from understudy.limits import CLUSTER_NODES_MAX
 from understudy.wire.core import packets
 from understudy.wire.core.transport import TransportConfiguration

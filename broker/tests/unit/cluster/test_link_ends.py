@@ -6,8 +6,8 @@ import pytest
 
 from support.cluster_links import hello_of
 from support.membership import Entropy
-from understudy.cluster.credentials import ClusterCredentials
-from understudy.cluster.link_ends import OwnEnds, place_of, place_of_socket
+from understudy.cluster.membership.credentials import ClusterCredentials
+from understudy.cluster.membership.link_ends import OwnEnds, place_of, place_of_socket
 
 CREDENTIALS = ClusterCredentials("cluster", "a password of this test", Entropy())
 LOCAL = "10.0.0.1:61616"

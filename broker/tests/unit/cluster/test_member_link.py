@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from support.cluster_links import PASSWORD, SealableEnd, accept_proof, frames_of, sealed_frame
-from understudy.cluster.credentials import NONCE_BYTES, ClusterCredentials
-from understudy.cluster.member_link import CLUSTER_CHANNEL, Event, LinkSettings, MemberLink, State
+from understudy.cluster.membership.credentials import NONCE_BYTES, ClusterCredentials
+from understudy.cluster.membership.member_link import CLUSTER_CHANNEL, Event, LinkSettings, MemberLink, State
 from understudy.errors import MachineError
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX
 from understudy.machine import ILLEGAL

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from support.membership import Network, Node, connector, three
-from understudy.cluster.announcement import announcement_fault
-from understudy.cluster.membership import Event, Membership, MembershipSettings, State
-from understudy.cluster.topology import Member
+from understudy.cluster.membership.announcement import announcement_fault
+from understudy.cluster.membership.membership import Event, Membership, MembershipSettings, State
+from understudy.cluster.membership.topology import Member
 from understudy.errors import MachineError
-from understudy.ha.vote_round import Answer, Question
-from understudy.ha.votes import ClusterVoter, VoteOptions
+from understudy.ha.votes.decisions import ClusterVoter, VoteOptions
+from understudy.ha.votes.round import Answer, Question
 from understudy.machine import ILLEGAL
-from understudy.runtime.cluster import ClusterBallot
+from understudy.runtime.members.member_rules import ClusterBallot
 from understudy.wire.core.transport import TransportConfiguration
 
 ALL = {"A": ("a", None), "B": ("b", None), "C": ("c", None)}

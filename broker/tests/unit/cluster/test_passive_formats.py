@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.cluster.passive_formats import PassiveFormats
+from understudy.cluster.membership.passive_formats import PassiveFormats
 from understudy.store.log_format import ReadableFormat
 from understudy.wire.buffer import Reader, Writer
 from understudy.wire.core import packets

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
+from planted.link_bugs import LINK_BUGS, planted_link_bug
 from support.cluster_links import PASSWORD, PLACE
 from support.node_links import Link, credentials
-from understudy.testing.planted_link_bugs import LINK_BUGS, planted_link_bug
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import encode
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from understudy.cluster.topology import Member, Topology
+from understudy.cluster.membership.topology import Member, Topology
 from understudy.errors import RemoteProtocolError
 from understudy.limits import CLUSTER_NODES_MAX, NODE_ID_CHARACTERS_MAX
 from understudy.wire.core.transport import TransportConfiguration

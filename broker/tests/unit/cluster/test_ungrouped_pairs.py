@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.cluster.ungrouped_pairs import OwnPair, UngroupedPairs
+from understudy.cluster.membership.ungrouped_pairs import OwnPair, UngroupedPairs
 
 
 def test_another_pair_without_a_group_name_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

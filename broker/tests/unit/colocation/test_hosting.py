@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from understudy.cluster.backup_host import Requester
-from understudy.colocation.hosting import RESTART_MS_MAX, Hosting
+from understudy.cluster.colocation.hosting import RESTART_MS_MAX, Hosting
+from understudy.cluster.membership.backup_host import Requester
 from understudy.config.colocated import HostedBackup
 from understudy.config.high_availability import (
     ColocatedConfiguration,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from understudy.colocation.requests import BackupRequests, State
+from understudy.cluster.colocation.requests import BackupRequests, State
 from understudy.testing.manual_time import ManualTime
 from understudy.wire.core.packets import BackupRequest, BackupVote
 

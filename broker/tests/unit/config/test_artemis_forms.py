@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from support.config import PASSWORD, cluster, core, fails, read
+from understudy.cluster.discovery.carriers import AnnouncementDirectory
+from understudy.cluster.discovery.jgroups import read_stack
 from understudy.config.high_availability import HighAvailabilityPolicy, Role, ScaleDownConfiguration
 from understudy.config.model import DEFAULT_CLUSTER_PASSWORD, AddressConfiguration, QueueConfiguration
 from understudy.config.reader import read_broker_xml
-from understudy.discovery.carriers import AnnouncementDirectory
-from understudy.discovery.jgroups import read_stack
 from understudy.errors import ConfigError
 from understudy.terms import Permission, RoutingType
 

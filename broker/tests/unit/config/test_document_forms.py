@@ -13,8 +13,8 @@ import click.testing
 import pytest
 
 from support.config import read
-from understudy.cli.run import run
-from understudy.client.core.url import parse_url
+from understudy.cli.node.run import run
+from understudy.client.core.url.parsing import parse_url
 from understudy.config.schema import element_at
 
 LOGIN: Final = "<cluster-user>members</cluster-user><cluster-password>a password of these members</cluster-password>"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from understudy.cli.user_files import login_modules, logins_beside, user_files, with_guest
+from understudy.cli.node.user_files import login_modules, logins_beside, user_files, with_guest
 from understudy.config.bootstrap_file import Bootstrap, read_bootstrap
 from understudy.config.logins.login_config import Logins, read_logins, read_realms
 from understudy.config.model import Configuration

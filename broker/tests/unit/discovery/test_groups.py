@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.discovery.broadcaster import Broadcaster, BroadcastEvent, BroadcastSettings, BroadcastState
-from understudy.discovery.carriers import Multicast, Receive
-from understudy.discovery.entries import Entries, Outcome
-from understudy.discovery.group import REOPEN_MS, DiscoverySettings, Group, GroupEvent, GroupState
+from understudy.cluster.discovery.broadcaster import Broadcaster, BroadcastEvent, BroadcastSettings, BroadcastState
+from understudy.cluster.discovery.carriers import Multicast, Receive
+from understudy.cluster.discovery.entries import Entries, Outcome
+from understudy.cluster.discovery.group import REOPEN_MS, DiscoverySettings, Group, GroupEvent, GroupState
 from understudy.errors import MachineError
 from understudy.limits import BROADCAST_CONNECTORS_MAX, BROADCAST_NODES_MAX, BROADCAST_NODES_PER_SOURCE_MAX
 from understudy.machine import ILLEGAL

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.discovery.carriers import AnnouncementDirectory, MemberList, Multicast
-from understudy.discovery.jgroups import read_stack
+from understudy.cluster.discovery.carriers import AnnouncementDirectory, MemberList, Multicast
+from understudy.cluster.discovery.jgroups import read_stack
 from understudy.errors import ConfigError
 from understudy.limits import DISCOVERY_HOSTS_MAX, JGROUPS_BYTES_MAX
 

@@ -10,12 +10,12 @@ import pytest
 
 from support.local_files import StepWorker, local_sequence
 from understudy.errors import ActivationRefused, BrokerError, DiskFailed, JournalCorrupt, LockLost
-from understudy.ha.activation_sequence import ActivationRequest, State
-from understudy.ha.distributed_lock import TRY_AGAIN_MS, DistributedLock, TimedAcquisition
-from understudy.ha.local_sequence import FILE_NAME, LocalSequence
-from understudy.ha.sequence_claim import SequenceClaim
-from understudy.ha.sequence_claim import State as ClaimState
-from understudy.ha.sequence_verdict import (
+from understudy.ha.locks.activation_sequence import ActivationRequest, State
+from understudy.ha.locks.distributed_lock import TRY_AGAIN_MS, DistributedLock, TimedAcquisition
+from understudy.ha.locks.local_sequence import FILE_NAME, LocalSequence
+from understudy.ha.locks.sequence_claim import SequenceClaim
+from understudy.ha.locks.sequence_claim import State as ClaimState
+from understudy.ha.locks.sequence_verdict import (
     ATTEMPTS_MAX,
     SEQUENCE_MAX,
     Claim,
@@ -26,10 +26,10 @@ from understudy.ha.sequence_verdict import (
     next_claim,
     refusal,
 )
-from understudy.ha.sequence_wait import NextSequence
+from understudy.ha.locks.sequence_wait import NextSequence
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.memory_locks import MemoryLockManager, MemoryService
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 
 @pytest.mark.parametrize(

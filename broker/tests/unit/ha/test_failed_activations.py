@@ -13,7 +13,7 @@ from enum import Enum, auto
 
 import pytest
 
-from understudy.ha.sequence_verdict import Claim, Verdict, claim_of, compare, next_claim
+from understudy.ha.locks.sequence_verdict import Claim, Verdict, claim_of, compare, next_claim
 
 SEQUENCE_MAX = 5
 ATTEMPTS_MAX = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from understudy.errors import BrokerError, LockLost
-from understudy.ha.lease import Lease
+from understudy.ha.locks.lease import Lease
 from understudy.testing.manual_time import ManualTime
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from understudy.errors import MachineError
-from understudy.ha.network_check import (
+from understudy.ha.life.network_check import (
     Event,
     NetworkCheck,
     NetworkCheckOptions,
@@ -16,7 +16,7 @@ from understudy.ha.network_check import (
     State,
     listed,
 )
-from understudy.ha.vote_round import Decided, Pending
+from understudy.ha.votes.round import Decided, Pending
 from understudy.machine import ILLEGAL
 from understudy.testing.manual_time import ManualTime
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from understudy.errors import BrokerError, DiskFailed, LockLost, MachineError, StoreError
-from understudy.ha.activation import Step
-from understudy.ha.node import NodeEvent, NodeLife
-from understudy.ha.policy import Compose, Decisions, Done, Ending, NodeState, Policy, Role, Standby
+from understudy.ha.life.activation import Step
+from understudy.ha.life.node import NodeEvent, NodeLife
+from understudy.ha.life.policy import Compose, Decisions, Done, Ending, NodeState, Policy, Role, Standby
 from understudy.machine import ILLEGAL
 from understudy.ports import Fence
 

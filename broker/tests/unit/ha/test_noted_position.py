@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from understudy.errors import BrokerError, LockManagerUnavailable
-from understudy.ha.noted_position import (
+from understudy.ha.locks.noted_position import (
     LAST_NOTE_MS,
     NOTE_POSITION_MS,
     NotedPosition,

@@ -8,11 +8,11 @@ from __future__ import annotations
 import pytest
 
 from understudy.errors import BrokerError, DescriptorsExhausted, DiskFailed, LockLost
-from understudy.ha.lock_proof import LOCK_ANSWER_MS, LOCK_PROOF_ATTEMPTS, LOCK_PROOF_MS, UNPROVED_MS, LockProof
-from understudy.ha.node import NodeLife
-from understudy.ha.policy import Compose, Decisions, Done, Role
-from understudy.ha.shared_store import LOCK_CHECK_MS, SharedStoreOptions, SharedStorePolicy
-from understudy.ha.store_claims import FAILBACK_GRACE_MS, LOCK_POLL_MS
+from understudy.ha.life.node import NodeLife
+from understudy.ha.life.policy import Compose, Decisions, Done, Role
+from understudy.ha.shared.lock_proof import LOCK_ANSWER_MS, LOCK_PROOF_ATTEMPTS, LOCK_PROOF_MS, UNPROVED_MS, LockProof
+from understudy.ha.shared.policy import LOCK_CHECK_MS, SharedStoreOptions, SharedStorePolicy
+from understudy.ha.shared.store_claims import FAILBACK_GRACE_MS, LOCK_POLL_MS
 from understudy.testing.manual_time import ManualTime
 
 

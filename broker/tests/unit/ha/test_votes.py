@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from understudy.ha.vote_round import Answer, Pending, Question
-from understudy.ha.votes import STAY_ACTIVE_WAIT_MS, ClusterVoter, VoteOptions, votes_needed
+from understudy.ha.votes.decisions import STAY_ACTIVE_WAIT_MS, ClusterVoter, VoteOptions, votes_needed
+from understudy.ha.votes.round import Answer, Pending, Question
 from understudy.testing.manual_time import ManualTime
 
 OWN = "TransportConfiguration(name=own, factory=f)?port=61616&host=a"

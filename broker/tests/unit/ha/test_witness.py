@@ -16,10 +16,10 @@ from understudy.errors import (
     RemoteProtocolError,
     StoreVersionUnsupported,
 )
-from understudy.ha import witness_frames as frames
-from understudy.ha.witness import Witness
-from understudy.ha.witness_frames import Answer, Kind, Request, Secret
-from understudy.ha.witness_state import Holder, WitnessState, decode_state
+from understudy.ha.witness import frames as frames
+from understudy.ha.witness.frames import Answer, Kind, Request, Secret
+from understudy.ha.witness.service import Witness
+from understudy.ha.witness.state import Holder, WitnessState, decode_state
 from understudy.testing.manual_time import ManualTime
 
 LEASE_MS = 6_000
@@ -185,7 +185,7 @@ def test_impossible_requests_are_answered_with_an_error(request_: Request, text:
 
 
 def test_the_number_of_ids_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.ha.witness.WITNESS_IDS_MAX", 2)
+    monkeypatch.setattr("understudy.ha.witness.service.WITNESS_IDS_MAX", 2)
     bench = Bench()
     assert bench.now(Kind.SET, lock_id="a").kind is Kind.YES
     assert bench.now(Kind.ACQUIRE, lock_id="b").kind is Kind.YES

@@ -7,10 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from understudy.errors import BrokerError, RemoteProtocolError, StoreVersionUnsupported
-from understudy.ha.distributed_lock import LockManager
-from understudy.ha.witness import Witness
-from understudy.ha.witness_client import GroupConfiguration, WitnessClientOptions, WitnessLockManager
-from understudy.ha.witness_frames import (
+from understudy.ha.locks.distributed_lock import LockManager
+from understudy.ha.witness.client import GroupConfiguration, WitnessClientOptions, WitnessLockManager
+from understudy.ha.witness.frames import (
     OF_GROUP,
     Answer,
     Kind,
@@ -18,9 +17,10 @@ from understudy.ha.witness_frames import (
     Secret,
     Standing,
 )
-from understudy.ha.witness_registers import BALLOT_BITS, Ballot, Register, newest
-from understudy.ha.witness_session import WitnessSession
-from understudy.ha.witness_state import WitnessState, decode_state
+from understudy.ha.witness.registers import BALLOT_BITS, Ballot, Register, newest
+from understudy.ha.witness.service import Witness
+from understudy.ha.witness.session import WitnessSession
+from understudy.ha.witness.state import WitnessState, decode_state
 from understudy.testing.manual_time import ManualTime
 
 SECRET = b"a secret of more than 24 bytes"

@@ -9,9 +9,9 @@ import pytest
 
 from support.core import CoreNode
 from support.managed import Listener, ManagedWorld
-from understudy.bridges.bridges import Bridges
-from understudy.cluster.connectors import Connectors
-from understudy.cluster.services import ClusterServices
+from understudy.cluster.bridges.bridges import Bridges
+from understudy.cluster.membership.connectors import Connectors
+from understudy.cluster.membership.services import ClusterServices
 from understudy.config.added_connector import mask_passwords
 from understudy.config.model import Configuration, ConnectorConfiguration
 from understudy.store.setting_record import SettingKind

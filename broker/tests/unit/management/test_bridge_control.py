@@ -10,9 +10,9 @@ import pytest
 from support.bridged import Listener
 from support.core import CoreNode
 from support.managed import ManagedWorld
-from understudy.bridges.bridges import Bridges
-from understudy.cluster.connectors import Connectors
-from understudy.cluster.services import ClusterServices
+from understudy.cluster.bridges.bridges import Bridges
+from understudy.cluster.membership.connectors import Connectors
+from understudy.cluster.membership.services import ClusterServices
 from understudy.config.bridge import BridgeConfiguration, BridgeTarget
 from understudy.config.model import Configuration, ConnectorConfiguration
 from understudy.store.setting_record import SettingKind

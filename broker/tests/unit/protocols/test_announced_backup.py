@@ -6,7 +6,7 @@ import pytest
 
 from support.cluster_links import PASSWORD
 from support.core import Client, CoreNode, CountingEntropy
-from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.membership.credentials import ClusterCredentials
 from understudy.wire.core import packets as p
 from understudy.wire.core.transport import TransportConfiguration
 

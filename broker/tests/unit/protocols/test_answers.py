@@ -16,7 +16,7 @@ from understudy.protocols.core.channel import SessionChannel
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.session import CoreSession
 from understudy.routing.queues.queue import Queue
-from understudy.store.reference import Part
+from understudy.store.messages.reference import Part
 from understudy.wire.core import packets
 
 OTHER = "0" * 35 + "1"

@@ -17,7 +17,7 @@ from fuzz.targets_wire import sample_packets
 from support.cluster_links import PASSWORD, hello_of
 from support.core import NODE, CoreNode
 from support.routing import FakeClock, text
-from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.membership.credentials import ClusterCredentials
 from understudy.config.model import SecuritySettingConfiguration
 from understudy.errors import BrokerError, ClusterSecurityError, LimitExceeded, NotAuthorized, RemoteProtocolError
 from understudy.limits import (

@@ -9,8 +9,8 @@ import pytest
 
 from support.cluster_links import PASSWORD
 from support.core import CoreNode, CountingEntropy
-from understudy.cluster.credentials import ClusterCredentials
-from understudy.cluster.scaled_down import REMEMBERED_MAX, ScaledDownNodes
+from understudy.cluster.membership.credentials import ClusterCredentials
+from understudy.cluster.membership.scaled_down import REMEMBERED_MAX, ScaledDownNodes
 from understudy.errors import ClusterSecurityError
 from understudy.protocols.core import moved_stores
 from understudy.wire.core import packets as p

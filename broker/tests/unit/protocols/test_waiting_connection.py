@@ -6,7 +6,7 @@ import pytest
 
 from support.cluster_links import PASSWORD, SealableEnd, frames_of, hello_of, prove_to, sealed_frame
 from support.replica_links import registration
-from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.membership.credentials import ClusterCredentials
 from understudy.errors import BrokerError, ClusterSecurityError, RemoteProtocolError
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, LOGIN_TIMEOUT_MS
 from understudy.protocols.core.cluster_channel import CLUSTER_CHANNEL, REPLICATION_CHANNEL

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.replica_links import Channel, ManualAuthority, ManualCopy, StepWriter, registration
-from understudy.cluster.passive_formats import PassiveFormats
+from understudy.cluster.membership.passive_formats import PassiveFormats
 from understudy.errors import BrokerError, DiskFull, LockLost, StoreBehind
 from understudy.replication.active_link import ActiveLink, LinkOptions, LinkState
 from understudy.replication.place import ReplicaPlace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.cluster_links import PASSWORD, SealableEnd
-from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.membership.credentials import ClusterCredentials
 from understudy.ha.replication.moved_store import LogEnd, MovedStore
 from understudy.ha.replication.ports import Found
 from understudy.replication.replica_link import ReplicaEvent, ReplicaLink, ReplicaOptions, ReplicaState

@@ -11,11 +11,11 @@ from understudy.routing.queues import delivery, level
 from understudy.routing.queues import queue as queues
 from understudy.routing.queues.queue import Queue
 from understudy.session import consumer
-from understudy.store import backlog
-from understudy.store.pages import Pages
-from understudy.store.reference import MessageReference
+from understudy.store.messages import backlog
+from understudy.store.messages.pages import Pages
+from understudy.store.messages.reference import MessageReference
 from understudy.terms import RoutingType
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 SIZE = text("x" * 100, properties={"odd": 1}).encode_size
 

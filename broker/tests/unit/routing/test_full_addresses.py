@@ -11,9 +11,9 @@ from support.routing import World, callback_of, text
 from support.sends import sends_of
 from understudy.errors import AddressFull, BrokerError
 from understudy.session.session import ServerSession
-from understudy.store.pages import Pages
+from understudy.store.messages.pages import Pages
 from understudy.terms import DivertDefinition, RoutingType
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 BODY = "x" * 1000
 SIZE = text(BODY).encode_size

@@ -14,8 +14,8 @@ from understudy.routing.queues import level as levels
 from understudy.routing.queues.queue import Queue
 from understudy.routing.restore import restore, settle
 from understudy.session.session import ServerSession
-from understudy.store.pages import Pages
-from understudy.testing.sim_disk import SimVolume
+from understudy.store.messages.pages import Pages
+from understudy.testing.sim.disk import SimVolume
 
 
 def value(body: str, key: object = "k", **options: object) -> Message:

@@ -12,7 +12,7 @@ from support.sends import sends_of
 from understudy.kernel.log import LogPosition, append_sends, keep_sends
 from understudy.message import Message
 from understudy.routing.queues.level import Level
-from understudy.store.reference import MessageReference, RunSlice
+from understudy.store.messages.reference import MessageReference, RunSlice
 
 Add = Callable[[Level, int], None]
 

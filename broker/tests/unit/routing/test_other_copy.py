@@ -15,13 +15,13 @@ from support.store import DIRECTORY, StoreHarness
 from understudy.errors import DiskFailed
 from understudy.routing.lifecycle.quarantine import DISK_AGAIN_MS, DISK_AGAIN_MS_MAX, STANDSTILL_TRIES
 from understudy.store.log.segment import parse_name
+from understudy.store.messages.reference import unpack_location
 from understudy.store.quarantine import read_entries
-from understudy.store.reference import unpack_location
 from understudy.store.repair import Answer, Ask
 from understudy.store.replication.copy_messages import AskBytes
 from understudy.store.replication.fetching import answer_in, answer_of
 from understudy.store.replication.store_files import StoreDirectories
-from understudy.testing.sim_disk import SimFile, SimVolume
+from understudy.testing.sim.disk import SimFile, SimVolume
 from unit.routing.test_quarantine import Node, bodies, books, consume
 
 WAIT_MS = 60_000

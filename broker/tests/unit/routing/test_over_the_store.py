@@ -16,7 +16,7 @@ from understudy.errors import StoreVersionUnsupported
 from understudy.message import DUPLICATE_ID
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.restore import restore
-from understudy.store.pages import Pages
+from understudy.store.messages.pages import Pages
 from understudy.terms import RoutingType
 
 

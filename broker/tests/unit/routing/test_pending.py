@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from understudy.routing.queues.level import Level
 from understudy.routing.queues.pending import PendingMessages
-from understudy.store.backlog import Backlog
-from understudy.store.reference import MessageReference
+from understudy.store.messages.backlog import Backlog
+from understudy.store.messages.reference import MessageReference
 
 
 def reference(message_id: int, priority: int = 4) -> MessageReference:

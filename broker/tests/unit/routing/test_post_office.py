@@ -8,10 +8,10 @@ from support.routing import FakeCallback, World, callback_of, text
 from understudy.errors import AddressFull, AddressNotFound
 from understudy.limits import PAGING_SLACK_BYTES
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE, LargeMessage, Message
-from understudy.store import read_back
-from understudy.store.pages import Pages
+from understudy.store.messages import read_back
+from understudy.store.messages.pages import Pages
 from understudy.terms import RoutingType
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 
 def consumer(world: World, queue: str = "q") -> FakeCallback:

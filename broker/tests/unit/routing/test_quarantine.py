@@ -18,8 +18,8 @@ from understudy.routing.queues.queue import Queue
 from understudy.routing.restore import restore, settle
 from understudy.routing.walk import act_on
 from understudy.store.log.segment import parse_name
+from understudy.store.messages.reference import unpack_location
 from understudy.store.quarantine import entry_names, quarantine_path, read_entries
-from understudy.store.reference import unpack_location
 from understudy.terms import RoutingType
 from understudy.tools.inspect import verify
 from understudy.tools.log_copy import CopyState, LogCopy

@@ -19,8 +19,8 @@ from understudy.routing.restore import restore
 from understudy.session import transaction as transaction_module
 from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
-from understudy.store import staged_references
-from understudy.store.pages import Pages
+from understudy.store.messages import staged_references
+from understudy.store.messages.pages import Pages
 from understudy.terms import RoutingType
 from understudy.wire.core.codes import ErrorCode, code_of
 

@@ -11,10 +11,10 @@ import pytest
 from support.core import feed
 from understudy import limits
 from understudy.config.model import AcceptorConfiguration
-from understudy.runtime import acceptor as module
-from understudy.runtime.acceptor import Acceptor, ServerConnection
-from understudy.runtime.environment import LoopTimers
-from understudy.runtime.turn import Turn
+from understudy.runtime.base.environment import LoopTimers
+from understudy.runtime.base.turn import Turn
+from understudy.runtime.net import acceptor as module
+from understudy.runtime.net.acceptor import Acceptor, ServerConnection
 from understudy.wire.core.codec import FrameDecoder, encode
 from understudy.wire.core.packets import Ping
 from understudy.wire.detect import Protocol

@@ -8,8 +8,8 @@ import logging
 import pytest
 
 from understudy.errors import BrokerError, DiskFailed, StoreError
-from understudy.ha.activation import ActivationFacts, Step, StepTime
-from understudy.runtime.activation import SLOW_STEP_MS, Activation
+from understudy.ha.life.activation import ActivationFacts, Step, StepTime
+from understudy.runtime.node.activation import SLOW_STEP_MS, Activation
 from understudy.testing.manual_time import ManualTime
 
 

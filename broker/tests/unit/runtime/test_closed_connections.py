@@ -1,6 +1,6 @@
 """The memory of closed connections is freed by reference counts, without the collector of cycles.
 
-The server lets the collector run seldom (``runtime.interpreter``), so a connection that ends in a reference
+The server lets the collector run seldom (``runtime.process.interpreter``), so a connection that ends in a reference
 cycle keeps its half of a frame, its session metadata and its messages for a long time. Method: the acceptor's
 connections over the server's half of the protocol, with sockets that do nothing; the collector is off.
 """
@@ -24,15 +24,15 @@ from support.core import CoreNode, feed
 from support.large import Node
 from support.routing import text
 from support.store import StoreHarness
-from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.membership.credentials import ClusterCredentials
 from understudy.config.model import AcceptorConfiguration, SecuritySettingConfiguration
 from understudy.ids import Xid
 from understudy.limits import DETACHED_SESSION_MS_MAX
 from understudy.message import Message
 from understudy.protocols.core.connection import CoreConnection
-from understudy.runtime.acceptor import Acceptor, ServerConnection
-from understudy.runtime.environment import LoopTimers
-from understudy.runtime.turn import Turn
+from understudy.runtime.base.environment import LoopTimers
+from understudy.runtime.base.turn import Turn
+from understudy.runtime.net.acceptor import Acceptor, ServerConnection
 from understudy.security.authentication import Authenticator
 from understudy.security.authorization import RoleSecurity
 from understudy.security.password_hashes import HashParameters, PasswordHash

@@ -11,9 +11,9 @@ from typing import Any
 
 from support.replication import BODIES, ReplicatedHarness
 from support.store import DIRECTORY, NODE_ID
-from understudy.runtime.copied_store import TargetCopy
-from understudy.runtime.disk import RealDisk
-from understudy.runtime.replica_runner import WorkerRunner
+from understudy.runtime.base.disk import RealDisk
+from understudy.runtime.replica.copied_store import TargetCopy
+from understudy.runtime.replica.runner import WorkerRunner
 from understudy.store.replication.copy_messages import CopyIdentity, decode_message, encode_message
 from understudy.store.replication.copy_source import CopySource, SourceState
 from understudy.store.replication.store_files import StoreDirectories

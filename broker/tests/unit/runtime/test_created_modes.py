@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from understudy.runtime.created_modes import make_directories
-from understudy.runtime.disk import RealDisk
-from understudy.runtime.file_lock import RealFileLock
+from understudy.runtime.base.created_modes import make_directories
+from understudy.runtime.base.disk import RealDisk
+from understudy.runtime.locks.file_lock import RealFileLock
 
 PRIVATE = [0o700, 0o750, 0o755, 0o2700]
 SHARED = [0o2750, 0o2755, 0o2740]

@@ -11,11 +11,11 @@ import pytest
 
 from support.operations import FileApplier, batch
 from understudy.config.model import CriticalAnalyzerPolicy as Policy
-from understudy.runtime import critical_analyzer
-from understudy.runtime.critical_analyzer import EXIT_CODE, CriticalAnalyzer, CriticalPath
-from understudy.runtime.environment import LoopTimers
-from understudy.runtime.journal_writer import ThreadLogWriter
-from understudy.runtime.turn import Turn
+from understudy.runtime.base.environment import LoopTimers
+from understudy.runtime.base.journal_writer import ThreadLogWriter
+from understudy.runtime.base.turn import Turn
+from understudy.runtime.process import critical_analyzer
+from understudy.runtime.process.critical_analyzer import EXIT_CODE, CriticalAnalyzer, CriticalPath
 
 TIMEOUT_MS = 10_000
 SECOND_NS = 1_000_000_000

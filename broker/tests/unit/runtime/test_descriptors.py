@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from understudy.errors import DescriptorsExhausted
-from understudy.runtime.descriptors import LIMIT_MIN, LISTENERS_MAX, ConnectionBudget, Descriptors
-from understudy.runtime.disk import RealDisk
-from understudy.runtime.file_lock import RealFileLock
-from understudy.runtime.listening import bound_socket
+from understudy.runtime.base.disk import RealDisk
+from understudy.runtime.locks.file_lock import RealFileLock
+from understudy.runtime.net.listening import bound_socket
+from understudy.runtime.process.descriptors import LIMIT_MIN, LISTENERS_MAX, ConnectionBudget, Descriptors
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from understudy.protocols.handlers import ConnectionHandler
-from understudy.runtime.detection import Detection
+from understudy.runtime.net.detection import Detection
 from understudy.session.prefixes import AddressPrefixes
 from understudy.wire.detect import Protocol
 

@@ -8,14 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from understudy.cluster.discovery.carriers import (
+    AnnouncementDirectory,
+    Carrier,
+    Endpoint,
+    MemberList,
+    Multicast,
+    Receive,
+)
 from understudy.config.discovery import BroadcastGroupConfiguration, CarrierConfiguration, DiscoveryGroupConfiguration
 from understudy.config.model import ClusterConnectionConfiguration, Configuration, ConnectorConfiguration
-from understudy.discovery.carriers import AnnouncementDirectory, Carrier, Endpoint, MemberList, Multicast, Receive
 from understudy.errors import ConfigError
-from understudy.runtime.discovery import NodeDiscovery, carrier_of, make_discovery
-from understudy.runtime.environment import system_environment
-from understudy.runtime.node_configuration import NodeConfiguration
-from understudy.runtime.turn import Turn
+from understudy.runtime.base.environment import system_environment
+from understudy.runtime.base.node_configuration import NodeConfiguration
+from understudy.runtime.base.turn import Turn
+from understudy.runtime.members.discovery import NodeDiscovery, carrier_of, make_discovery
 from understudy.testing.manual_time import ManualTime
 from understudy.wire.core.broadcast import Broadcast
 from understudy.wire.core.transport import TransportConfiguration

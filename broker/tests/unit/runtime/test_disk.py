@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from understudy.errors import DiskFailed, DiskFull
-from understudy.runtime.disk import RealDisk
+from understudy.runtime.base.disk import RealDisk
 from understudy.store.disk_usage import DiskUsage
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from understudy.config.model import AcceptorConfiguration
-from understudy.runtime.endpoints import Endpoints
+from understudy.runtime.net.endpoints import Endpoints
 from understudy.wire.core.http_upgrade import UpgradeRefused
 
 

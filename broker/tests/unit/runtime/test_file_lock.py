@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from understudy.runtime.file_lock import RealFileLock
+from understudy.runtime.locks.file_lock import RealFileLock
 
 
 def test_reading_the_file_elsewhere_does_not_drop_it(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from understudy.errors import ConfigError, StoreError
-from understudy.runtime.file_modes import check_directories, check_files
+from understudy.runtime.base.file_modes import check_directories, check_files
 
 
 def test_private_directories_are_fine_and_absent_ones_too(tmp_path: Path) -> None:

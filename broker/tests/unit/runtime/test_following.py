@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from understudy.runtime.standby import NodeStandby
+from understudy.runtime.node.standby import NodeStandby
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from understudy.limits import TLS_HANDSHAKE_STALLED_MS
-from understudy.runtime.handshakes import Handshakes
+from understudy.runtime.net.handshakes import Handshakes
 from understudy.testing.manual_time import ManualTime
 
 

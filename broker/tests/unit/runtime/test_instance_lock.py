@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from understudy.errors import ConfigError
-from understudy.runtime.instance_lock import InstanceLock
+from understudy.runtime.process.instance_lock import InstanceLock
 
-_HOLDS = "import sys, pathlib; from understudy.runtime.instance_lock import InstanceLock;"
+_HOLDS = "import sys, pathlib; from understudy.runtime.process.instance_lock import InstanceLock;"
 _HOLDS += "lock = InstanceLock(pathlib.Path(sys.argv[1])); lock.claim(); print('held', flush=True); sys.stdin.read()"
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import cast
 
-from understudy.runtime.interpreter import (
+from understudy.runtime.process.interpreter import (
     GROWTH_BYTES,
     GROWTH_SHARE,
     Collector,
@@ -101,7 +101,7 @@ def test_a_start_makes_its_objects_without_a_collection() -> None:
 #: Prints how often the kernel had to provide a page for blocks of a size that was freed before.
 FREED_AND_USED_AGAIN = """
 import resource
-from understudy.runtime.interpreter import keep_freed_memory
+from understudy.runtime.process.interpreter import keep_freed_memory
 {call}
 for _ in range(3):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

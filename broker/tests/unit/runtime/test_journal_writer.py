@@ -13,11 +13,11 @@ import pytest
 from support.operations import FileApplier, Written, batch
 from understudy.errors import DiskFailed, LockLost
 from understudy.ports import Fence
-from understudy.runtime import journal_writer
-from understudy.runtime.disk import RealDisk, RealFile
-from understudy.runtime.environment import LoopTimers
-from understudy.runtime.journal_writer import AT_ONCE_BYTES_MAX, AT_ONCE_NS_MAX, ThreadLogWriter
-from understudy.runtime.turn import Turn
+from understudy.runtime.base import journal_writer
+from understudy.runtime.base.disk import RealDisk, RealFile
+from understudy.runtime.base.environment import LoopTimers
+from understudy.runtime.base.journal_writer import AT_ONCE_BYTES_MAX, AT_ONCE_NS_MAX, ThreadLogWriter
+from understudy.runtime.base.turn import Turn
 
 
 def make_writer(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from understudy.runtime.listening import allow_listening, bound_socket, reserve_port, resize_buffers
+from understudy.runtime.net.listening import allow_listening, bound_socket, reserve_port, resize_buffers
 
 _LISTENS = """
 import socket, sys

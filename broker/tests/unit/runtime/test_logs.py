@@ -11,11 +11,11 @@ from collections.abc import Callable
 import pytest
 
 from support.operations import FileApplier
-from understudy.runtime.environment import LoopTimers
-from understudy.runtime.journal_writer import ThreadLogWriter
-from understudy.runtime.logs import NODE, JsonFormatter
-from understudy.runtime.turn import Turn
-from understudy.runtime.worker import ThreadWorker
+from understudy.runtime.base.environment import LoopTimers
+from understudy.runtime.base.journal_writer import ThreadLogWriter
+from understudy.runtime.base.logs import NODE, JsonFormatter
+from understudy.runtime.base.turn import Turn
+from understudy.runtime.base.worker import ThreadWorker
 
 Runner = ThreadLogWriter | ThreadWorker
 

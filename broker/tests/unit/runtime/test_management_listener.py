@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from understudy.errors import ConfigError
-from understudy.runtime.management_listener import ManagementListener, is_loopback
+from understudy.runtime.management.listener import ManagementListener, is_loopback
 
 TOKEN = "a-token-of-some-length"
 

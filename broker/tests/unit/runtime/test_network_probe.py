@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from support.config import read
-from understudy.ha.network_check import Reach
-from understudy.runtime.network_probe import NetworkProber, ProbeOptions, make_network_check, ping_arguments
+from understudy.ha.life.network_check import Reach
+from understudy.runtime.base.network_probe import NetworkProber, ProbeOptions, make_network_check, ping_arguments
 
 
 def probe(target: str, options: ProbeOptions, *, url: bool = False) -> Reach:

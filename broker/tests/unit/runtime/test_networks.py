@@ -6,18 +6,18 @@ import asyncio
 from dataclasses import replace
 from typing import cast
 
-from understudy.cluster.credentials import ClusterCredentials
-from understudy.cluster.member_link import LinkSettings
-from understudy.cluster.membership import MembershipSettings
-from understudy.cluster.network import ClusterNetwork
-from understudy.cluster.services import ClusterServices
-from understudy.cluster.topology import Topology
+from understudy.cluster.membership.credentials import ClusterCredentials
+from understudy.cluster.membership.member_link import LinkSettings
+from understudy.cluster.membership.membership import MembershipSettings
+from understudy.cluster.membership.network import ClusterNetwork
+from understudy.cluster.membership.services import ClusterServices
+from understudy.cluster.membership.topology import Topology
 from understudy.config.high_availability import HighAvailabilityPolicy, ReplicationConfiguration
 from understudy.config.model import ClusterConnectionConfiguration, Configuration, ConnectorConfiguration
-from understudy.runtime.environment import Environment, SystemEntropy
-from understudy.runtime.networks import make_networks, membership_settings
-from understudy.runtime.node_configuration import NodeConfiguration
-from understudy.runtime.turn import Turn
+from understudy.runtime.base.environment import Environment, SystemEntropy
+from understudy.runtime.base.node_configuration import NodeConfiguration
+from understudy.runtime.base.turn import Turn
+from understudy.runtime.members.networks import make_networks, membership_settings
 from understudy.testing.manual_time import ManualTime
 from understudy.tls.settings import TlsSettings
 from understudy.wire.core.peer import PeerOptions

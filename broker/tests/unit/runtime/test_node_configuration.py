@@ -8,8 +8,8 @@ import pytest
 
 from support.config import PASSWORD, core
 from understudy.config.reader import read_broker_xml
-from understudy.runtime.environment import Environment
-from understudy.runtime.node_configuration import NodeConfiguration
+from understudy.runtime.base.environment import Environment
+from understudy.runtime.base.node_configuration import NodeConfiguration
 from understudy.tls.settings import TlsSettings
 from understudy.wire.core.transport import TransportConfiguration
 

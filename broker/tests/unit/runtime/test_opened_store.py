@@ -11,15 +11,15 @@ import pytest
 from tests.support.store import DIRECTORY, NODE_ID, StoreHarness
 
 from understudy.errors import DiskFailed
-from understudy.ha.activation import Step
+from understudy.ha.life.activation import Step
 from understudy.ports import Space
-from understudy.runtime.copying import FileExchange
-from understudy.runtime.opened_store import OpenedStore
-from understudy.runtime.replication import NodeReplication
+from understudy.runtime.node.opened_store import OpenedStore
+from understudy.runtime.replica.copying import FileExchange
+from understudy.runtime.replica.replication import NodeReplication
 from understudy.store.log.follower import recover
 from understudy.store.replication.copy_messages import AskBytes, Directory, encode_message
-from understudy.testing.sim_disk import SimDisk
-from understudy.testing.sim_writer import SimLogWriter, SimWorker
+from understudy.testing.sim.disk import SimDisk
+from understudy.testing.sim.writer import SimLogWriter, SimWorker
 
 
 class _Writer(SimLogWriter):

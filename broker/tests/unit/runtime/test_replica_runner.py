@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from understudy.errors import DiskFailed
-from understudy.runtime.critical_analyzer import CriticalPath
-from understudy.runtime.journal_writer import AT_ONCE_BYTES_MAX, AT_ONCE_NS_MAX
-from understudy.runtime.replica_runner import ReplicaRunner, WorkerRunner
+from understudy.runtime.base.journal_writer import AT_ONCE_BYTES_MAX, AT_ONCE_NS_MAX
+from understudy.runtime.process.critical_analyzer import CriticalPath
+from understudy.runtime.replica.runner import ReplicaRunner, WorkerRunner
 
 Done = Callable[[BaseException | None], None]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.cluster.topology import Member
-from understudy.runtime.replica_search import candidates
+from understudy.cluster.membership.topology import Member
+from understudy.runtime.replica.search import candidates
 from understudy.wire.core.transport import TransportConfiguration
 
 

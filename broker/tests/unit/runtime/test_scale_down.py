@@ -10,7 +10,7 @@ import pytest
 
 from understudy.config.high_availability import HighAvailabilityPolicy, ScaleDownConfiguration
 from understudy.errors import BrokerError, DiskFailed
-from understudy.runtime.scale_down import NodeScaleDown
+from understudy.runtime.members.scale_down import NodeScaleDown
 
 
 class LookedFor(Exception):

@@ -10,14 +10,14 @@ import pytest
 
 from understudy.config.model import Configuration
 from understudy.ids import NodeId
-from understudy.runtime.store_watch import StoreWatch
+from understudy.runtime.node.store_watch import StoreWatch
 from understudy.store.log.operation_context import OperationContext
 from understudy.store.log.records import RecordType
 from understudy.store.log.segment import SegmentHeader, create_segment, frame, seed_of
 from understudy.store.replication.replica_state import ReplicaState, ReplicaStatus, write_replica_state
 from understudy.store.seen import Position, SeenPosition
 from understudy.store.state import SegmentUse, StoreState
-from understudy.testing.sim_disk import SimDisk, SimVolume
+from understudy.testing.sim.disk import SimDisk, SimVolume
 
 NODE = NodeId("0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1")
 JOURNAL = "/store/journal"

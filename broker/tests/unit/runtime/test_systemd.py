@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from understudy.runtime.systemd import Watchdog, notify
+from understudy.runtime.process.systemd import Watchdog, notify
 
 
 def test_notify_reaches_the_manager_and_does_nothing_without_one(

@@ -14,8 +14,8 @@ import pytest
 from support.certificates import Made, make
 from understudy.errors import RemoteProtocolError
 from understudy.limits import OUTGOING_BYTES_BEFORE_LOGIN_MAX, READ_BYTES_BEFORE_LOGIN_MAX
-from understudy.runtime.handshakes import Handshakes
-from understudy.runtime.tls_layer import State, TlsLayer, TlsPort
+from understudy.runtime.net.handshakes import Handshakes
+from understudy.runtime.net.tls_layer import State, TlsLayer, TlsPort
 from understudy.testing.manual_time import ManualTime
 from understudy.tls.contexts import client_context, server_context
 from understudy.tls.settings import Store, TlsSettings

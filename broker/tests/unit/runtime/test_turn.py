@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from understudy.errors import BrokerError, DiskFailed
-from understudy.runtime.environment import LoopTimers
-from understudy.runtime.turn import AWAKE_NS, IDLE_POLLS_MAX, SKIPPED_POLLS, Turn
+from understudy.runtime.base.environment import LoopTimers
+from understudy.runtime.base.turn import AWAKE_NS, IDLE_POLLS_MAX, SKIPPED_POLLS, Turn
 
 
 def make_turn() -> Turn:

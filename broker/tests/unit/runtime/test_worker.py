@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from understudy.runtime.environment import LoopTimers
-from understudy.runtime.turn import Turn
-from understudy.runtime.worker import ThreadWorker, worker_threads
+from understudy.runtime.base.environment import LoopTimers
+from understudy.runtime.base.turn import Turn
+from understudy.runtime.base.worker import ThreadWorker, worker_threads
 
 
 def make_worker(loop: asyncio.AbstractEventLoop, threads: int) -> ThreadWorker:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from support.routing import World, callback_of, text
+from understudy.cluster.scale_down.messages import Companion, MovingMessages
+from understudy.cluster.scale_down.work import Pause
 from understudy.message import BRIDGE_DUPLICATE_ID, DELIVERIES, ROUTE_TO, SCHEDULED_DELIVERY, Message
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.queues.queue import Queue
-from understudy.scale_down.messages import Companion, MovingMessages
-from understudy.scale_down.work import Pause
 from understudy.terms import RoutingType
 
 OWN = "00000000-0000-0000-0000-0000000000aa"

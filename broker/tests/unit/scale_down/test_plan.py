@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from support.routing import World, text
-from understudy.scale_down.plan import ScaleDown
-from understudy.scale_down.work import Ask
+from understudy.cluster.scale_down.plan import ScaleDown
+from understudy.cluster.scale_down.work import Ask
 from understudy.wire.core import packets
 
 OWN = "00000000-0000-0000-0000-0000000000aa"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from understudy.cluster.scale_down.transactions import BranchMoves
+from understudy.cluster.scale_down.work import Ask
 from understudy.errors import RemoteProtocolError, XaCode
 from understudy.ids import Xid
-from understudy.scale_down.transactions import BranchMoves
-from understudy.scale_down.work import Ask
 from understudy.wire.core import packets
 
 XID = Xid(1, b"branch", b"q")

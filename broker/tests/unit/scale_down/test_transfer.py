@@ -9,14 +9,10 @@ from typing import Any
 import pytest
 
 from support.routing import World, text
-from understudy.cluster.topology import Member
-from understudy.config.bridge import BridgeConfiguration
-from understudy.errors import AddressFull, BrokerError, IllegalState, RemoteProtocolError
-from understudy.message import Message
-from understudy.routing.queues.queue import Queue
-from understudy.scale_down import transfer as module
-from understudy.scale_down.messages import MovingMessages
-from understudy.scale_down.transfer import (
+from understudy.cluster.membership.topology import Member
+from understudy.cluster.scale_down import transfer as module
+from understudy.cluster.scale_down.messages import MovingMessages
+from understudy.cluster.scale_down.transfer import (
     SEARCH_MS,
     SEARCH_ONLY_MS,
     SILENCE_MS,
@@ -25,7 +21,11 @@ from understudy.scale_down.transfer import (
     Transfer,
     TransferSettings,
 )
-from understudy.scale_down.work import Ask, Pause, Steps
+from understudy.cluster.scale_down.work import Ask, Pause, Steps
+from understudy.config.bridge import BridgeConfiguration
+from understudy.errors import AddressFull, BrokerError, IllegalState, RemoteProtocolError
+from understudy.message import Message
+from understudy.routing.queues.queue import Queue
 from understudy.wire.core import packets
 from understudy.wire.core.transport import TransportConfiguration
 

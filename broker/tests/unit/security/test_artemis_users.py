@@ -8,9 +8,9 @@ import click.testing
 import pytest
 
 from support.routing import FakeClock
-from understudy.cli.user import convert
+from understudy.cli.node.user import convert
 from understudy.errors import AuthenticationFailed, ConfigError
-from understudy.runtime.environment import SystemEntropy
+from understudy.runtime.base.environment import SystemEntropy
 from understudy.runtime.logins.users_file import UsersFile
 from understudy.security.authentication import Authenticator, PasswordCheck, Principal, parse_roles, parse_users
 from understudy.security.password_hashes import ArtemisHash, HashParameters, PasswordHash

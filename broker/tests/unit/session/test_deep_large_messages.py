@@ -18,8 +18,8 @@ from understudy.routing.queues import level
 from understudy.routing.queues.queue import Queue
 from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
-from understudy.store import backlog
-from understudy.store.reference import LargeReference
+from understudy.store.messages import backlog
+from understudy.store.messages.reference import LargeReference
 from understudy.terms import RoutingType
 
 COUNT = 120

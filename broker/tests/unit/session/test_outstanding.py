@@ -9,7 +9,7 @@ from support.sends import sends_of
 from understudy.kernel.log import LogPosition, append_sends, keep_sends
 from understudy.message import Message
 from understudy.session.outstanding import Outstanding
-from understudy.store.reference import MessageReference, References, RunSlice
+from understudy.store.messages.reference import MessageReference, References, RunSlice
 
 STEPS = st.lists(
     st.one_of(

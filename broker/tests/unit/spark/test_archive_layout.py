@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from understudy.errors import ConfigError
-from understudy.spark import archive_layout
-from understudy.spark.archive_layout import INCOMING, Archive, DataFile, check_archive, open_archive, read_published
+from understudy.spark.archive import layout as archive_layout
+from understudy.spark.archive.layout import INCOMING, Archive, DataFile, check_archive, open_archive, read_published
 
 FIRST = "date=2026-11-23/address_key=a-1"
 

@@ -23,13 +23,13 @@ from tests.unit.spark.test_streams import put
 
 from understudy.errors import BrokerError, ConfigError, ConnectionFailed, ManagementError
 from understudy.message import Message
-from understudy.runtime.management_client import ManagementAddress
-from understudy.spark import archive_logs
-from understudy.spark.archive_files import Target, write_messages
-from understudy.spark.archive_logs import ReaderSettings
-from understudy.spark.archives import ArchiveReport, Settings, archive
-from understudy.spark.broker_positions import BrokerPositions
-from understudy.spark.stream_offsets import StreamOffset, parse_offset
+from understudy.runtime.base.management_client import ManagementAddress
+from understudy.spark.archive import logs as archive_logs
+from understudy.spark.archive.archives import ArchiveReport, Settings, archive
+from understudy.spark.archive.files import Target, write_messages
+from understudy.spark.archive.logs import ReaderSettings
+from understudy.spark.journal.broker_positions import BrokerPositions
+from understudy.spark.journal.stream_offsets import StreamOffset, parse_offset
 from understudy.store.named_readers import LogPosition
 from understudy.store.retention import RetentionSettings
 

@@ -24,8 +24,8 @@ from tests.support.archives import archived_rows, check_rows, expected_messages,
 from tests.support.copies import write_out
 from tests.support.store import StoreHarness
 
-from understudy.cli import spark_job
-from understudy.cli.pipeline import pipeline
+from understudy.cli.pipeline import spark_job
+from understudy.cli.pipeline.commands import pipeline
 from understudy.errors import (
     BrokerError,
     ConfigError,
@@ -37,13 +37,14 @@ from understudy.errors import (
 )
 from understudy.ids import NodeId
 from understudy.message import LargeBody, LargeMessage, Message
-from understudy.runtime.file_lock import RealFileLock
-from understudy.spark import archive_files, archives
-from understudy.spark.archive_files import Target, merge_files
-from understudy.spark.archive_layout import DataFile
-from understudy.spark.archive_rows import address_expression, address_key
-from understudy.spark.archives import ArchiveReport, Settings, archive
-from understudy.spark.journal_source import read_archive
+from understudy.runtime.locks.file_lock import RealFileLock
+from understudy.spark.archive import archives
+from understudy.spark.archive import files as archive_files
+from understudy.spark.archive.archives import ArchiveReport, Settings, archive
+from understudy.spark.archive.files import Target, merge_files
+from understudy.spark.archive.layout import DataFile
+from understudy.spark.archive.rows import address_expression, address_key
+from understudy.spark.journal.source import read_archive
 from understudy.store.log.format_version import FORMAT_VERSION
 from understudy.wildcards import matches
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from understudy.ledger import KIND_ORDER, Kind, Reason, Row
-from understudy.spark import audits
+from understudy.spark.ledger import audits
 
 pytestmark = pytest.mark.spark
 

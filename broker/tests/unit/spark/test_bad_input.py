@@ -25,18 +25,18 @@ from tests.support.copies import write_out
 from tests.support.store import StoreHarness
 from tests.unit.spark.test_archives import Borrowed, state_of
 
-from understudy.cli import spark_job
 from understudy.cli.main import exit_code_of
-from understudy.cli.pipeline import pipeline
+from understudy.cli.pipeline import spark_job
+from understudy.cli.pipeline.commands import pipeline
 from understudy.errors import BrokerError, ConfigError
 from understudy.ids import NodeId
 from understudy.ledger import Kind, Row, encode
 from understudy.message import Message
-from understudy.runtime.file_lock import RealFileLock
-from understudy.spark.journal_source import read_journal
-from understudy.spark.queue_source import browse_queue
-from understudy.spark.stream_options import parse_stream_options
-from understudy.spark.stream_reader import JournalStream
+from understudy.runtime.locks.file_lock import RealFileLock
+from understudy.spark.journal.source import read_journal
+from understudy.spark.journal.stream_options import parse_stream_options
+from understudy.spark.journal.stream_reader import JournalStream
+from understudy.spark.queue.source import browse_queue
 from understudy.store.log.format_version import FORMAT_VERSION
 
 pytestmark = pytest.mark.spark

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from understudy.spark.driver_rows import frame_of
+from understudy.spark.base.driver_rows import frame_of
 
 pytestmark = pytest.mark.spark
 

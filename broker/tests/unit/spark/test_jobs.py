@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from understudy.errors import LedgerDamaged
 from understudy.ledger import Kind, Report, Row, encode
-from understudy.spark.jobs import audit
+from understudy.spark.jobs.jobs import audit
 
 pytestmark = pytest.mark.spark
 

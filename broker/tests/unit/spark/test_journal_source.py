@@ -21,9 +21,9 @@ from understudy.errors import BrokerError, ConfigError, JournalCorrupt, StoreInU
 from understudy.ids import NodeId, uuid_bytes
 from understudy.message import LargeBody, LargeMessage, Message, MessageType
 from understudy.properties import Properties, encode_simple_string
-from understudy.runtime.file_lock import RealFileLock
-from understudy.spark.journal_source import read_journal
-from understudy.spark.log_plan import parse_options, plan_logs
+from understudy.runtime.locks.file_lock import RealFileLock
+from understudy.spark.journal.log_plan import parse_options, plan_logs
+from understudy.spark.journal.source import read_journal
 from understudy.store.log.format_version import FORMAT_VERSION
 
 pytestmark = pytest.mark.spark

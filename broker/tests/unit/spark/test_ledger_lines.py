@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from understudy.errors import LedgerDamaged
 from understudy.ledger import Kind, Row, encode, parse
-from understudy.spark import ledger_lines
+from understudy.spark.ledger import lines as ledger_lines
 
 pytestmark = pytest.mark.spark
 

@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 
 from understudy.errors import ConfigError, LedgerDamaged
 from understudy.ledger import Kind, Row, encode, read
-from understudy.spark import ledger_source, ledgers
-from understudy.spark.ledger_source import LedgerFiles, LedgerReader, chunks_of, read_ledgers
+from understudy.spark.ledger import ledgers
+from understudy.spark.ledger import source as ledger_source
+from understudy.spark.ledger.source import LedgerFiles, LedgerReader, chunks_of, read_ledgers
 
 pytestmark = pytest.mark.spark
 

@@ -33,11 +33,11 @@ from pyspark.sql.types import (
 from understudy.errors import BrokerError, ConfigError, InvalidSelector
 from understudy.message import DUPLICATE_ID, TRANSFER, Message, MessageType
 from understudy.properties import BYTE, LONG, STRING, encode_simple_string
-from understudy.spark import queue_reader
-from understudy.spark.queue_consumer import Held
-from understudy.spark.queue_options import MESSAGE_BYTES, parse_sink, parse_source
-from understudy.spark.queue_reader import QueuePartition, QueueStream, batches_of, checked_schema, partitions_of
-from understudy.spark.queue_rows import (
+from understudy.spark.queue import reader as queue_reader
+from understudy.spark.queue.consumer import Held
+from understudy.spark.queue.options import MESSAGE_BYTES, parse_sink, parse_source
+from understudy.spark.queue.reader import QueuePartition, QueueStream, batches_of, checked_schema, partitions_of
+from understudy.spark.queue.rows import (
     COLUMNS,
     QueueMessage,
     RowRefused,
@@ -47,7 +47,7 @@ from understudy.spark.queue_rows import (
     message_to_send,
     sent_rows,
 )
-from understudy.spark.queue_writer import DeadRows, QueueStreamWriter, Refused, Sent, publish
+from understudy.spark.queue.writer import DeadRows, QueueStreamWriter, Refused, Sent, publish
 
 pytestmark = pytest.mark.spark
 

@@ -14,13 +14,13 @@ from tests.support.archives import archived_rows, encoded_of
 from tests.support.copies import write_out
 from tests.support.store import StoreHarness
 
-from understudy.cli import spark_job
-from understudy.cli.pipeline import pipeline
+from understudy.cli.pipeline import spark_job
+from understudy.cli.pipeline.commands import pipeline
 from understudy.errors import ConfigError
 from understudy.message import LargeBody, LargeMessage, Message
 from understudy.selector import parse_selector
-from understudy.spark.archives import Settings, archive
-from understudy.spark.replays import Selection, choose, message_of
+from understudy.spark.archive.archives import Settings, archive
+from understudy.spark.archive.replays import Selection, choose, message_of
 from understudy.wildcards import matches
 
 pytestmark = pytest.mark.spark

@@ -32,11 +32,11 @@ from understudy.errors import (
     WrongNode,
 )
 from understudy.message import Message
-from understudy.runtime.management_client import ManagementAddress
-from understudy.spark.broker_positions import BrokerPositions
-from understudy.spark.stream_offsets import StreamOffset
-from understudy.spark.stream_options import parse_stream_options
-from understudy.spark.stream_reader import JournalStream
+from understudy.runtime.base.management_client import ManagementAddress
+from understudy.spark.journal.broker_positions import BrokerPositions
+from understudy.spark.journal.stream_offsets import StreamOffset
+from understudy.spark.journal.stream_options import parse_stream_options
+from understudy.spark.journal.stream_reader import JournalStream
 from understudy.store.log.format_version import FORMAT_VERSION
 from understudy.store.named_readers import LogPosition
 from understudy.store.retention import RetentionSettings

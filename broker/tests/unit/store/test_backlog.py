@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from understudy.store import backlog
-from understudy.store.backlog import Backlog
-from understudy.store.columns import Rows
 from understudy.store.live_index import LiveIndex
-from understudy.store.reference import LargeReference, MessageReference, pack_location
+from understudy.store.messages import backlog
+from understudy.store.messages.backlog import Backlog
+from understudy.store.messages.columns import Rows
+from understudy.store.messages.reference import LargeReference, MessageReference, pack_location
 
 STEPS = st.lists(
     st.one_of(

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from understudy.errors import JournalCorrupt
 from understudy.message import Message
-from understudy.store.columns import PAGE_SEGMENT, Columns
-from understudy.store.reference import MessageReference, pack_location
-from understudy.store.reference_block import Block
+from understudy.store.messages.columns import PAGE_SEGMENT, Columns
+from understudy.store.messages.reference import MessageReference, pack_location
+from understudy.store.messages.reference_block import Block
 
 FIELDS = ("message_id", "priority", "expiration", "scheduled_ms", "size_bytes", "durable", "location", "delivery_count")
 U32 = 2**32 - 1

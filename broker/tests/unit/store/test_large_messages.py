@@ -10,16 +10,16 @@ import pytest
 from support.large import FOLDER
 from support.store import DIRECTORY, StoreHarness
 from understudy.errors import BrokerError, DiskFailed, DiskFull, LargeMessageFailed, LimitExceeded, WrongNode
-from understudy.ha.lock_proof import LOCK_PROOF_MS
+from understudy.ha.shared.lock_proof import LOCK_PROOF_MS
 from understudy.ids import first_id_of_epoch
 from understudy.message import LARGE_SIZE, LargeBody, LargeMessage, Message, large_body_of
-from understudy.store.large_messages import REMOVE_AFTER_MS, STEP_BYTES, SYNC_BYTES, LargeMessages
 from understudy.store.log.applier import Applier
 from understudy.store.log.operation_context import OperationContext
+from understudy.store.messages.large_messages import REMOVE_AFTER_MS, STEP_BYTES, SYNC_BYTES, LargeMessages
 from understudy.store.retention import RetentionSettings
 from understudy.testing.manual_time import ManualTime
-from understudy.testing.sim_disk import SimVolume
-from understudy.testing.sim_writer import SimLogWriter
+from understudy.testing.sim.disk import SimVolume
+from understudy.testing.sim.writer import SimLogWriter
 
 
 class Folder:

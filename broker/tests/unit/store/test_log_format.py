@@ -15,7 +15,7 @@ from understudy.store.log.format_version import FORMAT_VERSION_FIRST
 from understudy.store.log.records import RecordType
 from understudy.store.log.segment import SegmentHeader, decode_header, parse_name
 from understudy.store.log_format import ReadableFormat
-from understudy.store.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore
 from understudy.store.setting_record import SettingKind, SettingRecord, encode_setting
 
 #: Of the kinds below.

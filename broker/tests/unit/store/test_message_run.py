@@ -11,8 +11,8 @@ from tests.support.store import DIRECTORY, StoreHarness
 from understudy.errors import StoreError
 from understudy.message import DUPLICATE_ID, Message
 from understudy.store.log.records import AddressRecord, QueueRecord
-from understudy.store.message_store import MessageStore
-from understudy.store.reference import Location, RunSlice
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.reference import Location, RunSlice
 
 
 def filled(

@@ -17,11 +17,11 @@ from understudy.ports import Space
 from understudy.store.log.follower import recover
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.log.segment import segment_name
-from understudy.store.message_store import MessageStore
-from understudy.store.reference import Location
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.reference import Location
 from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.store.settings import StoreSettings
-from understudy.testing.sim_disk import SimDisk
+from understudy.testing.sim.disk import SimDisk
 
 
 class Store:

@@ -8,7 +8,7 @@ import pytest
 
 from understudy.errors import DiskFailed, StoreError
 from understudy.store.node_lock import NodeLock
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 DIRECTORY = "/store"
 PATH = "/store/server.lock"

@@ -8,11 +8,11 @@ import pytest
 
 from understudy.errors import JournalCorrupt
 from understudy.message import Encoding, LargeMessage, Message
-from understudy.store import read_back
-from understudy.store.columns import PAGE_SEGMENT
-from understudy.store.pages import Pages
-from understudy.store.reference import unpack_location
-from understudy.testing.sim_disk import SimVolume
+from understudy.store.messages import read_back
+from understudy.store.messages.columns import PAGE_SEGMENT
+from understudy.store.messages.pages import Pages
+from understudy.store.messages.reference import unpack_location
+from understudy.testing.sim.disk import SimVolume
 
 KIB = 1024
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from understudy.message import Message
-from understudy.store.read_ahead import RunReader
-from understudy.store.reference import Location, pack_location, unpack_location
+from understudy.store.messages.read_ahead import RunReader
+from understudy.store.messages.reference import Location, pack_location, unpack_location
 
 
 class Source:

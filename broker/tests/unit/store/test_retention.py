@@ -13,7 +13,7 @@ from understudy.errors import DiskFailed
 from understudy.store.log.follower import recover
 from understudy.store.log.segment import parse_name
 from understudy.store.retention import Retention, RetentionSettings
-from understudy.testing.sim_disk import SimDisk
+from understudy.testing.sim.disk import SimDisk
 from understudy.tools.retained import RetainedCounts, retained_messages
 
 KEPT = "/kept/here"

@@ -14,7 +14,7 @@ from understudy.store.repair import Outcome
 from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.store_files import StoreDirectories
 from understudy.store.scrubbing import FIRST_PASS_MS, Scrubber, ScrubberState, ScrubSettings, ScrubStore
-from understudy.testing.sim_writer import SimWorker
+from understudy.testing.sim.writer import SimWorker
 from unit.store.replication.test_checked_copies import BODY, Rig, flip
 
 PERIOD_MS = 3_600_000

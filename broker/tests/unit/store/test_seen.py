@@ -10,7 +10,7 @@ from understudy.errors import JournalCorrupt, StoreBehind, StoreError, WrongStor
 from understudy.ports import File
 from understudy.store.log.segment import segment_name
 from understudy.store.seen import Position, SeenPosition, WatchedFollower, check_identity
-from understudy.testing.sim_disk import SimDisk, SimVolume
+from understudy.testing.sim.disk import SimDisk, SimVolume
 
 NODE = "0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1"
 SEEN = Position(NODE, 5, 1_000)

@@ -6,7 +6,7 @@ from understudy.message import Message
 from understudy.store.log import records
 from understudy.store.log.checkpoint import encode_item
 from understudy.store.log.records import AddressRecord, QueueRecord, Record, RecordType
-from understudy.store.reference import pack_location, unpack_location
+from understudy.store.messages.reference import pack_location, unpack_location
 from understudy.store.setting_record import SettingKind, SettingRecord, encode_setting
 from understudy.store.state import SegmentUse, StoreState
 

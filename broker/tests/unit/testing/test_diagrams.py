@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import understudy
-from understudy.testing.diagrams import MODULES, machines, page
+from documents.diagrams import MODULES, machines, page
 
 DOCS = Path(__file__).parents[4] / "docs" / "machines"
 

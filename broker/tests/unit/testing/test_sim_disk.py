@@ -9,8 +9,8 @@ import pytest
 from support.operations import FileApplier, batch
 from understudy.errors import DiskFailed, DiskFull
 from understudy.testing.manual_time import ManualTime
-from understudy.testing.sim_disk import SECTOR_BYTES, SimVolume
-from understudy.testing.sim_writer import SimLogWriter
+from understudy.testing.sim.disk import SECTOR_BYTES, SimVolume
+from understudy.testing.sim.writer import SimLogWriter
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from understudy.store.log.follower import recover
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.snapshots.snapshot import snapshot_names
 from understudy.testing.manual_time import ManualTime
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 from understudy.tools.compaction import Compaction, CompactionReport, plan
 from understudy.tools.inspect import verify
 

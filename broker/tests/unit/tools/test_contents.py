@@ -7,7 +7,7 @@ from tests.support.store import DIRECTORY, StoreHarness
 from tests.unit.store.snapshots.test_consolidator import fill, put, rig_of
 
 from understudy.message import Message
-from understudy.store.reference import unpack_location
+from understudy.store.messages.reference import unpack_location
 from understudy.store.snapshots.snapshot import snapshot_names
 from understudy.tools.compare import replay_set
 from understudy.tools.contents import live_messages, prepared_messages, read_contents

@@ -31,7 +31,7 @@ from understudy.properties import (
     Properties,
 )
 from understudy.store.log.records import MESSAGE_LARGE, AddressRecord, MessageRecord, QueueRecord
-from understudy.store.reference import MessageReference
+from understudy.store.messages.reference import MessageReference
 from understudy.tools.contents import LiveMessage
 from understudy.tools.export import (
     ORIGINAL_DUPLICATE_ID,

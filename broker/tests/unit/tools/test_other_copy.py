@@ -16,8 +16,8 @@ from understudy.message import large_body_of
 from understudy.store.log.follower import recover
 from understudy.store.log.records import MESSAGE_LARGE, MessageRecord, RecordType
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, decode_header, encode_header, seed_of, segment_name
+from understudy.store.messages.reference import unpack_location
 from understudy.store.quarantine import QuarantineEntry, quarantine_path
-from understudy.store.reference import unpack_location
 from understudy.store.snapshots.snapshot import snapshot_names
 from understudy.tools.inspect import LoggedRecord, read_log
 from understudy.tools.other_copy import OtherCopy

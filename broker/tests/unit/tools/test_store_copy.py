@@ -20,7 +20,7 @@ from understudy.store.log.replay import read_frames
 from understudy.store.log.segment import parse_name, seed_of
 from understudy.store.quarantine import QuarantineEntry, entry_operations, read_entries
 from understudy.store.replication.store_files import StoreDirectories, list_store
-from understudy.testing.sim_disk import SimDisk
+from understudy.testing.sim.disk import SimDisk
 from understudy.tools.inspect import verify
 from understudy.tools.log_copy import LogCopy
 from understudy.tools.restore import Restore, set_aside, why_refused

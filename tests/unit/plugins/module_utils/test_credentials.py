@@ -14,7 +14,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.credentials impo
     users_text,
 )
 from understudy.limits import CLUSTER_PASSWORD_CHARACTERS_MIN
-from understudy.runtime.environment import SystemEntropy
+from understudy.runtime.base.environment import SystemEntropy
 from understudy.security.authentication import parse_roles, parse_users
 from understudy.security.password_hashes import PasswordHash
 

@@ -1,6 +1,6 @@
 """Goal: a host learns before a deployment whether a witness answers, has the same secret and grants locks.
 
-Method: a server on loopback that speaks with the frames of the broker's own witness (``understudy.ha.witness_frames``).
+Method: a server on loopback that speaks with the frames of the broker's own witness (``understudy.ha.witness.frames``).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pytest
 from ansible_collections.understudy.broker.plugins.module_utils.witness import Seen, ask, place_of, usable
 from ansible_collections.understudy.broker.plugins.modules import lock_manager_info
 from understudy.errors import BrokerError
-from understudy.ha import witness_frames
-from understudy.ha.witness_frames import Answer, Hello, Kind, Secret, decode_request, frame
+from understudy.ha.witness import frames as witness_frames
+from understudy.ha.witness.frames import Answer, Hello, Kind, Secret, decode_request, frame
 
 SECRET = b"a-secret-of-a-test-0123456789"
 IDENTITY = bytes(range(16))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.understudy.broker.plugins.plugin_utils.pipeline_jobs import JOBS, Unusable, definitions
 from click.testing import CliRunner
-from understudy.cli.pipeline import pipeline
+from understudy.cli.pipeline.commands import pipeline
 
 SETTINGS: dict[str, object] = {
     "root": "/opt/pipeline",

@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Any, Final
 
 from understudy.client.aio.link import Link, Signal, exclusive
-from understudy.client.core.body_stream import BodyStream
-from understudy.client.core.consumer import ReceivedMessage
-from understudy.client.core.content import Content
-from understudy.client.core.outcomes import modification, rejection
+from understudy.client.core.consumer.body_stream import BodyStream
+from understudy.client.core.consumer.content import Content
+from understudy.client.core.consumer.state import ReceivedMessage
+from understudy.client.core.session.outcomes import modification, rejection
 from understudy.errors import LimitExceeded
 from understudy.limits import FRAME_BYTES_MAX
 

@@ -12,12 +12,12 @@ from understudy.client.aio.discovery import discover
 from understudy.client.aio.link import Link, exclusive
 from understudy.client.aio.requests import close_session, prove_login
 from understudy.client.aio.session import Session
-from understudy.client.core.discovery import check_trust
-from understudy.client.core.listeners import FailoverListener, FailureListener
-from understudy.client.core.options import ClientUrl, Connector, ServingNode
-from understudy.client.core.session import SessionOptions, SessionState
-from understudy.client.core.taken import AcknowledgeMode
-from understudy.client.core.url import parse_url, with_failover
+from understudy.client.core.connection.discovery import check_trust
+from understudy.client.core.connection.listeners import FailoverListener, FailureListener
+from understudy.client.core.consumer.taken import AcknowledgeMode
+from understudy.client.core.session.state import SessionOptions, SessionState
+from understudy.client.core.url.options import ClientUrl, Connector, ServingNode
+from understudy.client.core.url.parsing import parse_url, with_failover
 from understudy.client.host import creation_place, system_wall_ms
 from understudy.client.tls import tls_context
 

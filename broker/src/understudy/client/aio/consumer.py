@@ -11,9 +11,9 @@ from typing import cast
 
 from understudy.client.aio.bodies import Received
 from understudy.client.aio.link import Link, Signal, exclusive, run_handler
-from understudy.client.core.consumer import ConsumerState, ReceivedMessage
-from understudy.client.core.rate import rate_limit
-from understudy.client.core.session import SessionState
+from understudy.client.core.consumer.state import ConsumerState, ReceivedMessage
+from understudy.client.core.session.rate import rate_limit
+from understudy.client.core.session.state import SessionState
 from understudy.errors import ObjectClosed
 
 

@@ -12,10 +12,10 @@ from asyncio import Future
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
-from understudy.client.core.connection import ClientState
-from understudy.client.core.options import ClientUrl, Connector
-from understudy.client.core.session import SessionState
-from understudy.client.core.upgrade import upgrade_of
+from understudy.client.core.connection.state import ClientState
+from understudy.client.core.connection.upgrade import upgrade_of
+from understudy.client.core.session.state import SessionState
+from understudy.client.core.url.options import ClientUrl, Connector
 from understudy.client.host import tune
 from understudy.client.tls import tls_context
 from understudy.errors import ConfigError, ConnectionLost, LocalProtocolError, RemoteProtocolError, Unreachable

@@ -12,9 +12,8 @@ from types import TracebackType
 from typing import Unpack, cast
 
 from understudy.client.aio.link import Link, Signal, exclusive
-from understudy.client.core.bodies import build_message, complete_message, delivery_properties
-from understudy.client.core.jms_names import read_destination, reply_text
-from understudy.client.core.large_sends import (
+from understudy.client.core.consumer.bodies import build_message, complete_message, delivery_properties
+from understudy.client.core.session.large_sends import (
     BytesSource,
     LargeBodySend,
     Readable,
@@ -22,10 +21,11 @@ from understudy.client.core.large_sends import (
     split_if_large,
     without_body,
 )
-from understudy.client.core.rate import rate_limit
-from understudy.client.core.send_options import NOT_GIVEN, SendOptions, delivery_ms, expiration_ms, json_text
-from understudy.client.core.sends import ProducerState
-from understudy.client.core.session import SessionState
+from understudy.client.core.session.rate import rate_limit
+from understudy.client.core.session.send_options import NOT_GIVEN, SendOptions, delivery_ms, expiration_ms, json_text
+from understudy.client.core.session.sends import ProducerState
+from understudy.client.core.session.state import SessionState
+from understudy.client.core.url.jms_names import read_destination, reply_text
 from understudy.client.sources import Body, is_stream, open_source
 from understudy.errors import IllegalState
 from understudy.ids import uuid_text

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any
 
 from understudy.client.aio.link import Link, Signal
-from understudy.client.core.destinations import Conversation, Request
-from understudy.client.core.session import SessionOptions, SessionState
+from understudy.client.core.session.state import SessionOptions, SessionState
+from understudy.client.core.url.destinations import Conversation, Request
 from understudy.errors import BrokerError, IllegalState
 
 

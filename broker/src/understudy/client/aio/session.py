@@ -13,8 +13,10 @@ from understudy.client.aio.link import Link, exclusive, run_handler
 from understudy.client.aio.producer import Producer
 from understudy.client.aio.requests import TransactionBlock, ask, close_session, converse
 from understudy.client.aio.xa import XaBranches
-from understudy.client.core.consumer import ConsumerState, ReceivedMessage
-from understudy.client.core.destinations import (
+from understudy.client.core.consumer.state import ConsumerState, ReceivedMessage
+from understudy.client.core.session.send_options import MessageOptions, reply_options, request_options
+from understudy.client.core.session.state import SessionState
+from understudy.client.core.url.destinations import (
     QueueAttributes,
     Request,
     RoutingType,
@@ -30,9 +32,7 @@ from understudy.client.core.destinations import (
     split_name,
     subscription_queue,
 )
-from understudy.client.core.jms_names import producer_target, queue_name, topic_name
-from understudy.client.core.send_options import MessageOptions, reply_options, request_options
-from understudy.client.core.session import SessionState
+from understudy.client.core.url.jms_names import producer_target, queue_name, topic_name
 from understudy.client.sources import Body
 from understudy.errors import AddressNotFound, CallTimedOut, IllegalState
 from understudy.ids import uuid_text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from understudy.client.aio.link import Link
-from understudy.client.core.session import SessionState
+from understudy.client.core.session.state import SessionState
 from understudy.ids import Xid
 
 

@@ -10,8 +10,8 @@ import socket
 import threading
 from typing import Protocol
 
-from understudy.client.core.options import Connector
-from understudy.client.core.upgrade import upgrade_of
+from understudy.client.core.connection.upgrade import upgrade_of
+from understudy.client.core.url.options import Connector
 from understudy.client.host import tune
 from understudy.client.tls import tls_context
 from understudy.errors import BrokerError, RemoteProtocolError

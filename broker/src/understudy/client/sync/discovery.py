@@ -9,11 +9,11 @@ import logging
 import time
 from typing import Final
 
-from understudy.client.core.discovery import Discovery
-from understudy.client.core.options import ClientUrl, Connector
+from understudy.client.core.connection.discovery import Discovery
+from understudy.client.core.url.options import ClientUrl, Connector
 from understudy.client.host import ask_members, carrier_of, listening_socket
-from understudy.discovery.carriers import AnnouncementDirectory, MemberList, Multicast
-from understudy.discovery.sockets import DATAGRAM_BYTES, AnnouncementReader
+from understudy.cluster.discovery.carriers import AnnouncementDirectory, MemberList, Multicast
+from understudy.cluster.discovery.sockets import DATAGRAM_BYTES, AnnouncementReader
 from understudy.errors import Unreachable
 
 _log = logging.getLogger("understudy.client")

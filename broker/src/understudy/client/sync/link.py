@@ -27,9 +27,9 @@ from socket import socket
 from types import TracebackType
 from typing import Any, Final, Protocol, TypeVar
 
-from understudy.client.core.connection import ClientState
-from understudy.client.core.options import ClientUrl, Connector
-from understudy.client.core.session import SessionState
+from understudy.client.core.connection.state import ClientState
+from understudy.client.core.session.state import SessionState
+from understudy.client.core.url.options import ClientUrl, Connector
 from understudy.client.sync.callbacks import callbacks
 from understudy.client.sync.dialling import Dial
 from understudy.client.sync.keeper import Care, keeper

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from typing import ClassVar, Protocol
 
 from understudy.errors import BrokerError
-from understudy.ha.local_sequence import LocalSequence, failure_of
+from understudy.ha.locks.local_sequence import LocalSequence, failure_of
 from understudy.ha.replication.moved_store import MovedStore
 from understudy.ha.replication.ports import Answer
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table

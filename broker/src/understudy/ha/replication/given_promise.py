@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from understudy.ha.replaced_file import read_file, replace_file
+from understudy.ha.locks.replaced_file import read_file, replace_file
 from understudy.limits import PROMISE_MS_MAX
 from understudy.ports import Clock, Disk, Timer, Timers, Worker
 

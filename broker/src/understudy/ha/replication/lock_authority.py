@@ -4,8 +4,8 @@ The lock manager is connected while the node asks for the permission, and for as
 unavailable, or the lock is lost, an active node ends (ADR 0055), unless its replica has promised not to take over: then
 it serves on that promise and acquires the lock again (ADR 0116).
 
-Not here: the comparison of numbers (``ha.activation_sequence``), their change (``ha.sequence_claim``), how long the
-promise counts (``standing_lock``, ``given_promise``), the providers.
+Not here: the comparison of numbers (``ha.locks.activation_sequence``), their change (``ha.locks.sequence_claim``), how
+long the promise counts (``standing_lock``, ``given_promise``), the providers.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from enum import Enum, auto
 from typing import Final
 
 from understudy.errors import ActivationRefused, BrokerError, LockLost, LockManagerUnavailable
-from understudy.ha.activation_sequence import ActivationRequest
-from understudy.ha.distributed_lock import DistributedLock, LockManager
-from understudy.ha.local_sequence import LocalSequence, failure_of
-from understudy.ha.noted_position import PositionNumbers
-from understudy.ha.policy import WithoutManager
+from understudy.ha.life.policy import WithoutManager
+from understudy.ha.locks.activation_sequence import ActivationRequest
+from understudy.ha.locks.distributed_lock import DistributedLock, LockManager
+from understudy.ha.locks.local_sequence import LocalSequence, failure_of
+from understudy.ha.locks.noted_position import PositionNumbers
+from understudy.ha.locks.sequence_claim import SequenceClaim
+from understudy.ha.locks.sequence_wait import NextSequence
 from understudy.ha.replication.given_promise import GivenPromise
 from understudy.ha.replication.lock_promotion import LockPromotion, Outcome
 from understudy.ha.replication.moved_store import LogEnd, MovedNumbers, MovedStore
 from understudy.ha.replication.ports import Answer, Cause, ReplicaPromises
 from understudy.ha.replication.standing import WaitingCopy
 from understudy.ha.replication.standing_lock import StandingLock, StandingState
-from understudy.ha.sequence_claim import SequenceClaim
-from understudy.ha.sequence_wait import NextSequence
 from understudy.limits import PROMISE_MS_MAX
 from understudy.ports import Clock, Fence, Timer, Timers
 
@@ -51,7 +51,7 @@ class _Pause(Enum):
 
 
 class LockAuthority:
-    """Implements ``ha.replication.ports.Authority`` and ``ha.distributed_lock.ManagerListener``."""
+    """Implements ``ha.replication.ports.Authority`` and ``ha.locks.distributed_lock.ManagerListener``."""
 
     by_votes = False
 

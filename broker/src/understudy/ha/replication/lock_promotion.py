@@ -11,10 +11,10 @@ import logging
 from collections.abc import Callable
 
 from understudy.errors import ActivationRefused, BrokerError, DiskFailed
-from understudy.ha.distributed_lock import LockManager
-from understudy.ha.local_sequence import LocalSequence
+from understudy.ha.locks.distributed_lock import LockManager
+from understudy.ha.locks.local_sequence import LocalSequence
+from understudy.ha.locks.sequence_verdict import newest
 from understudy.ha.replication.promotion import Promotion
-from understudy.ha.sequence_verdict import newest
 
 log = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
-from understudy.ha.distributed_lock import DistributedNumber, LockManager
-from understudy.ha.noted_position import NotedPosition, PositionNumbers
-from understudy.ha.sequence_verdict import claim_of
+from understudy.ha.locks.distributed_lock import DistributedNumber, LockManager
+from understudy.ha.locks.noted_position import NotedPosition, PositionNumbers
+from understudy.ha.locks.sequence_verdict import claim_of
 
 #: The ids of the numbers are the node id with these ends.
 MOVED_SUFFIX: Final = ".moved-sequence"

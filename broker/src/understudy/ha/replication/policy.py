@@ -1,8 +1,8 @@
 """The policy of a replicated pair: each node has its own copy of the store, and an authority decides which is active.
 
-Implements artemis-ha s. 3 and 4 on the life of every node (``ha.node``). A primary and a backup differ in little: the
-primary asks to become active when it has caught up with the backup that took over from it (failback), and only a node
-with complete data may activate at all. See ADR 0057.
+Implements artemis-ha s. 3 and 4 on the life of every node (``ha.life.node``). A primary and a backup differ in little:
+the primary asks to become active when it has caught up with the backup that took over from it (failback), and only a
+node with complete data may activate at all. See ADR 0057.
 
 Not here: what a node does while it is not active (``standby_life``), who may be active (``Authority``), how the store
 is copied (``replication.active_link``, ``replication.replica_link``).
@@ -16,9 +16,9 @@ from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
-from understudy.ha.activation import Step
-from understudy.ha.failback_pause import FailbackPause
-from understudy.ha.policy import Decisions, Ending, NodeState, Role, ScaleDownOutcome, WithoutManager
+from understudy.ha.life.activation import Step
+from understudy.ha.life.policy import Decisions, Ending, NodeState, Role, ScaleDownOutcome, WithoutManager
+from understudy.ha.replication.failback_pause import FailbackPause
 from understudy.ha.replication.ports import Authority, Replication
 from understudy.ha.replication.standby_life import StandbyLife, StandbyState
 from understudy.ports import Clock, Fence, Timers
@@ -51,7 +51,7 @@ class ReplicationOptions:
 
 
 class ReplicationPolicy:
-    """Decides the life of one node of a replicated pair. Implements ``ha.policy.Policy``."""
+    """Decides the life of one node of a replicated pair. Implements ``ha.life.policy.Policy``."""
 
     name = "replication"
 

@@ -7,9 +7,9 @@ from enum import Enum, auto
 from typing import Protocol
 
 from understudy.errors import BrokerError
-from understudy.ha.activation import Step
-from understudy.ha.noted_position import PositionNumbers
-from understudy.ha.policy import WithoutManager
+from understudy.ha.life.activation import Step
+from understudy.ha.life.policy import WithoutManager
+from understudy.ha.locks.noted_position import PositionNumbers
 from understudy.ha.replication.moved_store import LogEnd, MovedStore
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.standing import WaitingCopy

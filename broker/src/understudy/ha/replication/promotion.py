@@ -1,7 +1,8 @@
 """The record of a promotion: by order of an administrator, data that may be old counts as the newest (ADR 0059).
 
 Kept in the file ``promotions.json`` of the lock directory, newest last, so that the divergence of two copies can be
-explained later. Not here: the promotion itself (``Authority.promote``), and writing the file (``runtime.promotions``).
+explained later. Not here: the promotion itself (``Authority.promote``), and writing the file
+(``runtime.node.promotions``).
 """
 
 from __future__ import annotations

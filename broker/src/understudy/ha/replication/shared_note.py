@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from understudy.errors import JournalCorrupt
-from understudy.ha.replaced_file import read_file, replace_file
+from understudy.ha.locks.replaced_file import read_file, replace_file
 from understudy.ports import Disk, Worker
 
 FILE_NAME: Final = "server.replica.sequence"

@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import ActivationRefused, BrokerError, ManagementError
-from understudy.ha.policy import Decisions, Standby
+from understudy.ha.life.policy import Decisions, Standby
 from understudy.ha.replication.moved_store import MovedStore
 from understudy.ha.replication.ports import Authority, Cause, EmptyStart, Found, Listener, Replica
 from understudy.ha.replication.promotion import Promotion

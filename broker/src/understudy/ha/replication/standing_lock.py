@@ -18,7 +18,7 @@ from enum import Enum, auto
 from typing import ClassVar, Final
 
 from understudy.errors import BrokerError, LockLost
-from understudy.ha.distributed_lock import DistributedLock
+from understudy.ha.locks.distributed_lock import DistributedLock
 from understudy.ha.replication.ports import ReplicaPromises
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Timer, Timers

@@ -6,7 +6,7 @@ replaces the votes. At a start the notes of the node decide whether its data can
 proves the permission while it is held: two nodes that do not reach each other can both be active where the votes allow
 it.
 
-Source: artemis-ha s. 3.1-3.3. Not here: the votes (``ha.votes``), the rules about data (``standing``).
+Source: artemis-ha s. 3.1-3.3. Not here: the votes (``ha.votes.decisions``), the rules about data (``standing``).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import ActivationRefused, BrokerError, LockLost
-from understudy.ha.local_sequence import LocalSequence, failure_of
-from understudy.ha.network_check import NetworkCheck
-from understudy.ha.noted_position import PositionNumbers
-from understudy.ha.policy import WithoutManager
+from understudy.ha.life.network_check import NetworkCheck
+from understudy.ha.life.policy import WithoutManager
+from understudy.ha.locks.local_sequence import LocalSequence, failure_of
+from understudy.ha.locks.noted_position import PositionNumbers
 from understudy.ha.replication.moved_store import LogEnd, MovedStore
 from understudy.ha.replication.ports import Answer, Cause, ReplicaPromises
 from understudy.ha.replication.promotion import Promotion
@@ -38,8 +38,8 @@ from understudy.ha.replication.standing import (
     waiting_copy,
     was_last_active,
 )
-from understudy.ha.vote_round import Pending
-from understudy.ha.votes import QuorumVoter
+from understudy.ha.votes.decisions import QuorumVoter
+from understudy.ha.votes.round import Pending
 from understudy.ports import Fence
 
 log = logging.getLogger(__name__)

@@ -390,7 +390,7 @@ class Notifications:
         self.publish(Kind.BRIDGE_STOPPED, {"name": name})
 
     def group_noticed(self, kind: str, properties: dict[str, PropertyValue]) -> None:
-        """Publish PROPOSAL, PROPOSAL_RESPONSE or UNPROPOSAL (``balancing.group_notices``)."""
+        """Publish PROPOSAL, PROPOSAL_RESPONSE or UNPROPOSAL (``cluster.balancing.group_notices``)."""
         self.publish(Kind[kind], properties)
 
     def acceptor_started(self, host: str, port: int) -> None:

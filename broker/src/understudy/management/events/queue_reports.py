@@ -4,15 +4,15 @@ A member binds a temporary queue to the notification address, asks for all prese
 and gets every later change as a notification. Queues that this node has learned of from others are passed on, one hop
 further.
 
-Source: artemis-core s. 9.3, artemis-ha s. 7.5. Implements ``balancing.remote_bindings.RemoteListener``.
+Source: artemis-core s. 9.3, artemis-ha s. 7.5. Implements ``cluster.balancing.remote_bindings.RemoteListener``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from understudy.balancing import notices
-from understudy.balancing.groups import Groups
+from understudy.cluster.balancing import notices
+from understudy.cluster.balancing.groups import Groups
 from understudy.config.cluster_addresses import covers, split_addresses
 from understudy.errors import ManagementError
 from understudy.management.events.notifications import Kind, Notifications

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from understudy.bridges.bridge import Bridge
-from understudy.bridges.bridges import Bridges
+from understudy.cluster.bridges.bridge import Bridge
+from understudy.cluster.bridges.bridges import Bridges
 from understudy.dataclass import dataclass
 from understudy.errors import IllegalState, ManagementError, ResourceNotFound
 from understudy.management.json_text import parse_json, to_json

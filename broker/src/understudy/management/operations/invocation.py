@@ -17,9 +17,9 @@ from dataclasses import field
 from functools import cached_property
 from typing import Final, Protocol
 
-from understudy.balancing.exchange import MemberExchange
-from understudy.bridges.bridges import Bridges
-from understudy.cluster.topology import Topology
+from understudy.cluster.balancing.exchange import MemberExchange
+from understudy.cluster.bridges.bridges import Bridges
+from understudy.cluster.membership.topology import Topology
 from understudy.config.model import Configuration
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DiskFull, LimitExceeded, ResourceNotFound, StoreError

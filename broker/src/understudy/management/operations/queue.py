@@ -26,7 +26,7 @@ from understudy.routing.queues.queue import Queue
 from understudy.routing.updates import change_queue, pause_queue, resume_queue
 from understudy.routing.walk import Act, Wanted, act_on
 from understudy.session.consumer import ServerConsumer
-from understudy.store.reference import MessageReference
+from understudy.store.messages.reference import MessageReference
 from understudy.terms import Permission
 
 T = TypeVar("T")

@@ -36,7 +36,7 @@ from understudy.routing.post_office import PostOffice, ResponseOrder
 from understudy.routing.queues.queue import Queue
 from understudy.routing.walk import START, Act, Wanted, act_on, look, one_by_one, requeue
 from understudy.session.transaction import Transaction
-from understudy.store.reference import LargeReference, MessageReference, References
+from understudy.store.messages.reference import LargeReference, MessageReference, References
 
 #: Maximum number of different values in the result of ``countMessages``.
 GROUPS_MAX: Final = 10_000

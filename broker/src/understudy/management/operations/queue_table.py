@@ -17,7 +17,7 @@ from understudy.management.operations.sending import SENDING_PARAMETERS
 from understudy.management.operations.table import Operation, Operations, flag, integer, long, operation, text
 from understudy.management.snapshot.routing import QUEUE
 from understudy.management.waiting import operations as wait_control
-from understudy.store.reference import MessageReference
+from understudy.store.messages.reference import MessageReference
 
 
 def _durable(references: Iterable[MessageReference]) -> list[MessageReference]:

@@ -13,7 +13,7 @@ from understudy.management.json_text import parse_json, to_json
 from understudy.management.operations.invocation import Control
 from understudy.management.operations.table import Operation, long, operation, text
 from understudy.management.snapshot.links import reader_of, readers_of
-from understudy.store.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore
 from understudy.store.named_readers import LogPosition, NamedReader
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from understudy.bridges.bridge import Bridge
+from understudy.cluster.bridges.bridge import Bridge
 from understudy.management.model import links
 from understudy.management.model.node import Position, Reader, Readers
 from understudy.management.operations.invocation import ManagedNode
 from understudy.management.snapshot.rows import Rows
-from understudy.store.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore
 from understudy.store.named_readers import NamedReader
 
 

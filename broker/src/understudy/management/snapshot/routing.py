@@ -14,7 +14,7 @@ from understudy.management.snapshot.rows import Rows
 from understudy.routing.address import Address
 from understudy.routing.divert import Divert
 from understudy.routing.queues.queue import Queue
-from understudy.store.reference import MessageReference
+from understudy.store.messages.reference import MessageReference
 
 
 def _or_none(value: int | None) -> int | None:

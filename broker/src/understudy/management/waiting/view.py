@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from typing import Final
 
-from understudy.balancing.redistribution import has_space
-from understudy.bridges.bridge import Bridge
+from understudy.cluster.balancing.redistribution import has_space
+from understudy.cluster.bridges.bridge import Bridge
 from understudy.errors import MessageNotFound
 from understudy.management.operations.invocation import ManagedNode
 from understudy.management.waiting.reasons import (
@@ -30,7 +30,7 @@ from understudy.routing.queues.queue import Queue
 from understudy.routing.walk import START
 from understudy.session.consumer import ServerConsumer
 from understudy.session.transaction import Transaction
-from understudy.store.reference import MessageReference
+from understudy.store.messages.reference import MessageReference
 
 #: Messages counted before others have their turn.
 _SLICE_MESSAGES: Final = 5_000

@@ -1,8 +1,8 @@
 """Channels 3 and 2 of a connection: authentication of another node, its announcement, the votes that it requests, and
 its replication.
 
-Source: artemis-core s. 9.1, artemis-ha s. 2.2, 3.3, 7.3. Not here: the dialling side (``cluster.member_link``), and
-the credentials (``cluster.credentials``).
+Source: artemis-core s. 9.1, artemis-ha s. 2.2, 3.3, 7.3. Not here: the dialling side
+(``cluster.membership.member_link``), and the credentials (``cluster.membership.credentials``).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from understudy.cluster.backup_host import Requester
-from understudy.cluster.handshake import DiallerProof
-from understudy.cluster.topology import Member
+from understudy.cluster.membership.backup_host import Requester
+from understudy.cluster.membership.handshake import DiallerProof
+from understudy.cluster.membership.topology import Member
 from understudy.errors import BrokerError
 from understudy.protocols.core.link import CoreLink
 from understudy.protocols.core.moved_stores import keep

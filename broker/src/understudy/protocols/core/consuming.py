@@ -13,7 +13,7 @@ from understudy.limits import SETTLE_DELAY_MS_MAX
 from understudy.protocols.core import queues
 from understudy.protocols.core.answers import SessionAnswers
 from understudy.session.outcomes import ACCEPTED, EXPIRED, REJECTED, modified
-from understudy.store.reference import Part, RunSlice
+from understudy.store.messages.reference import Part, RunSlice
 from understudy.wire.core import packets
 
 

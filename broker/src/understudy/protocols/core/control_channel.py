@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from understudy.cluster.topology import Member
+from understudy.cluster.membership.topology import Member
 from understudy.errors import RemoteProtocolError, UnsupportedPacket
 from understudy.protocols.core.link import CoreLink
 from understudy.protocols.liveness import Liveness

@@ -12,7 +12,7 @@ from typing import Final
 
 from understudy.errors import LimitExceeded
 from understudy.limits import MOVED_STORES_MAX
-from understudy.store.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore
 from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.wire.core import packets
 from understudy.wire.core.packets_replication import ReplicaProblem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from understudy.cluster.services import ClusterServices
+from understudy.cluster.membership.services import ClusterServices
 from understudy.ports import Clock, Timers
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.reattachment import Reattachments

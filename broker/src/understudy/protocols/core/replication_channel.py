@@ -18,7 +18,7 @@ _FIRST: Final = packets.ReplicaRegistration
 
 
 class ReplicationChannel:
-    """The replication channel of one connection. Implements ``cluster.replicas.ReplicaChannel``."""
+    """The replication channel of one connection. Implements ``cluster.membership.replicas.ReplicaChannel``."""
 
     def __init__(self, owner: CoreLink) -> None:
         self._owner = owner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-from understudy.cluster.services import ClusterServices
+from understudy.cluster.membership.services import ClusterServices
 from understudy.dataclass import dataclass
 from understudy.limits import SESSIONS_PER_CONNECTION_MAX
 from understudy.protocols.core.reattachment import Reattachments

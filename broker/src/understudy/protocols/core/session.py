@@ -26,7 +26,7 @@ from understudy.protocols.core.link import CoreLink
 from understudy.routing.grouping import Undecided
 from understudy.selector.work import WORK
 from understudy.session.session import ServerSession
-from understudy.store.reference import Part
+from understudy.store.messages.reference import Part
 from understudy.wire.core import packets
 from understudy.wire.core.codec import (
     RECEIVE_OVERHEAD_BYTES,
@@ -478,7 +478,7 @@ class CoreSession(SessionAnswers):
         """The session is closed and its channel cannot be found any more. Does nothing the second time.
 
         Reference cycles are broken here, so that what the session held is freed now and not when the
-        collector of cycles runs, which is seldom (``runtime.interpreter``).
+        collector of cycles runs, which is seldom (``runtime.process.interpreter``).
         """
         if self.channel.ended:
             return

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from understudy.cluster.credentials import ClusterCredentials
-from understudy.cluster.handshake import DiallerProof
+from understudy.cluster.membership.credentials import ClusterCredentials
+from understudy.cluster.membership.handshake import DiallerProof
 from understudy.errors import RemoteProtocolError
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, LOGIN_TIMEOUT_MS
 from understudy.ports import Clock, SealableConnection

@@ -38,7 +38,7 @@ from understudy.routing.moves import MessageCopy
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import without_routes
 from understudy.routing.response_order import ResponseOrder, RoutingTransaction
-from understudy.store.reference import MessageReference, parts_of
+from understudy.store.messages.reference import MessageReference, parts_of
 from understudy.terms import RoutingType
 
 log = logging.getLogger(__name__)

@@ -42,7 +42,7 @@ from understudy.routing.divert import Divert
 from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import Done, Lanes, ResponseOrder, RoutingTransaction, strictest
-from understudy.store.reference import Arrival
+from understudy.store.messages.reference import Arrival
 from understudy.terms import DivertDefinition, DivertRouting, RoutingType
 from understudy.wildcards import matches
 

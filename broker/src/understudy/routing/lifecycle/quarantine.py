@@ -43,10 +43,10 @@ from understudy.ports import Clock, Timers
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
 from understudy.routing.paging import Paging
 from understudy.routing.queues.queue import Queue
-from understudy.store.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.read_back import Place
+from understudy.store.messages.reference import LargeReference, MessageReference, References, unpack_location
 from understudy.store.quarantine import QuarantineEntry
-from understudy.store.read_back import Place
-from understudy.store.reference import LargeReference, MessageReference, References, unpack_location
 from understudy.store.repair import Outcome
 from understudy.store.repairs import RIGHT, Pair
 

@@ -17,8 +17,8 @@ from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.lifecycle.quarantine import NEVER_MS, DamagedMessages
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
 from understudy.routing.queues.queue import Queue
-from understudy.store.message_store import MessageStore
-from understudy.store.reference import MessageReference, References
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.reference import MessageReference, References
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from understudy.ports import Clock, Timer, Timers
 from understudy.routing.queues.queue import Queue
-from understudy.store.reference import MessageReference, References
+from understudy.store.messages.reference import MessageReference, References
 
 #: Longest sleep; a wall clock set forward is noticed after at most this.
 _SLEEP_MS_MAX: Final = 30_000

@@ -12,7 +12,7 @@ from typing import Final
 
 from understudy.routing.filter import ExcludingFilter, Filter
 from understudy.routing.queues.flow_control import FlowControl
-from understudy.store.reference import Part
+from understudy.store.messages.reference import Part
 
 #: Bytes one consumer takes before it is asked again whether its socket keeps up.
 ALLOWANCE_BYTES: Final = 256 * 1024

@@ -22,7 +22,7 @@ from understudy.routing.queues.consumer import Consumer, ConsumerGroup
 from understudy.routing.queues.groups import GROUPS_MAX
 from understudy.routing.queues.non_destructive import NonDestructiveDeliveries
 from understudy.routing.queues.queue import Queue
-from understudy.store.reference import MessageReference, Part, References
+from understudy.store.messages.reference import MessageReference, Part, References
 
 #: Messages that one look at a queue reads back before others have their turn: a disk may be slow, and
 #: a selector may match nothing in a queue of millions.

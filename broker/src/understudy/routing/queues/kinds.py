@@ -17,7 +17,7 @@ from understudy.routing.queues.last_value import LastValues
 from understudy.routing.queues.non_destructive import NonDestructiveDeliveries
 from understudy.routing.queues.ring import Ring
 from understudy.routing.queues.special import SpecialQueue
-from understudy.store.reference import MessageReference
+from understudy.store.messages.reference import MessageReference
 
 
 def is_ordinary(full: QueueConfiguration) -> bool:

@@ -20,7 +20,7 @@ from typing import Final
 
 from understudy.message import LAST_VALUE, Message
 from understudy.routing.queues.special import SpecialQueue
-from understudy.store.reference import MessageReference
+from understudy.store.messages.reference import MessageReference
 
 #: Keys before those whose message has left are looked for.
 _KEYS_MIN: Final = 1024

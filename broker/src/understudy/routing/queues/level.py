@@ -25,9 +25,9 @@ from operator import attrgetter
 
 from understudy.kernel.log import join_runs
 from understudy.routing.queues.singles import Singles
-from understudy.store.columns import Columns, Rows, rows_of
-from understudy.store.reference import Location, MessageReference, Part, References, RunSlice
-from understudy.store.reference_block import BLOCK_REFERENCES, Block, BlockPages, GroupsAllowed
+from understudy.store.messages.columns import Columns, Rows, rows_of
+from understudy.store.messages.reference import Location, MessageReference, Part, References, RunSlice
+from understudy.store.messages.reference_block import BLOCK_REFERENCES, Block, BlockPages, GroupsAllowed
 
 #: Messages in a block that is made of single messages or of short runs ...
 _BLOCK = BLOCK_REFERENCES

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.special import SpecialQueue
-from understudy.store.reference import LargeReference, MessageReference
+from understudy.store.messages.reference import LargeReference, MessageReference
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from understudy.routing.queues.level import Level
-from understudy.store.backlog import Backlog
-from understudy.store.reference import Location, MessageReference, Part
-from understudy.store.reference_block import BlockPages
+from understudy.store.messages.backlog import Backlog
+from understudy.store.messages.reference import Location, MessageReference, Part
+from understudy.store.messages.reference_block import BlockPages
 
 
 class PendingMessages:

@@ -26,9 +26,9 @@ from understudy.routing.queues.kinds import QueueKind, is_ordinary
 from understudy.routing.queues.non_destructive import DeliveredCopy
 from understudy.routing.queues.pending import PendingMessages
 from understudy.selector.work import WORK
-from understudy.store.backlog import Backlog
-from understudy.store.message_store import MessageStore
-from understudy.store.reference import LargeReference, Location, MessageReference, Part, References
+from understudy.store.messages.backlog import Backlog
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.reference import LargeReference, Location, MessageReference, Part, References
 from understudy.terms import RoutingType
 
 #: Expired messages taken out of a queue before something else has its turn.

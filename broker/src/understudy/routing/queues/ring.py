@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from understudy.routing.queues.special import SpecialQueue
-from understudy.store.reference import MessageReference
+from understudy.store.messages.reference import MessageReference
 
 
 class Ring:

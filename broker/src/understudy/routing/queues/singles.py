@@ -10,8 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from understudy.store.reference import Location, MessageReference, References
-from understudy.store.reference_block import GroupsAllowed, needs_look
+from understudy.store.messages.reference import Location, MessageReference, References
+from understudy.store.messages.reference_block import GroupsAllowed, needs_look
 
 
 def _position(reference: MessageReference) -> int:

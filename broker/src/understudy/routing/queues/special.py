@@ -10,8 +10,8 @@ from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.memory import AddressMemory
 from understudy.routing.queues.consumer import QueueConsumers
 from understudy.routing.queues.pending import PendingMessages
-from understudy.store.message_store import MessageStore
-from understudy.store.reference import MessageReference
+from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.reference import MessageReference
 
 
 class SpecialQueue(Protocol):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from understudy.balancing.exchange import MemberExchange
 from understudy.broker import Broker
-from understudy.cluster.topology import Topology
-from understudy.cluster.unreached import UnreachedMember
-from understudy.discovery.broadcaster import Broadcaster
-from understudy.discovery.entries import Outcome
-from understudy.discovery.group import Group
+from understudy.cluster.balancing.exchange import MemberExchange
+from understudy.cluster.discovery.broadcaster import Broadcaster
+from understudy.cluster.discovery.entries import Outcome
+from understudy.cluster.discovery.group import Group
+from understudy.cluster.membership.topology import Topology
+from understudy.cluster.membership.unreached import UnreachedMember
 from understudy.management.model.cluster import (
     Broadcast,
     Cluster,
@@ -25,8 +25,8 @@ from understudy.management.model.cluster import (
     Unreached,
 )
 from understudy.management.snapshot.links import bridge_rows
-from understudy.runtime.colocation import NodeColocation
-from understudy.runtime.parts import NodeParts
+from understudy.runtime.base.parts import NodeParts
+from understudy.runtime.members.colocation import NodeColocation
 from understudy.wire.core.transport import TransportConfiguration
 
 

@@ -26,8 +26,8 @@ from understudy.errors import BrokerError
 from understudy.limits import HTTP_BODY_BYTES_MAX
 from understudy.management.doors import http as door
 from understudy.management.view import NodeView, ServersView
+from understudy.runtime.management.listener import ManagementListener
 from understudy.runtime.management.requests import HEADERS, Requests, encoded, refuse, too_large, wrong_method
-from understudy.runtime.management_listener import ManagementListener
 from understudy.session.error_texts import ErrorTexts
 
 log = logging.getLogger(__name__)

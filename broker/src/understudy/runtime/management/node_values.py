@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import convert
 
 from understudy import __version__, kernel
-from understudy.ha.policy import Role
+from understudy.ha.life.policy import Role
 from understudy.ha.replication.promotion import Promotion as RecordedPromotion
 from understudy.limits import QUARANTINE_SHOWN_MAX
 from understudy.management.model.links import Acceptor, Certificate
@@ -28,8 +28,8 @@ from understudy.management.model.node import (
     WithoutLockManager,
 )
 from understudy.management.snapshot.links import readers_of
-from understudy.runtime.node import BrokerNode
-from understudy.runtime.promotions import Promotions
+from understudy.runtime.node.node import BrokerNode
+from understudy.runtime.node.promotions import Promotions
 from understudy.store.log.segment import log_size_bytes
 
 #: Reason of an active node that is not ready.

@@ -22,8 +22,8 @@ from understudy.management.snapshot.rows import Rows
 from understudy.management.view import Browsed, Promoted
 from understudy.runtime.management.cluster_view import read_cluster
 from understudy.runtime.management.node_values import NodeReader, promotion_of
-from understudy.runtime.node import BrokerNode
-from understudy.runtime.promotions import Promotions
+from understudy.runtime.node.node import BrokerNode
+from understudy.runtime.node.promotions import Promotions
 from understudy.terms import Permission
 
 

@@ -27,7 +27,7 @@ from understudy.management.model.node import Promotion, Server
 from understudy.management.model.queues import Message
 from understudy.management.operations.invocation import InvocationRequest
 from understudy.management.view import NodeView, ServersView
-from understudy.runtime.management_listener import ManagementListener
+from understudy.runtime.management.listener import ManagementListener
 from understudy.session.error_texts import ErrorTexts
 
 log = logging.getLogger(__name__)

@@ -24,8 +24,8 @@ from understudy.store.log.follower import Follower
 from understudy.store.log.operations import CreateSegment, GiveUpReserve, MakeDirectory, RewriteFile, TidyUp
 from understudy.store.log.records import HEADER_BYTES, EpochRecord, RecordType, SegmentEnd, encode_epoch
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, frame, seed_of, segment_name
+from understudy.store.messages.reference import pack_location
 from understudy.store.quarantine import entry_operations
-from understudy.store.reference import pack_location
 from understudy.store.state import StoreState
 
 log = logging.getLogger(__name__)

@@ -21,10 +21,10 @@ from understudy.kernel.log import crc32, scan
 from understudy.kernel.log.records import BAD, BLANK, ENDED, MORE, OTHER, SHORT
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import FileReader
-from understudy.store.columns import Rows
 from understudy.store.log.records import HEADER, HEADER_BYTES, RecordType, decode
 from understudy.store.log.segment import HEADER_BLOCK_BYTES
-from understudy.store.reference import pack_location
+from understudy.store.messages.columns import Rows
+from understudy.store.messages.reference import pack_location
 from understudy.store.state import StoreState
 
 _WALK_BYTES: Final = 4 * 1024 * 1024

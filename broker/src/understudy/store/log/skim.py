@@ -21,9 +21,9 @@ from understudy.kernel.log.records import BAD, BLANK
 from understudy.kernel.log.skim import Step
 from understudy.message import large_body_of
 from understudy.ports import File
-from understudy.store.columns import Rows
 from understudy.store.log.records import HEADER, HEADER_BYTES, MESSAGE_LARGE, MessageRecord, decode
-from understudy.store.reference import pack_location
+from understudy.store.messages.columns import Rows
+from understudy.store.messages.reference import pack_location
 from understudy.store.state import StoreState
 
 _ALL: Final = (1 << 64) - 1

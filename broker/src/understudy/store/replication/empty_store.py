@@ -7,7 +7,7 @@ message. Bindings, settings and duplicate ids are those that the log had when th
 a message again, because it got no confirmation, does not send it twice. Records after that are of no account: the
 replica did not have them.
 
-Each function may be repeated after a crash. Not here: the note (``runtime.empty_start``), and the order
+Each function may be repeated after a crash. Not here: the note (``runtime.replica.empty_start``), and the order
 (``ha.replication.empty_start``).
 """
 

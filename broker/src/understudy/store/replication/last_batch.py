@@ -20,7 +20,7 @@ from understudy.ports import DiskReader
 from understudy.store.log.records import HEADER_BYTES, MessageRecord, RecordType, decode, encode_duplicate_id
 from understudy.store.log.replay import Frame, read_frames
 from understudy.store.log.segment import parse_name, seed_of
-from understudy.store.reference import pack_location
+from understudy.store.messages.reference import pack_location
 from understudy.store.state import StoreState
 
 _FIRST: Final = struct.Struct("<Q")

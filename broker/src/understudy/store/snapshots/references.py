@@ -16,10 +16,10 @@ from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.kernel.log import live_references, pack_references, reference_blocks, unseen_bytes
-from understudy.store.backlog import Backlog
-from understudy.store.columns import Columns
 from understudy.store.live_index import LiveIndex
-from understudy.store.reference import unpack_location
+from understudy.store.messages.backlog import Backlog
+from understudy.store.messages.columns import Columns
+from understudy.store.messages.reference import unpack_location
 from understudy.store.snapshots.snapshot import REFERENCE, encode_reference
 from understudy.store.state import LateChanges, TransactionRecord
 

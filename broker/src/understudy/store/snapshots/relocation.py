@@ -28,8 +28,8 @@ from understudy.store.log.journal import Journal
 from understudy.store.log.records import HEADER_BYTES, MESSAGE_HEADER_BYTES, RecordType, encode_move
 from understudy.store.log.replay import read_frame
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, seed_of, segment_name
+from understudy.store.messages.reference import Location, pack_location, unpack_location
 from understudy.store.quarantine import KnownDamage
-from understudy.store.reference import Location, pack_location, unpack_location
 from understudy.store.snapshots.background import Job, Request, read_job
 from understudy.store.state import StoreState
 

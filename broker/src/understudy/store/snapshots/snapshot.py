@@ -22,7 +22,6 @@ from understudy.ids import NodeId, uuid_bytes, uuid_text
 from understudy.kernel.log import crc32, plain_references
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import FileReader
-from understudy.store.columns import Rows
 from understudy.store.log.checkpoint import checkpoint_parts
 from understudy.store.log.format_version import FORMAT_VERSION, FORMAT_VERSION_FIRST
 from understudy.store.log.records import (
@@ -38,7 +37,8 @@ from understudy.store.log.records import (
 )
 from understudy.store.log.replay import Cursor, Stop, read_frame
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, NEW_SUFFIX, seed_of, segment_name
-from understudy.store.reference import (
+from understudy.store.messages.columns import Rows
+from understudy.store.messages.reference import (
     LargeReference,
     MessageReference,
     pack_location,

@@ -6,7 +6,7 @@ cluster password to any server that accepts the connection. Instead, the diallin
 ``ClusterNonce``, its own fresh nonce, from which nothing can be learned. The dialling node proves that it knows the
 password (``ClusterProof``), and then the other one (``ClusterAccept``); each proof covers everything that was said
 before. After its proof the bytes of each side are sealed (``wire.sealed``) unless TLS makes that unnecessary.
-``cluster.handshake`` defines the proofs. Their bodies::
+``cluster.membership.handshake`` defines the proofs. Their bodies::
 
     -100  ClusterHello      str user, i32 n, n bytes nonce, i32 n, n bytes instance, bool verified,
                             str place, str address, str server, str node id

@@ -1,7 +1,8 @@
 """The dialling side of a CORE connection between nodes: handshake, channels, pings, responses, disconnect. No I/O.
 
-Used by ``cluster.member_link``; meant for every connection that a node makes to another one. The owner gives it to
-a ``Dialer`` and is called through ``PeerOwner``. Not here: session channels, their windows and sends (``client.core``).
+Used by ``cluster.membership.member_link``; meant for every connection that a node makes to another one. The owner gives
+it to a ``Dialer`` and is called through ``PeerOwner``. Not here: session channels, their windows and sends
+(``client.core``).
 
 Source: artemis-core s. 1.2 (magic), s. 3 (frames, channels), s. 7.2 (pings, connection TTL, DISCONNECT).
 """
@@ -90,7 +91,7 @@ class Link(Protocol):
 
 
 class Dialer(Protocol):
-    """Opens connections; ``runtime.connector`` implements it."""
+    """Opens connections; ``runtime.net.connector`` implements it."""
 
     def dial(self, connector: TransportConfiguration, link: Link) -> None:
         """Connect to ``connector`` and report to ``link``."""

@@ -3,7 +3,7 @@
 A frame whose length is known can be skipped whatever it contains, so one that asks for too much fails alone, and the
 connection goes on. A frame above the limit of frames is skipped while it arrives: only its first and last bytes are
 kept. Not here: which channels may have such frames (the owner of the decoder), or the answer
-(``protocols.core.session``, ``client.core.session``).
+(``protocols.core.session``, ``client.core.session.state``).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.client.core.bodies import (
+from understudy.client.core.consumer.bodies import (
     build_message,
     complete_message,
     decode_map,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.client import FakeClock, Outcome
-from understudy.client.core.calls import Call, Calls, Interrupted, settle
+from understudy.client.core.connection.calls import Call, Calls, Interrupted, settle
 from understudy.errors import (
     BrokerError,
     CallTimedOut,

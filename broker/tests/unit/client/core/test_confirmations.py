@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from understudy.client.core.confirmations import Confirmations
+from understudy.client.core.session.confirmations import Confirmations
 
 
 def kept(window: Confirmations) -> list[bytes]:

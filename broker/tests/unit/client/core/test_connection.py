@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from support.client import NODE, Drive, Outcome, transport
-from understudy.client.core.failover import State
-from understudy.client.core.listeners import FailoverEvent, FailureCode
-from understudy.client.core.session import SessionOptions
+from understudy.client.core.connection.failover import State
+from understudy.client.core.connection.listeners import FailoverEvent, FailureCode
+from understudy.client.core.session.state import SessionOptions
 from understudy.errors import (
     AuthenticationFailed,
     BrokerError,

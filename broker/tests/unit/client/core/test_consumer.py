@@ -8,10 +8,10 @@ import zlib
 
 import pytest
 
-from understudy.client.core import consumer as consumer_state
-from understudy.client.core.body_stream import READ_AHEAD_BYTES, BodyStream
-from understudy.client.core.consumer import LARGE_COMPRESSED, ConsumerOptions, ConsumerState
-from understudy.client.core.taken import AcknowledgeMode
+from understudy.client.core.consumer import state as consumer_state
+from understudy.client.core.consumer.body_stream import READ_AHEAD_BYTES, BodyStream
+from understudy.client.core.consumer.state import LARGE_COMPRESSED, ConsumerOptions, ConsumerState
+from understudy.client.core.consumer.taken import AcknowledgeMode
 from understudy.errors import ConnectionLost, IllegalState, LimitExceeded, ObjectClosed, RemoteProtocolError
 from understudy.message import FORCED_DELIVERY, Message
 from understudy.wire.core.packets import (

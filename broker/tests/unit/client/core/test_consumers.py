@@ -6,7 +6,7 @@ import pytest
 
 from support.client import Outcome
 from support.packet_driver import PacketDriver
-from understudy.client.core.taken import AcknowledgeMode
+from understudy.client.core.consumer.taken import AcknowledgeMode
 from understudy.errors import MessageUnreadable, QueueNotFound, TransactionRolledBack
 from understudy.message import Message
 from understudy.wire.core.codes import ErrorCode

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 import pytest
 
 from support.packet_driver import PacketDriver
-from understudy.client.core.bodies import build_message, encode_text
-from understudy.client.core.consumer import ReceivedMessage
-from understudy.client.core.content import decode_content
-from understudy.client.core.send_options import delivery_ms, expiration_ms, json_text
-from understudy.client.core.stream_bodies import decode_stream, encode_stream
+from understudy.client.core.consumer.bodies import build_message, encode_text
+from understudy.client.core.consumer.content import decode_content
+from understudy.client.core.consumer.state import ReceivedMessage
+from understudy.client.core.consumer.stream_bodies import decode_stream, encode_stream
+from understudy.client.core.session.send_options import delivery_ms, expiration_ms, json_text
 from understudy.errors import IllegalState, LocalProtocolError, RemoteProtocolError
 from understudy.message import Message, MessageType
 from understudy.properties import PropertyValue

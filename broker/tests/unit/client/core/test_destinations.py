@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from understudy.client.core.destinations import (
+from understudy.client.core.url.destinations import (
     Conversation,
     RoutingType,
     ensure_address,

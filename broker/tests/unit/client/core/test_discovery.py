@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.client.core.discovery import Discovery, check_trust
-from understudy.client.core.options import ClientOptions, Connector, DiscoveryGroup, TlsOptions
+from understudy.client.core.connection.discovery import Discovery, check_trust
+from understudy.client.core.url.options import ClientOptions, Connector, DiscoveryGroup, TlsOptions
 from understudy.errors import ConfigError, LimitExceeded, ProtocolError
 from understudy.limits import BROADCAST_BYTES_MAX, BROADCAST_CONNECTORS_MAX, BROADCAST_NODES_MAX
 from understudy.wire.core.broadcast import Broadcast

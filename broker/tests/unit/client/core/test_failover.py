@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.client.core.failover import DIAL_STAGGER_MS, SHORT_LIVED_MS, Event, Reconnection, State
-from understudy.client.core.options import ClientOptions, Connector
-from understudy.client.core.topology import Topology
+from understudy.client.core.connection.failover import DIAL_STAGGER_MS, SHORT_LIVED_MS, Event, Reconnection, State
+from understudy.client.core.connection.topology import Topology
+from understudy.client.core.url.options import ClientOptions, Connector
 from understudy.errors import (
     BrokerError,
     ConnectionLost,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.client.core.destinations import RoutingType
-from understudy.client.core.jms_names import (
+from understudy.client.core.url.destinations import RoutingType
+from understudy.client.core.url.jms_names import (
     JmsDestination,
     producer_target,
     queue_name,

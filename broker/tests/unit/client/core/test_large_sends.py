@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from support.client import Outcome
-from understudy.client.core.large_sends import (
+from understudy.client.core.session.large_sends import (
     BytesSource,
     FileSource,
     IterableSource,
@@ -17,8 +17,8 @@ from understudy.client.core.large_sends import (
     large_send,
     split_if_large,
 )
-from understudy.client.core.options import ClientOptions
-from understudy.client.core.sends import Pending, ProducerState, Sends
+from understudy.client.core.session.sends import Pending, ProducerState, Sends
+from understudy.client.core.url.options import ClientOptions
 from understudy.client.sources import is_stream
 from understudy.errors import AddressFull, ConnectionLost, IllegalState, LocalProtocolError, SendOutcomeUnknown
 from understudy.message import LARGE_COMPRESSED, LARGE_SIZE, Message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from understudy.client.core.listeners import FailoverEvent, FailureCode, Listeners
+from understudy.client.core.connection.listeners import FailoverEvent, FailureCode, Listeners
 from understudy.errors import BrokerError, ConnectionLost
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from understudy.client.core.rate import RateLimit, rate_limit
+from understudy.client.core.session.rate import RateLimit, rate_limit
 
 
 def test_messages_are_spread() -> None:

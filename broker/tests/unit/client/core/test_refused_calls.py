@@ -6,8 +6,8 @@ import pytest
 
 from support.client import Outcome
 from support.packet_driver import PacketDriver
-from understudy.client.core.bodies import build_message, check_sendable, complete_message
-from understudy.client.core.destinations import query_queue
+from understudy.client.core.consumer.bodies import build_message, check_sendable, complete_message
+from understudy.client.core.url.destinations import query_queue
 from understudy.errors import LocalProtocolError
 from understudy.limits import NAME_UNITS_MAX, PROPERTIES_MAX, STRING_UNITS_MAX
 from understudy.message import Message

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.client import Outcome
-from understudy.client.core.sends import PENDING_SENDS_MAX, Pending, ProducerState, Sends
+from understudy.client.core.session.sends import PENDING_SENDS_MAX, Pending, ProducerState, Sends
 from understudy.errors import AddressFull, ConnectionLost, IllegalState, SendOutcomeUnknown
 from understudy.message import Message
 from understudy.wire.core.packets import Packet, ProducerRequestCredits

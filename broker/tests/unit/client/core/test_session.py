@@ -6,7 +6,7 @@ import pytest
 
 from support.client import Outcome
 from support.packet_driver import PacketDriver, sends_of
-from understudy.client.core.taken import AcknowledgeMode
+from understudy.client.core.consumer.taken import AcknowledgeMode
 from understudy.errors import AddressFull, CallTimedOut, CommitOutcomeUnknown, ObjectClosed, SendOutcomeUnknown
 from understudy.message import Message
 from understudy.wire.core.codec import encode

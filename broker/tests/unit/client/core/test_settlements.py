@@ -6,8 +6,8 @@ import pytest
 
 from support.client import Outcome as Waiter
 from support.packet_driver import PacketDriver
-from understudy.client.core.outcomes import Outcome, modification, rejection
-from understudy.client.core.taken import AcknowledgeMode
+from understudy.client.core.consumer.taken import AcknowledgeMode
+from understudy.client.core.session.outcomes import Outcome, modification, rejection
 from understudy.errors import IllegalState
 from understudy.wire.core.codes import ErrorCode
 from understudy.wire.core.packets import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from understudy.client.core.options import Connector
-from understudy.client.core.topology import Topology
+from understudy.client.core.connection.topology import Topology
+from understudy.client.core.url.options import Connector
 
 A, B, C = Connector("a", 1), Connector("b", 2), Connector("c", 3)
 

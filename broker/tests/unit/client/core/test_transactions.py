@@ -6,7 +6,7 @@ import pytest
 
 from support.client import Outcome
 from support.packet_driver import PacketDriver, sends_of
-from understudy.client.core.taken import AcknowledgeMode
+from understudy.client.core.consumer.taken import AcknowledgeMode
 from understudy.errors import CommitOutcomeUnknown, DuplicateIdRejected, IllegalState, TransactionRolledBack
 from understudy.wire.core.packets import (
     Acknowledge,

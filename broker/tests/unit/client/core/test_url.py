@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from understudy.client.core.options import ClientOptions, Connector, DiscoveryGroup, TlsOptions
-from understudy.client.core.parameters import ALIASES, REFUSED, WITHOUT_EFFECT
-from understudy.client.core.url import (
+from understudy.client.core.url.options import ClientOptions, Connector, DiscoveryGroup, TlsOptions
+from understudy.client.core.url.parameters import ALIASES, REFUSED, WITHOUT_EFFECT
+from understudy.client.core.url.parsing import (
     CONNECTOR_PARAMETERS,
     GROUP_PARAMETERS,
     OPTION_PARAMETERS,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from support.client import Drive, Outcome
-from understudy.client.core.session import SessionState
-from understudy.client.core.taken import AcknowledgeMode
-from understudy.client.core.xa import Branches, is_rollback
+from understudy.client.core.consumer.taken import AcknowledgeMode
+from understudy.client.core.session.state import SessionState
+from understudy.client.core.session.xa import Branches, is_rollback
 from understudy.errors import ConnectionLost, IllegalState, ObjectClosed, XaCode, XaError
 from understudy.ids import Xid
 from understudy.message import Message

@@ -9,9 +9,10 @@ import pytest
 
 from support.local_files import StepWorker, given_promise, local_sequence
 from understudy.errors import BrokerError, LockLost
-from understudy.ha.distributed_lock import LockManager
-from understudy.ha.local_sequence import LocalSequence
-from understudy.ha.policy import Decisions, NodeState, Role, ScaleDownOutcome
+from understudy.ha.life.policy import Decisions, NodeState, Role, ScaleDownOutcome
+from understudy.ha.locks.distributed_lock import LockManager
+from understudy.ha.locks.local_sequence import LocalSequence
+from understudy.ha.locks.sequence_verdict import next_claim
 from understudy.ha.replication.lock_authority import LockAuthority
 from understudy.ha.replication.moved_store import LogEnd, MovedNumbers, MovedStore
 from understudy.ha.replication.policy import ReplicationOptions, ReplicationPolicy
@@ -20,8 +21,7 @@ from understudy.ha.replication.shared_note import SharedNote
 from understudy.ha.replication.standby_life import StandbyLife
 from understudy.ha.replication.standing import Notes, Origin, Standing, has_moved, standing, waiting_copy
 from understudy.ha.replication.vote_authority import VoteAuthority, VoteAuthorityOptions
-from understudy.ha.sequence_verdict import next_claim
-from understudy.ha.votes import QuorumVoter
+from understudy.ha.votes.decisions import QuorumVoter
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.memory_locks import MemoryLockManager, MemoryService
 

@@ -7,7 +7,7 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from understudy.ha.policy import Decisions, NodeState, Role, WithoutManager
+from understudy.ha.life.policy import Decisions, NodeState, Role, WithoutManager
 from understudy.ha.replication.policy import ReplicationOptions, ReplicationPolicy
 from understudy.ha.replication.ports import Authority, Replication
 from understudy.ha.replication.standby_life import StandbyLife

@@ -16,7 +16,7 @@ from understudy.ha.replication.standing_lock import MARGIN_DIVISOR, PROMISE_MS
 from understudy.limits import PROMISE_MS_MAX
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.memory_locks import MemoryLockManager, MemoryService
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 LEASE_MS = 4_000
 #: Time for which a promise counts at the active node.

@@ -6,11 +6,11 @@ import pytest
 
 from support.local_files import given_promise, local_sequence
 from understudy.errors import ActivationRefused, BrokerError, JournalCorrupt, LockManagerUnavailable
+from understudy.ha.locks.sequence_verdict import Verdict, compare
 from understudy.ha.replication.lock_authority import LockAuthority
 from understudy.ha.replication.lock_promotion import LockPromotion
 from understudy.ha.replication.ports import Cause
 from understudy.ha.replication.promotion import RECORDS_MAX, Promotion, decode, encode
-from understudy.ha.sequence_verdict import Verdict, compare
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.memory_locks import MemoryLockManager, MemoryService
 

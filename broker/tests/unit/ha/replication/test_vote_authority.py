@@ -11,15 +11,15 @@ import pytest
 
 from support.local_files import StepWorker
 from understudy.errors import ActivationRefused, BrokerError, LockLost
-from understudy.ha.local_sequence import LocalSequence
-from understudy.ha.network_check import NetworkCheck, NetworkCheckOptions, Reach
+from understudy.ha.life.network_check import NetworkCheck, NetworkCheckOptions, Reach
+from understudy.ha.locks.local_sequence import LocalSequence
 from understudy.ha.replication.ports import Cause
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.shared_note import SharedNote
 from understudy.ha.replication.standing import Notes, Origin, Standing, Start, WaitingCopy, standing, start
 from understudy.ha.replication.vote_authority import VoteAuthority, VoteAuthorityOptions
 from understudy.testing.manual_time import ManualTime
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 
 class Vote:

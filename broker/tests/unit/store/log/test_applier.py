@@ -27,7 +27,7 @@ from understudy.store.log.operations import (
 from understudy.store.log.records import RecordType, SealRecord
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, frame, read_seal, seed_of
 from understudy.store.retention import RetentionSettings
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 HEADER = SegmentHeader(NODE_ID, 3, 1, 0, 65536, False)
 CREATE = CreateSegment(HEADER)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tests.support.store import StoreHarness
 
-from understudy.runtime.disk import RealDisk
+from understudy.runtime.base.disk import RealDisk
 from understudy.store.log.blank_tail import BlankTails
-from understudy.testing.sim_disk import SimFile
+from understudy.testing.sim.disk import SimFile
 
 MIB = 1 << 20
 

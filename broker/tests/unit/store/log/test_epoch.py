@@ -16,7 +16,7 @@ from understudy.store.log.records import EpochRecord
 from understudy.store.log.segment import parse_name, segment_name
 from understudy.store.log.tidying import tidy
 from understudy.store.settings import StoreSettings
-from understudy.testing.sim_disk import SimDisk
+from understudy.testing.sim.disk import SimDisk
 from understudy.tools.inspect import read_log
 
 

@@ -15,7 +15,7 @@ from understudy.store.log.follower import Follower, recover
 from understudy.store.log.records import RecordType, encode_id
 from understudy.store.log.replay import find_later_record
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, frame, parse_name, seed_of
-from understudy.testing.sim_disk import SimDisk, SimFile
+from understudy.testing.sim.disk import SimDisk, SimFile
 
 
 def catch_up(follower: Follower) -> None:

@@ -13,9 +13,9 @@ from understudy.store.log.batch import BATCH_BYTES_MAX
 from understudy.store.log.follower import recover
 from understudy.store.log.records import AcknowledgeRecord, SealRecord
 from understudy.store.log.segment import SEGMENT_BYTES_MIN
-from understudy.store.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore
 from understudy.store.snapshots.reserve import RESERVE_NAME, give_up_reserve, keep_reserve
-from understudy.testing.sim_disk import SimFile, SimVolume
+from understudy.testing.sim.disk import SimFile, SimVolume
 from understudy.tools.inspect import read_log
 
 

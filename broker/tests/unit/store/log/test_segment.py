@@ -25,7 +25,7 @@ from understudy.store.log.segment import (
     seed_of,
     segment_name,
 )
-from understudy.testing.sim_disk import SimFile, SimVolume
+from understudy.testing.sim.disk import SimFile, SimVolume
 
 HEADER = SegmentHeader(NODE_ID, 3, 12, 1_700_000_000_000, 8192, True)
 PATH = f"{DIRECTORY}/{segment_name(12, 3)}"

@@ -13,7 +13,7 @@ from tests.support.store import NODE_ID, Crashed
 from understudy.errors import RemoteProtocolError
 from understudy.limits import COPY_PIECE_BYTES_MAX
 from understudy.ports import Disk, File, Operation
-from understudy.runtime.disk import RealDisk
+from understudy.runtime.base.disk import RealDisk
 from understudy.store.log.applier import Applier
 from understudy.store.log.operations import (
     Append,
@@ -59,7 +59,7 @@ from understudy.store.replication.replica_state import (
     write_replica_state,
 )
 from understudy.store.replication.store_files import StoreDirectories, list_store
-from understudy.testing.sim_disk import SimDisk, SimVolume
+from understudy.testing.sim.disk import SimDisk, SimVolume
 
 EPOCH = 3
 LOG, BODIES = Directory.LOG, Directory.BODIES

@@ -12,7 +12,7 @@ from understudy.store.log.records import RecordType, SegmentEnd, encode_epoch
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, frame, seed_of
 from understudy.store.replication.divergence import Divergence, complete_note, saved_directories, write_note
 from understudy.store.replication.store_files import StoreDirectories
-from understudy.testing.sim_disk import SimDisk, SimVolume
+from understudy.testing.sim.disk import SimDisk, SimVolume
 
 SEGMENT_BYTES = 64 * 1024
 SIZE_BYTES = 128

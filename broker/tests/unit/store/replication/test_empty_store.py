@@ -17,7 +17,7 @@ from understudy.store.replication.old_replicas import saved_numbers
 from understudy.store.replication.replica_state import ReplicaStatus, read_replica_state
 from understudy.store.replication.store_files import StoreDirectories, list_store
 from understudy.store.setting_record import SettingKind, SettingRecord
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 ADDRESS, XID = 7, b"a branch"
 NOT_CONFIRMED = b"not confirmed"

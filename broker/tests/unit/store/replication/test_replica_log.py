@@ -28,7 +28,7 @@ from understudy.store.log.records import RecordType, SealRecord
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, frame, seed_of
 from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.replica_log import ReplicaLog, ReplicaProgress
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 LOG, BODIES = Directory.LOG, Directory.BODIES
 FIRST = CreateSegment(SegmentHeader(NODE_ID, 3, 1, 0, 65536, False))

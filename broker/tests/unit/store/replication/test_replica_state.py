@@ -16,7 +16,7 @@ from understudy.store.replication.replica_state import (
     read_replica_state,
     write_replica_state,
 )
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim.disk import SimVolume
 
 PATH = f"{DIRECTORY}/{STATE_NAME}"
 IN_SYNC = ReplicaState(

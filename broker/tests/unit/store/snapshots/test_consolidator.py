@@ -18,12 +18,12 @@ from understudy.message import Message
 from understudy.store.live_index import LiveIndex
 from understudy.store.log.follower import Follower, recover
 from understudy.store.log.segment import parse_name
-from understudy.store.reference import Location, unpack_location
+from understudy.store.messages.reference import Location, unpack_location
 from understudy.store.retention import RetentionSettings
 from understudy.store.snapshots.relocation import Relocations
 from understudy.store.snapshots.reserve import RESERVE_NAME
 from understudy.store.snapshots.snapshot import snapshot_names
-from understudy.testing.sim_disk import SimFile
+from understudy.testing.sim.disk import SimFile
 from understudy.tools.contents import live_messages, read_contents
 from understudy.tools.inspect import verify
 from understudy.tools.log_copy import CopyState, LogCopy

@@ -1,0 +1,1 @@
+"""Commands for the data of a node: verify, compare, compact, salvage, export, import."""

@@ -1,0 +1,1 @@
+"""Commands for messages: send, receive, browse, queues, bridges."""

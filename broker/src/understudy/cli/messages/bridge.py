@@ -1,0 +1,153 @@
+"""``understudy bridge``: the core bridges of a node, created, destroyed, started and stopped at run time, and their
+connectors.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from understudy.cli.node.status import Place, instance_option, server_option, token_file_option, url_option
+from understudy.cli.tables import Kind, Table, View, figure_column, view_options, with_others
+from understudy.cli.terminal import Commands, echo
+from understudy.errors import ConfigError
+from understudy.management.model.links import Bridge
+
+#: Largest description of a bridge that is read. Bytes.
+_FILE_BYTES_MAX: Final = 64 * 1024
+
+BRIDGES: Final = Table(
+    "bridges",
+    with_others(
+        Bridge,
+        figure_column(Bridge, "name", "bridge"),
+        figure_column(Bridge, "queue"),
+        figure_column(Bridge, "target"),
+        figure_column(Bridge, "state"),
+        figure_column(Bridge, "waiting"),
+        figure_column(Bridge, "unconfirmed"),
+        figure_column(Bridge, "acknowledged", optional=True),
+        figure_column(Bridge, "error", kind=Kind.TEXT),
+    ),
+    title="bridges",
+)
+
+
+@click.group(cls=Commands)
+def bridge() -> None:
+    """Look at core bridges, create and destroy them."""
+
+
+def _invoke(place: Place, resource: str, operation: str, *parameters: object) -> Any:
+    body = {"resource": resource, "operation": operation, "parameters": list(parameters)}
+    return place.ask("/api/v1/invoke", body=body)["result"]
+
+
+@bridge.command("list")
+@instance_option
+@server_option
+@url_option
+@token_file_option
+@view_options(BRIDGES, watch=True)
+def list_bridges(
+    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, view: View
+) -> None:
+    """Show the bridges of a node, those to other members of its cluster included.
+
+    \b
+    Example: understudy bridge list --filter state!=running
+    """
+    place = Place.of(instance, url, token_file, server)
+    view.repeat(lambda: view.rows(BRIDGES, place.ask("/api/v1/cluster")["bridges"]))
+
+
+@bridge.command()
+@instance_option
+@server_option
+@url_option
+@token_file_option
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
+def create(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, file: Path) -> None:
+    """Create a bridge from the JSON in FILE (- is the standard input), and start it.
+
+    The names are those of Artemis: name, queue-name, forwarding-address, static-connectors and so on (docs/bridges.md).
+    Exit codes: 0 created; 1 refused, with the reason; 3 not reachable.
+    """
+    try:
+        if str(file) == "-":
+            text = sys.stdin.read(_FILE_BYTES_MAX)
+        else:
+            with file.open(encoding="utf-8") as opened:
+                text = opened.read(_FILE_BYTES_MAX)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", file=str(file)) from error
+    _invoke(Place.of(instance, url, token_file, server), "broker", "createBridge", text)
+    echo("created")
+
+
+@bridge.command()
+@instance_option
+@server_option
+@url_option
+@token_file_option
+@click.argument("name")
+def destroy(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str) -> None:
+    """Stop the bridge NAME and forget it; one of broker.xml is there again after the next activation."""
+    _invoke(Place.of(instance, url, token_file, server), "broker", "destroyBridge", name)
+    echo("destroyed")
+
+
+@bridge.command()
+@instance_option
+@server_option
+@url_option
+@token_file_option
+@click.argument("name")
+def start(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str) -> None:
+    """Start the bridge NAME."""
+    _invoke(Place.of(instance, url, token_file, server), f"bridge.{name}", "start")
+    echo("started")
+
+
+@bridge.command()
+@instance_option
+@server_option
+@url_option
+@token_file_option
+@click.argument("name")
+def stop(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str) -> None:
+    """Stop the bridge NAME after the messages under way."""
+    _invoke(Place.of(instance, url, token_file, server), f"bridge.{name}", "stop")
+    echo("stopping")
+
+
+@bridge.command("add-connector")
+@instance_option
+@server_option
+@url_option
+@token_file_option
+@click.argument("name")
+@click.argument("target")
+def add_connector(
+    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str, target: str
+) -> None:
+    """Add the connector NAME to the broker at TARGET, tcp://host:port with parameters, for bridges to be created."""
+    _invoke(Place.of(instance, url, token_file, server), "broker", "addConnector", name, target)
+    echo("added")
+
+
+@bridge.command("remove-connector")
+@instance_option
+@server_option
+@url_option
+@token_file_option
+@click.argument("name")
+def remove_connector(
+    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str
+) -> None:
+    """Remove the connector NAME that was added; bridges that have it keep it until the next activation."""
+    _invoke(Place.of(instance, url, token_file, server), "broker", "removeConnector", name)
+    echo("removed")

@@ -1,0 +1,1 @@
+"""Commands for nodes: create, run, start, status, users."""

@@ -1,0 +1,202 @@
+"""``understudy config``: changes of broker.xml that keep its comments, its order and all bytes not concerned."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from understudy.cli.node.check import effects
+from understudy.cli.node.defaults import default_directory
+from understudy.cli.node.instances import config_of
+from understudy.cli.node.run import read_configuration, read_data, read_included
+from understudy.cli.terminal import Commands, echo
+from understudy.config.edit import Add, Change, Remove, Set, difference, edit
+from understudy.config.instance_files import launcher_properties
+from understudy.config.servers import LoadedConfig
+from understudy.errors import ConfigError
+from understudy.limits import CONFIG_BYTES_MAX
+from understudy.runtime.files.replacement import replace_unchanged
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_CHANGED = 1
+
+
+@click.group("config", cls=Commands)
+def config() -> None:
+    """Change broker.xml of an instance; comments, order and all bytes that are not concerned stay.
+
+    PATH is a place as errors name it: core/acceptors/acceptor[@name='artemis'], core/name, or
+    core/addresses/address[@name='a']/@name for an attribute. [.='text'] is an element by its text, [2] by its number.
+
+    The reader of the broker checks the result before it is written, and the difference is printed. A running node takes
+    changed addresses, address settings, security settings and diverts by itself; the command names others, which
+    need a restart.
+    A file that Ansible renders is written again by the next play: change its variables instead.
+    """
+
+
+_PLACE = (
+    click.option(
+        "--property", "properties", multiple=True, metavar="NAME=VALUE", help="Value for ${NAME} in broker.xml."
+    ),
+    click.option(
+        "--instance",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="The instance directory; default: that of `understudy run`.",
+    ),
+    click.option(
+        "--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="The broker.xml, if it is elsewhere."
+    ),
+)
+
+
+def _options_of_place(command: F) -> F:
+    for option in _PLACE:
+        command = option(command)
+    return command
+
+
+def _options(command: F) -> F:
+    return click.option("--dry-run", is_flag=True, help="Print the difference, and write nothing.")(
+        _options_of_place(command)
+    )
+
+
+@config.command("set")
+@_options
+@click.argument("pairs", nargs=-1, required=True, metavar="PATH VALUE [PATH VALUE]...")
+def set_values(
+    pairs: tuple[str, ...],
+    instance: Path | None,
+    file: Path | None,
+    properties: tuple[str, ...],
+    dry_run: bool,
+) -> None:
+    """Set elements or attributes to values; missing elements of a PATH are made. A VALUE - is read from standard input.
+
+    \b
+    Example: understudy config set "core/address-settings/address-setting[@match='#']/max-delivery-attempts" 5
+
+    Exit codes: 0 written, or nothing to change; 2 refused, and nothing was written.
+    """
+    if len(pairs) % 2:
+        raise click.UsageError(f"{pairs[-1]} has no value: give PATH VALUE [PATH VALUE]...")
+    changes = [Set(path, _value(value)) for path, value in zip(pairs[::2], pairs[1::2], strict=True)]
+    _apply(changes, instance, file, properties, dry_run=dry_run)
+
+
+@config.command("add")
+@_options
+@click.argument("path")
+@click.argument("value", required=False)
+def add(
+    path: str,
+    value: str | None,
+    instance: Path | None,
+    file: Path | None,
+    properties: tuple[str, ...],
+    dry_run: bool,
+) -> None:
+    """Add an element that is not there yet, at the place where the schema has it, after its like.
+
+    \b
+    Example: understudy config add "core/connectors/connector[@name='b']" tcp://10.0.0.2:61616
+
+    Exit codes: 0 written; 2 refused, and nothing was written.
+    """
+    _apply([Add(path, None if value is None else _value(value))], instance, file, properties, dry_run=dry_run)
+
+
+@config.command("remove")
+@_options
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+def remove(
+    paths: tuple[str, ...], instance: Path | None, file: Path | None, properties: tuple[str, ...], dry_run: bool
+) -> None:
+    """Remove elements with everything in them, or attributes. Comments before them stay.
+
+    \b
+    Example: understudy config remove "core/diverts/divert[@name='audit']" --dry-run
+
+    Exit codes: 0 written; 2 refused, and nothing was written.
+    """
+    _apply([Remove(path) for path in paths], instance, file, properties, dry_run=dry_run)
+
+
+@config.command("diff")
+@_options_of_place
+@click.argument("other", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def diff(other: Path, instance: Path | None, file: Path | None, properties: tuple[str, ...]) -> None:
+    """Print the difference between broker.xml and the file OTHER, which would take its place, and its effects.
+
+    \b
+    Example: understudy config diff new-broker.xml --instance /srv/broker
+
+    Exit codes: 0 no difference; 1 different; 2 a file cannot be used.
+    """
+    config, directory = _place(instance, file)
+    before, after = read_data(config), read_data(other)
+    if before == after:
+        echo("no difference")
+        return
+    echo(difference(before, after, str(config), str(other)))
+    changed = read_configuration(other, directory, properties)
+    for line in effects(read_configuration(config, directory, properties), changed):
+        echo(line)
+    raise SystemExit(_CHANGED)
+
+
+def _place(instance: Path | None, file: Path | None) -> tuple[Path, Path]:
+    """broker.xml and the instance directory."""
+    if file is not None:
+        return file, (instance or file.resolve().parent.parent).resolve()
+    directory = (instance or default_directory(os.environ)).resolve()
+    return config_of(directory), directory
+
+
+def _apply(
+    changes: Sequence[Change], instance: Path | None, file: Path | None, properties: tuple[str, ...], *, dry_run: bool
+) -> None:
+    config, directory = _place(instance, file)
+    running = _readable(partial(read_configuration, config, directory, properties))
+    edited = edit(
+        read_data(config),
+        changes,
+        file=str(config),
+        check=lambda data, read: read_configuration(config, directory, properties, data=data, read_file=read),
+        read_file=read_included,
+        properties=launcher_properties(str(directory)) | dict(each.partition("=")[::2] for each in properties),
+    )
+    if edited.before == edited.after:
+        echo(f"{edited.file}: nothing to change")
+        return
+    echo(edited.diff())
+    for line in [] if running is None else effects(running, edited.loaded):
+        echo(line)
+    if dry_run:
+        echo("nothing was written")
+        return
+    try:
+        replace_unchanged(Path(edited.file), edited.before, edited.after)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", file=edited.file) from error
+    echo(f"{edited.file}: written")
+
+
+def _readable(read: Callable[[], LoadedConfig]) -> LoadedConfig | None:
+    """The present configuration; None if it cannot be used, which a change may correct."""
+    try:
+        return read()
+    except ConfigError:
+        return None
+
+
+def _value(text: str) -> str:
+    return sys.stdin.read(CONFIG_BYTES_MAX).rstrip("\r\n") if text == "-" else text

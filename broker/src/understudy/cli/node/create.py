@@ -1,0 +1,138 @@
+"""``understudy create``: write the directory of a new broker instance, as ``artemis create`` does."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from understudy.cli.messages.load import read_password
+from understudy.cli.node.defaults import DEFAULT_HTTP
+from understudy.cli.node.instances import create_instance
+from understudy.cli.terminal import echo
+from understudy.config.instance_files import InstanceOptions, Pair
+from understudy.errors import ConfigError
+from understudy.limits import CLUSTER_PASSWORD_CHARACTERS_MIN
+from understudy.runtime.management.listener import is_loopback
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--name", help="Name of the node; default: the name of the directory.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the acceptor, announced to clients.")
+@click.option("--port", default=61616, show_default=True, type=click.IntRange(1, 65535), help="Port of the acceptor.")
+@click.option(
+    "--data",
+    help="Directory of the store, relative to DIRECTORY; default: data. With --partner: the absolute path of the"
+    " directory that both nodes use.",
+)
+@click.option("--user", default="admin", show_default=True, help="The first user; it gets every permission.")
+@click.option(
+    "--password-file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="File with its password on the first line; or set UNDERSTUDY_PASSWORD. Otherwise it is asked for.",
+)
+@click.option("--role", default="amq", show_default=True, help="The role of the first user.")
+@click.option("--allow-anonymous", is_flag=True, help="No login at all; accepted on a loopback --host only.")
+@click.option("--queue", "queues", multiple=True, help="Anycast queue to create; repeatable.")
+@click.option("--address", "addresses", multiple=True, help="Multicast address to create; repeatable.")
+@click.option(
+    "--partner", metavar="HOST:PORT", help="Make the node one of a shared-store pair; the other node's acceptor."
+)
+@click.option("--backup", is_flag=True, help="With --partner: this node is the backup.")
+@click.option(
+    "--cluster-password-file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="With --partner: file with the password that both nodes share.",
+)
+@click.option("--force", is_flag=True, help="Replace the configuration in DIRECTORY; the old one goes to etc.replaced.")
+@click.option("--json", "as_json", is_flag=True, help="Print the written paths and settings as JSON.")
+def create(
+    directory: Path,
+    name: str | None,
+    host: str,
+    port: int,
+    data: str | None,
+    user: str,
+    password_file: Path | None,
+    role: str,
+    allow_anonymous: bool,
+    queues: tuple[str, ...],
+    addresses: tuple[str, ...],
+    partner: str | None,
+    backup: bool,
+    cluster_password_file: Path | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Write a broker instance to DIRECTORY: etc/broker.xml with comments, users, roles and a management token.
+
+    Security is on unless --allow-anonymous is given. Start the instance with `understudy run --instance DIRECTORY`.
+
+    Exit codes: 0 written, 2 an option or the directory cannot be used; nothing is written then.
+    """
+    directory = directory.resolve()
+    if allow_anonymous and not is_loopback(host):
+        raise click.UsageError(f"--allow-anonymous needs a loopback --host; {host} can be reached from other hosts")
+    options = InstanceOptions(
+        name=name or directory.name,
+        host=host,
+        port=port,
+        data=data or "data",
+        role=None if allow_anonymous else role,
+        queues=queues,
+        addresses=addresses,
+        pair=_pair(partner, backup, cluster_password_file),
+    )
+    if partner is not None and not Path(data or "").is_absolute():
+        text = "--partner needs --data with an absolute path, the same at both nodes: they share one store"
+        raise click.UsageError(text)
+    password = "" if allow_anonymous else _password(user, role, password_file)
+    config = create_instance(directory, options, user=user, password=password, replace=force)
+    command = shlex.join(["understudy", "run", "--instance", str(directory)])
+    if as_json:
+        facts = {"directory": str(directory), "config": str(config), "user": None if allow_anonymous else user}
+        echo(json.dumps({**facts, "run": command}, indent=2))
+        return
+    echo(f"Instance {options.name} written to {directory}.")
+    echo(f"Edit {config} and start the broker:\n  {command}")
+    if partner is not None:
+        echo(f"Management listens on {DEFAULT_HTTP}; two nodes on one host need different --http addresses.")
+
+
+def _pair(partner: str | None, backup: bool, password_file: Path | None) -> Pair | None:
+    if partner is None:
+        if backup or password_file is not None:
+            raise click.UsageError("--backup and --cluster-password-file need --partner")
+        return None
+    host, _, port = partner.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or not 1 <= int(port) <= 65535:
+        raise click.UsageError(f"--partner {partner!r}: expected HOST:PORT")
+    if password_file is None:
+        raise click.UsageError("--partner needs --cluster-password-file")
+    password = read_password(password_file) or ""
+    if len(password) < CLUSTER_PASSWORD_CHARACTERS_MIN:
+        raise ConfigError(
+            f"the password is shorter than {CLUSTER_PASSWORD_CHARACTERS_MIN} characters", file=str(password_file)
+        )
+    return Pair(backup, host.strip("[]"), int(port), password)
+
+
+def _password(user: str, role: str, password_file: Path | None) -> str:
+    """The password of the first user, from the file, the environment, the terminal or standard input."""
+    for option, value in (("--user", user), ("--role", role)):
+        if not value or value.strip() != value or any(sign in value for sign in "=:#!,\\\n\r"):
+            raise click.UsageError(f"{option} {value!r}: letters, digits, '-', '_', '.' and '@' are safe")
+    password = read_password(password_file)
+    if password is None and sys.stdin.isatty():
+        password = click.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=True, err=True)
+    elif password is None:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise click.UsageError(
+            "no password: give --password-file, set UNDERSTUDY_PASSWORD, or write it to standard input"
+        )
+    return password

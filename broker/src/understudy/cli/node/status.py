@@ -1,0 +1,365 @@
+"""``understudy status`` and ``stop``: look at a node and end it.
+
+Both speak the management API of one node. ``stop`` on an instance directory needs no API:
+it signals the process, after making sure that the process is the one that wrote the pid file.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import select
+import signal
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any, Final, cast
+
+import click
+
+from understudy.cli.node.defaults import default_directory
+from understudy.cli.tables import View, view_options
+from understudy.cli.terminal import echo
+from understudy.errors import BrokerError, CallTimedOut, ConfigError, Unreachable
+from understudy.runtime.base.management_client import ANSWER_TIMEOUT_MS, OPENER, ManagementAddress
+from understudy.texts import masked_url
+from understudy.units import format_bytes
+
+#: Largest file of an instance directory read. Bytes.
+FILE_BYTES_MAX: Final = 64 * 1024
+#: A process may seem to have started this much after it wrote its pid file: the kernel tells
+#: start times in hundredths since a boot time in whole seconds.
+START_TOLERANCE_MS: Final = 2_000
+#: Period of the check of a node that is being stopped over HTTP.
+STOP_POLL_MS: Final = 100
+
+
+class Place(ManagementAddress):
+    """The address of the node that the options of a command name."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, instance: Path | None, url: str | None, token_file: Path | None, server: str | None = None) -> Place:
+        """The place the options name; without either, the default instance of ``understudy run``.
+
+        Args:
+            instance: The instance directory.
+            token_file: With the token; None: that of the instance.
+            server: One of the servers of the instance; None: that of ``core``.
+
+        Raises:
+            ConfigError: both were given, or a file cannot be read.
+            Unreachable: the instance is not running.
+        """
+        if instance is not None and url is not None:
+            raise ConfigError("give either --instance or --url")
+        if server is not None and url is not None:
+            raise ConfigError("--server names a server of an instance: a --url is that of one server")
+        if instance is None and url is None:
+            instance = default_directory(os.environ)
+        if instance is not None:
+            path = instance / "run" / "node.json"
+            try:
+                node = json.loads(_read_file(path))
+                url, named = _url_of(node, server, path), node["token_file"]
+            except FileNotFoundError:
+                raise Unreachable(f"no node runs from {instance}: {path} does not exist") from None
+            except (ValueError, KeyError, TypeError) as error:
+                raise ConfigError("is no description of a running node", file=str(path)) from error
+            if url is None:
+                raise ConfigError("the node runs without management", file=str(path))
+            token_file = token_file or (Path(named) if named else None)
+        assert url is not None
+        if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+            raise ConfigError(f"{masked_url(url)!r} is no http or https URL")
+        try:
+            token = _read_file(token_file).strip() if token_file else ""
+        except FileNotFoundError:
+            raise ConfigError("does not exist", file=str(token_file)) from None
+        return cls(url.rstrip("/"), token)
+
+    @classmethod
+    def reachable(cls, instance: Path, token_file: Path | None) -> Place:
+        """A server of the process of an instance that answers. Raises Unreachable: none does."""
+        description = json.loads(_read_file(instance / "run" / "node.json"))
+        for name in description["servers"]:
+            try:
+                place = cls.of(instance, None, token_file, name)
+                place.ask("/health/live")
+            except (Unreachable, ConfigError):
+                continue
+            return place
+        raise Unreachable(f"no server of {instance} answers")
+
+
+def _url_of(node: dict[str, Any], server: str | None, path: Path) -> str | None:
+    """URL of the management of a server in the description of a process."""
+    if server is None:
+        return cast(str | None, node["http_url"])
+    servers = cast(dict[str, str | None], node["servers"])
+    if server not in servers:
+        raise ConfigError(f"has no server {server!r}", file=str(path), hint=f"it has {', '.join(servers)}")
+    return servers[server]
+
+
+def _read_file(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read(FILE_BYTES_MAX)
+    except FileNotFoundError:
+        raise
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", file=str(path)) from error
+
+
+instance_option = click.option(
+    "--instance",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The node's instance directory; default without --url: that of `understudy run`.",
+)
+server_option = click.option(
+    "--server", help="One of several servers of the instance, by its name; default: that of core in broker.xml."
+)
+url_option = click.option("--url", help="The node's management URL, such as http://127.0.0.1:8161.")
+token_file_option = click.option(
+    "--token-file", type=click.Path(path_type=Path, dir_okay=False), help="File with the management token."
+)
+
+
+@click.command()
+@instance_option
+@server_option
+@url_option
+@token_file_option
+@view_options(watch=True)
+def status(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, view: View) -> None:
+    """Show the state of a node.
+
+    \b
+    Example: understudy status --url http://127.0.0.1:8161 --watch
+
+    Exit codes: 0 active, or passive and ready to take over; 1 not ready; 3 not reachable.
+    """
+    place = Place.of(instance, url, token_file, server)
+
+    def show() -> bool:
+        node = place.ask("/api/v1/node")
+        ready = readiness_of(place)
+        if view.as_json:
+            view.value(node | {"ready": ready["ready"], "reason": ready["reason"]})
+        else:
+            view.figures(_node_figures(node, ready), title=f"{node['name']} ({node['version']})")
+        return bool(ready["ready"])
+
+    if not view.repeat(show):
+        raise SystemExit(1)
+
+
+def readiness_of(place: Place) -> dict[str, Any]:
+    """The body of /health/ready, which comes with status 503 when the node is not."""
+    request = urllib.request.Request(place.url + "/health/ready")
+    try:
+        with OPENER.open(request, timeout=ANSWER_TIMEOUT_MS / 1000) as response:
+            body = response.read(FILE_BYTES_MAX)
+    except urllib.error.HTTPError as error:
+        with error:
+            body = error.read(FILE_BYTES_MAX)
+    except (OSError, http.client.HTTPException) as error:
+        raise Unreachable(f"{place.url} does not answer: {error}") from error
+    try:
+        found = json.loads(body)
+        return {"ready": bool(found["ready"]), "state": str(found["state"]), "reason": found["reason"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise BrokerError(f"{place.url}/health/ready did not answer as a node does") from error
+
+
+def _node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]:
+    ha, store, following, peer = node["ha"], node["store"], node["following"], node["peer"]
+    queues = node["queues"]
+    figures = {
+        "state": f"{ha['state']} ({ha['machine_state']})",
+        "ready": ("yes" if ready["ready"] else "no") + (f": {ready['reason']}" if ready["reason"] else ""),
+        "configured as": f"{ha['role']}, {ha['policy']}",
+        "node id": node["node_id"] or "unknown",
+        "epoch": "none" if node["epoch"] is None else str(node["epoch"]),
+        "waiting because": ha.get("waiting_because"),
+        "lock manager": _manager_text(ha.get("without_lock_manager")),
+        "promoted": _promotion_text(node.get("promotion")),
+        "earlier data": _earlier_text(node.get("earlier_data")),
+        "peer": "none known" if peer is None else f"{peer['role']} at {peer['connector']}",
+        "activation": _activation_text(node.get("activation")),
+        "following": None
+        if following is None
+        else ("caught up" if following["caught_up"] else f"lag of {format_bytes(following['lag_bytes'])}"),
+        "store": None
+        if store is None
+        else f"{format_bytes(store['bytes'])} in {store['segments']} segments at {store['directory']}"
+        + (" — FULL" if store["full"] else ""),
+        "scrub": _scrub_text(node.get("scrub"), ha),
+        "acceptors": ", ".join(acceptor["url"] for acceptor in node["acceptors"]) or "none",
+        "certificates": ", ".join(
+            _certificate_text(acceptor) for acceptor in node["acceptors"] if acceptor.get("certificate")
+        )
+        or None,
+        "kernel": f"{node['kernel']['active']} ({node['kernel']['reason']})",
+        "clients": f"{node['connections']} connections, {node['sessions']} sessions",
+        "queues": f"{len(queues)} with {sum(queue['message_count'] for queue in queues)} messages",
+        "up": f"{node['uptime_ms'] / 1000:.0f} s, pid {node['pid']}",
+    }
+    return {name: value for name, value in figures.items() if value is not None}
+
+
+def _earlier_text(earlier: dict[str, Any] | None) -> str | None:
+    """Data that was moved away; None if the active node has all of it."""
+    if earlier is None or not earlier["records"]:
+        return None
+    return (
+        f"{earlier['records']} records with {earlier['messages']} messages from epoch {earlier['epoch']},"
+        f" sequence {earlier['sequence']} on are only in {earlier['directory']}"
+    )
+
+
+def _promotion_text(promotion: dict[str, Any] | None) -> str | None:
+    """The newest promotion; None if there was none."""
+    if promotion is None:
+        return None
+    numbers = f"activation sequence {promotion['before']} became {promotion['sequence']}"
+    known = promotion["newest_known"]
+    return f"{numbers}; newest known then: {'unknown' if known is None else known}"
+
+
+def _manager_text(without: dict[str, Any] | None) -> str | None:
+    """Shown while the pair runs on the promise of its replica."""
+    if without is None:
+        return None
+    since = f"without its lock manager {without['manager']} since {without['for_ms'] / 1000:.0f} s"
+    return f"{since}, on the promise of the replica: {without['reason']}"
+
+
+def _scrub_text(scrub: dict[str, Any] | None, ha: dict[str, Any]) -> str | None:
+    """The comparison of the files of the store with their checksums; None if there is none and none is missing."""
+    if scrub is None:
+        passive = ha["state"] == "passive" and ha["policy"] == "shared-store"
+        return "by the active node, which has the same files" if passive else None
+    age_ms = scrub["age_ms"]
+    last = "no complete pass yet" if age_ms is None else f"last complete pass {age_ms / 3_600_000:.1f} h ago"
+    now = f"; a pass is under way, {format_bytes(scrub['pass_bytes'])} read" if scrub["running"] else ""
+    return f"{last}{now}; {scrub['damaged']} damaged files found, {scrub['repaired']} repaired"
+
+
+def _certificate_text(acceptor: dict[str, Any]) -> str:
+    certificate = acceptor["certificate"]
+    days = certificate["days_until_expiration"]
+    validity = f"expires in {days} days" if days >= 0 else "EXPIRED"
+    return f"{acceptor['name']}: {certificate['subject']}, {validity}"
+
+
+def _activation_text(activation: dict[str, Any] | None) -> str | None:
+    """The step under way and the time of each step; None if there is no activation."""
+    if activation is None:
+        return None
+    steps = ", ".join(f"{step['name']} {step['took_ms']} ms" for step in activation["steps"])
+    if activation["step"] is None:
+        return f"{activation['took_ms']} ms: {steps}"
+    return f"{'undoing' if activation['undoing'] else 'doing'} {activation['step']!r}; {steps}"
+
+
+@click.command()
+@instance_option
+@server_option
+@url_option
+@token_file_option
+@click.option("--failover", is_flag=True, help="Let the peer take over (asked over HTTP).")
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(0.1, 3600), default=60, show_default=True, help="Seconds."
+)
+def stop(
+    instance: Path | None,
+    server: str | None,
+    url: str | None,
+    token_file: Path | None,
+    failover: bool,
+    timeout_s: float,
+) -> None:
+    """Stop a node cleanly and wait for its end.
+
+    With --instance the process gets SIGTERM and stops all its servers; with --url, with --server, or with --failover,
+    the node is asked over HTTP. Exit codes: 0 stopped, 3 it was not running, 4 still running after --timeout.
+    """
+    deadline = time.monotonic() + timeout_s
+    if instance is None and url is None:
+        instance = default_directory(os.environ)
+    if instance is None or url is not None or server is not None:
+        place = Place.of(instance, url, token_file, server)
+        place.ask("/api/v1/node/stop", body={"failover": failover})
+        _wait_silent(place, deadline)
+    else:
+        if failover and len(Place.of(instance, None, token_file).ask("/api/v1/servers")["servers"]) > 1:
+            raise ConfigError("the instance has several servers: --server says which one fails over")
+        _stop_process(instance, Place.of(instance, None, token_file) if failover else None, deadline)
+    echo("stopped")
+
+
+def _wait_silent(place: Place, deadline: float) -> None:
+    """Wait until there is no answer any more."""
+    while True:
+        try:
+            place.ask("/health/live")
+        except Unreachable:
+            return
+        if time.monotonic() > deadline:
+            raise CallTimedOut(f"{place.url} still answers")
+        time.sleep(STOP_POLL_MS / 1000)
+
+
+def _stop_process(instance: Path, place: Place | None, deadline: float) -> None:
+    """End the process of an instance. Its descriptor, not its number, is signalled and waited
+    for, so that a number that the kernel has given to another process is never hit.
+    """
+    path = instance / "run" / "understudy.pid"
+    try:
+        text = _read_file(path).strip()
+        written_ms = path.stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        raise Unreachable(f"no node runs from {instance}: {path} does not exist") from None
+    if not (text.isascii() and text.isdecimal()) or not 1 < int(text) < 2**31:
+        raise ConfigError(f"{text[:20]!r} is no process id", file=str(path))
+    pid = int(text)
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise Unreachable(f"process {pid} of {path} has ended") from None
+    except OSError as error:
+        raise BrokerError(f"process {pid}: {error.strerror}") from error
+    try:
+        started_ms = started_at_ms(pid)
+        if started_ms is None or started_ms > written_ms + START_TOLERANCE_MS:
+            raise Unreachable(f"process {pid} is younger than {path}: the node has ended, another program has its id")
+        if place is not None:
+            place.ask("/api/v1/node/stop", body={"failover": True})
+        else:
+            signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        wait_s = max(0.0, deadline - time.monotonic())
+        if not select.select([descriptor], [], [], wait_s)[0]:
+            raise CallTimedOut(f"process {pid} still runs")
+    except ProcessLookupError:
+        return
+    except PermissionError as error:
+        raise BrokerError(f"process {pid} may not be signalled: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+
+
+def started_at_ms(pid: int) -> int | None:
+    """When a process started, wall clock; None when it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    ticks = int(fields[19])
+    return int(boot.split()[1]) * 1000 + ticks * 1000 // os.sysconf("SC_CLK_TCK")

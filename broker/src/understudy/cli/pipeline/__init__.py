@@ -1,0 +1,1 @@
+"""Commands that start jobs of the Spark pipeline."""

@@ -1,0 +1,1 @@
+"""Consumers of the client, and the bodies of messages in both directions."""

@@ -1,0 +1,1 @@
+"""Sessions of the client: creation, sends, confirmations, transactions."""

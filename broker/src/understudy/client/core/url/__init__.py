@@ -1,0 +1,1 @@
+"""URLs of brokers: parameters, options, names of destinations."""

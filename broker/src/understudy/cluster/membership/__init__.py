@@ -1,0 +1,1 @@
+"""Membership of a cluster: topology, credentials, and the connections between nodes."""

@@ -1,0 +1,1 @@
+"""Locks by leases, activation sequences and noted positions at a lock manager."""

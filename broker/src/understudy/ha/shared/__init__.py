@@ -1,0 +1,1 @@
+"""The shared-store policy: one lock decides which node is active."""

@@ -1,0 +1,1 @@
+"""Quorum votes of the nodes of a cluster."""

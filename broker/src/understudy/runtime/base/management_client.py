@@ -1,0 +1,92 @@
+"""Requests to the management API of one node, by its URL and token: commands and the pipeline.
+
+Not here: finding URL and token of an instance (``cli.node.status``), and the server (``runtime.management.http``).
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import urllib.error
+import urllib.request
+from dataclasses import field
+from typing import Any, Final, NoReturn
+
+from understudy.dataclass import dataclass
+from understudy.errors import BrokerError, ConfigError, NotActive, QueueNotFound, Unreachable
+from understudy.texts import has_login, masked_url, printable
+
+#: Longest wait for one answer of a node.
+ANSWER_TIMEOUT_MS: Final = 5_000
+#: Largest answer read. Bytes.
+ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+#: Largest error answer read. Bytes.
+ERROR_BYTES_MAX: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ManagementAddress:
+    """The address at which a node answers."""
+
+    url: str
+    """Without a slash at its end."""
+    token: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError: there is a login in the URL, which would be printed with it."""
+        if has_login(self.url):
+            raise ConfigError(
+                f"{masked_url(self.url)!r}: the management has no login in its URL", hint="give the file of its token"
+            )
+
+    def ask(self, path: str, *, body: object = None) -> Any:
+        """The JSON answer to GET, or to POST when there is a body.
+
+        Raises:
+            Unreachable: there is no answer.
+            ConfigError: the token is refused.
+            NotActive: only an active node answers this.
+            BrokerError: any other answer that is an error.
+        """
+        headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            request = urllib.request.Request(self.url + path, data=data, headers=headers)
+            with OPENER.open(request, timeout=ANSWER_TIMEOUT_MS / 1000) as response:
+                return json.loads(response.read(ANSWER_BYTES_MAX))
+        except urllib.error.HTTPError as error:
+            with error:
+                self._refused(path, error)
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise Unreachable(f"{self.url} does not answer: {reason}") from error
+        except ValueError as error:
+            raise BrokerError(f"{self.url}{path} did not answer with JSON", hint="is it an Understudy node?") from error
+
+    def _refused(self, path: str, error: urllib.error.HTTPError) -> NoReturn:
+        code = ""
+        try:
+            answer = json.loads(error.read(ERROR_BYTES_MAX))["error"]
+            text, code = printable(str(answer["message"])), answer["code"]
+        except (ValueError, KeyError, TypeError, OSError, http.client.HTTPException):
+            text = f"HTTP status {error.code}"
+        if code == NotActive.code:
+            raise NotActive(f"{self.url}: {text}")
+        if error.code == 401:
+            raise ConfigError(f"{self.url}: {text}", hint="see --token-file")
+        if error.code == 404 and path.startswith("/api/v1/queues/"):
+            raise QueueNotFound(text)
+        raise BrokerError(f"{self.url}{path}: {text}")
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A node never redirects; following one would send the token to another server."""
+
+    def redirect_request(self, *arguments: object, **more: object) -> None:
+        return None
+
+
+OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
+"""Opens URLs without proxies and redirects."""

@@ -1,0 +1,1 @@
+"""Locks outside of the process: lock files, ZooKeeper, and witnesses."""

@@ -1,0 +1,1 @@
+"""Accepted and outgoing connections: sockets, TLS, detection of the protocol, HTTP upgrade."""

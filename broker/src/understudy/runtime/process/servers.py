@@ -1,0 +1,109 @@
+"""The servers of a process that its broker.xml names: each ends by itself, and can be started again (ADR 0075).
+
+Not here: the resources of the process (``runtime.process.server``), and backups of other nodes, which a server starts
+itself (``runtime.process.backup_process``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from understudy.errors import ManagementError
+from understudy.runtime.process.hosted_node import HostedNode
+
+if TYPE_CHECKING:
+    from understudy.management.model.node import Server
+
+log = logging.getLogger(__name__)
+
+#: Longest wait for the end of the backups of a process that is being stopped, before its other servers are stopped.
+BACKUPS_FIRST_S: Final = 10.0
+
+
+class Servers:
+    """Implements ``management.view.ServersView``."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, HostedNode] = {}
+        """The present node of each server, by its name."""
+        self.makers: dict[str, Callable[[], None]] = {}
+        """Make a new node of a server and put it into ``nodes``. Raise BrokerError."""
+        self._running: dict[asyncio.Task[bool], str] = {}
+        self._clean: dict[str, bool] = {}
+        """Whether each server ended cleanly the last time."""
+        self._stopping = False
+        self._stops_rest: asyncio.Task[None] | None = None
+
+    def run(self, started: Callable[[], None]) -> None:
+        """Start all; ``started`` is called once for each when its start is over, also if it failed."""
+        for name in self.nodes:
+            self._run(name, started)
+
+    def _run(self, name: str, started: Callable[[], None]) -> None:
+        hosted = self.nodes[name]
+        task = asyncio.get_running_loop().create_task(hosted.run(started), context=hosted.context)
+        self._running[task] = name
+
+    async def wait_ended(self) -> bool:
+        """Wait until none runs; whether each ended cleanly the last time."""
+        while self._running:
+            done, _ = await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                name = self._running.pop(task)
+                error = task.exception()
+                if error is not None:
+                    self.nodes[name].context.copy().run(log.critical, "a server has ended", exc_info=error)
+                self._clean[name] = error is None and task.result()
+                if self._running:
+                    rest = sorted(self._running.values())
+                    self.nodes[name].context.copy().run(log.info, "other servers go on", extra={"servers": rest})
+        return all(self._clean.values())
+
+    def stop(self, reason: str) -> None:
+        """Stop all cleanly, the backups first. A second call ends the wait for them and for clients."""
+        again, self._stopping = self._stopping, True
+        running = [self.nodes[name] for name in self.nodes if name in self._running.values()]
+        backups = [each for each in running if each.node.configuration.ha_policy.is_backup]
+        if self._stops_rest is not None:
+            self._stops_rest.cancel()
+        if again or len(backups) in (0, len(running)):
+            _stop(running, reason)
+            return
+        _stop(backups, reason)
+        names = {each.node.configuration.name for each in backups}
+        first = [task for task, name in self._running.items() if name in names]
+        rest = [each for each in running if each not in backups]
+        self._stops_rest = asyncio.get_running_loop().create_task(self._stop_rest(first, rest, reason))
+
+    async def _stop_rest(self, first: list[asyncio.Task[bool]], rest: list[HostedNode], reason: str) -> None:
+        await asyncio.wait(first, timeout=BACKUPS_FIRST_S)
+        _stop(rest, reason)
+
+    # --- management.view.ServersView ---------------------------------------------------
+
+    def all(self) -> list[Server]:
+        # loaded with the management, which asks
+        from understudy.management.model.node import Server
+
+        return [
+            Server(name, each.node.state, each.http_url)  # type: ignore[arg-type]  # one of the declared states
+            for name, each in self.nodes.items()
+        ]
+
+    def start(self, name: str) -> None:
+        if name not in self.makers:
+            raise ManagementError(f"this process has no server {name!r}", hint=f"it has {', '.join(self.makers)}")
+        if self._stopping:
+            raise ManagementError("the process is being stopped")
+        if name in self._running.values():
+            raise ManagementError(f"server {name!r} is {self.nodes[name].node.state}")
+        self.makers[name]()
+        self._run(name, lambda: None)
+
+
+def _stop(nodes: Iterable[HostedNode], reason: str) -> None:
+    for each in nodes:
+        each.stop(reason)

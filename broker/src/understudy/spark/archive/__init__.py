@@ -1,0 +1,1 @@
+"""Archives of messages in Parquet, and their replay."""

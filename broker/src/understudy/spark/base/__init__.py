@@ -1,0 +1,1 @@
+"""Rows of the driver, synced files and HTML pages, which several jobs use."""

@@ -1,0 +1,1 @@
+"""Job ``flow``: the movement of messages, and forecasts of disks."""

@@ -1,0 +1,1 @@
+"""Ledgers as frames, and the rules of ``understudy.ledger`` on them."""

@@ -1,0 +1,1 @@
+"""The data source ``understudy.queue``: live queues of a broker, read and written."""

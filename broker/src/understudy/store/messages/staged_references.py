@@ -1,0 +1,82 @@
+"""References that an open transaction adds, as a reader of the log knows them.
+
+Few of them are kept as objects; of a large transaction all but the newest are rows of columns (``backlog``), about 20
+bytes each, which join the backlogs of their queues when the transaction commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from understudy.store.messages.backlog import Backlog
+from understudy.store.messages.reference import Location, MessageReference
+
+#: References that are kept as objects.
+_OBJECTS_MAX: Final = 4096
+
+
+class StagedReferences:
+    """Queue ids and references; of one queue and priority in the order in which they were added."""
+
+    __slots__ = ("_backlogs", "_newest")
+
+    def __init__(self) -> None:
+        self._newest: list[tuple[int, MessageReference]] = []
+        self._backlogs: dict[int, Backlog] = {}
+        """Queue id to the oldest."""
+
+    def __len__(self) -> int:
+        return len(self._newest) + sum(backlog.count for backlog in self._backlogs.values())
+
+    def __iter__(self) -> Iterator[tuple[int, MessageReference]]:
+        for queue_id, backlog in self._backlogs.items():
+            for reference in backlog.references():
+                yield queue_id, reference
+        yield from self._newest
+
+    def append(self, queue_id: int, reference: MessageReference) -> None:
+        """One more, for this queue."""
+        self._newest.append((queue_id, reference))
+        if len(self._newest) > _OBJECTS_MAX:
+            for owner_id, each in self._newest:
+                self._backlog(owner_id).append_reference(each)
+            self._newest.clear()
+
+    def _backlog(self, queue_id: int) -> Backlog:
+        backlog = self._backlogs.get(queue_id)
+        if backlog is None:
+            backlog = self._backlogs[queue_id] = Backlog()
+        return backlog
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._newest.clear()
+        self._backlogs.clear()
+
+    def remove_queue(self, queue_id: int) -> None:
+        """Forget the references of a queue."""
+        self._newest = [entry for entry in self._newest if entry[0] != queue_id]
+        self._backlogs.pop(queue_id, None)
+
+    def relocate(self, message_id: int, location: Location) -> None:
+        """The message lies there now, whether or not it is one of these."""
+        for _, reference in self._newest:
+            if reference.message_id == message_id:
+                reference.location = location
+        for backlog in self._backlogs.values():
+            backlog.relocate(message_id, location)
+
+    def commit(self, references: dict[int, Backlog]) -> None:
+        """Append all of them to their queues."""
+        for queue_id, staged in self._backlogs.items():
+            backlog = references.get(queue_id)
+            if backlog is None:
+                references[queue_id] = staged
+            else:
+                backlog.absorb(staged)
+        for queue_id, reference in self._newest:
+            backlog = references.get(queue_id)
+            if backlog is None:
+                backlog = references[queue_id] = Backlog()
+            backlog.append_reference(reference)

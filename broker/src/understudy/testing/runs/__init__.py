@@ -1,0 +1,1 @@
+"""Runs of a scenario: simulated clusters, applications, faults, and the checks at their end."""

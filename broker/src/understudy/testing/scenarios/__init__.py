@@ -1,0 +1,1 @@
+"""Scenarios of the simulation: topologies and the plans that are drawn for them."""

@@ -1,0 +1,1 @@
+"""The simulated machine: a seeded loop, network, disk, witness and storage server."""

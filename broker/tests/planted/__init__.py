@@ -1,0 +1,1 @@
+"""Planted bugs: defects that a simulated run puts into the broker on purpose and must find (docs/simulation.md)."""
