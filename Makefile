@@ -218,8 +218,8 @@ points: $(VENV)/.kernel ## Every test of docs/strangers-and-failures.md: strange
 	$(PYTEST) -m "long or not long" $$($(PY) .ci/tests_of_page.py $(STRANGERS))
 
 .PHONY: rounds
-rounds: $(VENV)/.kernel ## Rounds of faults on real pairs (docs/reliability.md): ROUNDS=10 KIND=kill|power|disk|pause PAIR=shared|replicated SEED=1
-	cd broker/tests && ../../$(PY) -m rounds --rounds $(or $(ROUNDS),10) --seed $(or $(SEED),1) $(if $(KIND),--kind $(KIND)) $(if $(PAIR),--pair $(PAIR))
+rounds: $(VENV)/.kernel ## Rounds of faults on real pairs (docs/reliability.md): ROUNDS=10 FAULTS=1 KIND=kill|power|disk|pause PAIR=shared|replicated SEED=1
+	cd broker/tests && ../../$(PY) -m rounds --rounds $(or $(ROUNDS),10) --faults $(or $(FAULTS),1) --seed $(or $(SEED),1) $(if $(KIND),--kind $(KIND)) $(if $(PAIR),--pair $(PAIR))
 
 .PHONY: bench
 bench: $(VENV)/.kernel ## Ratio tables of docs/benchmarks.md
@@ -237,6 +237,7 @@ docs: $(VENV)/.complete $(COLLECTION) ## Regenerate what is generated: machines,
 	$(DOCUMENTS).migration_page > docs/operate/from-artemis.md
 	$(DOCUMENTS).client_reference > docs/client-url.md
 	$(DOCUMENTS).cluster_parameters > docs/clusters.md
+	$(DOCUMENTS).log_events_page docs/operate/log-events.md
 	$(DOCUMENTS).blocking_client
 	$(INTEROP_PAGE)
 

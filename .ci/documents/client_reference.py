@@ -67,7 +67,7 @@ def meanings() -> dict[tuple[str, str], str]:
 
 
 def page() -> str:
-    """The whole page."""
+    """The whole page of URL parameters."""
     texts = meanings()
     defaults = {each.name: each.default for each in fields(ClientOptions) if each.default is not MISSING}
     lines = [

@@ -51,7 +51,7 @@ CLIENT_PREFIX: Final = "client/"
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One row."""
+    """One parameter of clusters, a row of the page."""
 
     name: str
     """Name in tests: element and parameter, or with ``CLIENT_PREFIX``."""
@@ -120,7 +120,7 @@ def _named(decorator: ast.expr, file: Path) -> Iterator[str]:
 
 
 def page(directory: Path) -> str:
-    """The whole page."""
+    """The whole page of parameters."""
     tests = proofs(directory)
     parts = [_HEAD]
     for title, rows in parameters().items():

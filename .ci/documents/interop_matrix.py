@@ -36,7 +36,7 @@ table with the reason.
 
 @dataclass(slots=True)
 class Cell:
-    """One feature in one direction."""
+    """One feature in one direction, a cell of the page."""
 
     passed: int = 0
     skipped: list[str] = field(default_factory=list)
@@ -69,7 +69,7 @@ def cells_of(results: dict[str, dict[str, object]]) -> dict[str, dict[str, Cell]
 
 
 def page(results: dict[str, dict[str, object]]) -> str:
-    """The whole page."""
+    """The whole page of interoperability."""
     cells = cells_of(results)
     lines = [f"| feature | {' | '.join(DIRECTIONS)} |", "|---" * (len(DIRECTIONS) + 1) + "|"]
     notes: list[str] = []
@@ -84,7 +84,7 @@ def page(results: dict[str, dict[str, object]]) -> str:
 
 
 def main(results: str, target: str) -> None:
-    """Write the page."""
+    """Write the page of interoperability."""
     source = Path(results)
     if not source.exists():
         print(f"{source} is not there: {target} stays as it is")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.understudy.broker.plugins.module_utils.management import NodeState
 from ansible_collections.understudy.broker.plugins.module_utils.pairs import Member, crossed
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_record import Record
 
 UNREACHABLE, UNREADABLE, NOT_DEPLOYED = "host unreachable", "unreadable", "not deployed"
 STOPPED, SILENT = "stopped", "unreachable"
@@ -41,7 +42,7 @@ class Row:
     """The release in place."""
     running_release: str = ""
     roll_phase: str = ""
-    """How far it is in a roll that has not finished; empty if it is in none."""
+    """Its phase in a roll that has not finished, by its record and by whether it runs; empty if it is in none."""
     without_lock_manager: str = ""
     """Why the active node runs without its lock manager; empty if it has it."""
     witness: str = ""
@@ -210,8 +211,7 @@ def _row(name: str, result: Mapping[str, object], inventory: Mapping[str, object
     if result.get("failed") is True:
         return replace(row, state=UNREADABLE, reason=" ".join(str(result.get("msg") or "no message").split()))
     state = NodeState.from_dict({"node": {}, **_mapping(result, "broker")})
-    record = _mapping(_mapping(result, "rollout"), "record")
-    phase = str(record.get("phase") or "")
+    record = Record.from_result(name, result)
     manager = _mapping(_mapping(state.node, "ha"), "without_lock_manager")
     witness, endpoints = _mapping(result, "witness"), _mapping(result, "endpoints")
     partners = inventory.get("partners")
@@ -226,7 +226,7 @@ def _row(name: str, result: Mapping[str, object], inventory: Mapping[str, object
         partners=tuple(map(str, partners)) if isinstance(partners, list) else (),
         release=str(result.get("release") or ""),
         running_release=str(result.get("running_release") or ""),
-        roll_phase="" if phase in ("", "idle", "done", "restored") else phase,
+        roll_phase=record.phase.value if record is not None and record.unfinished else "",
         without_lock_manager=str(manager.get("reason") or ""),
         witness=_witness_text(witness),
         witness_answers=not witness or witness.get("rc") == 0,

@@ -41,12 +41,12 @@ class RollState:
         rollout = result.get("rollout")
         if not isinstance(rollout, Mapping):
             return cls(name)
-        hold, record = rollout.get("hold"), rollout.get("record")
+        hold = rollout.get("hold")
         return cls(
             name,
             Hold.from_dict(hold) if isinstance(hold, Mapping) else None,
             int(rollout.get("hold_age_s") or 0),
-            Record.from_dict(record, f"rollout/record.json of {name}") if isinstance(record, Mapping) else None,
+            Record.from_result(name, result),
         )
 
     def in_roll(self, roll: str) -> bool:

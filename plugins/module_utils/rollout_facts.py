@@ -11,7 +11,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.management impor
 from ansible_collections.understudy.broker.plugins.module_utils.process import ProcessTable
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_hold import LEASE_S, Hold, Holder
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_model import Node, Refused, Saved
-from ansible_collections.understudy.broker.plugins.module_utils.rollout_record import Record
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_record import Record, runs
 
 _RELEASE = re.compile(r"/releases/([^/]+)/")
 INVENTORY = {
@@ -99,23 +99,23 @@ def judge_holds(
 def _live(name: str, live: Mapping[str, object], given: Mapping[str, object]) -> dict[str, object]:
     broker, service, rollout = _mapping(live, "broker"), live.get("service"), live.get("rollout")
     state = NodeState.from_dict({"state": "", "node": {}, **broker})
-    running = isinstance(service, Mapping) and bool(service.get("running") or service.get("kept"))
-    release, runs = str(live.get("release") or ""), str(live.get("running_release") or "")
+    release, running_release = str(live.get("release") or ""), str(live.get("running_release") or "")
     pending = given.get("pending") or []
     if not isinstance(pending, list):
         raise ValueError(f"{name}: pending is no list")
-    stale = [f"the release {release}, which is in place and not run yet"] if runs and runs != release else []
+    waits = bool(running_release) and running_release != release
+    stale = [f"the release {release}, which is in place and not run yet"] if waits else []
     record, saved = (rollout.get("record"), rollout.get("saved")) if isinstance(rollout, Mapping) else (None, None)
     return {
         "deployed": live.get("deployed") is True,
-        "running": running,
+        "running": runs(service),
         "state": str(broker.get("state")),
         "ready": broker.get("ready") is True,
         "reason": str(broker.get("reason") or ""),
         "node_id": state.serves_as,
         "partner": state.partner,
         "hosted": live.get("hosted") is True,
-        "release": runs or release,
+        "release": running_release or release,
         "pending": (*map(str, pending), *stale),
         "record": Record.from_dict(record, f"rollout/record.json of {name}") if isinstance(record, Mapping) else None,
         "saved": Saved(**{each.name: saved[each.name] for each in fields(Saved)})

@@ -57,17 +57,21 @@ class QuorumWave:
         return f"{self.host} (until {until}){why}"
 
 
-def quorum_waves(members: Iterable[Member], kind: str) -> tuple[QuorumWave, ...]:
+def quorum_waves(members: Iterable[Member], kind: str, *, resumed: bool = False) -> tuple[QuorumWave, ...]:
     """A wave for each host that the roll changes; those that do not answer come first, because others depend on them.
 
     Args:
         members: hosts of the run.
         kind: of the roll. A rollback changes none, because every release of a witness serves every release of a node.
+        resumed: whether an earlier run of this roll has begun with a node. The waves of the quorum were over then, so
+            that a restart repeats none. A node of the wave that was cut off may have no partner meanwhile, and would
+            stop serving without its witness.
 
     Raises:
         Refused: a host cannot be reached, or a group would lose its majority.
     """
-    chosen = [] if kind == ROLLBACK else [each for each in members if kind == RESTART or each.pending]
+    restarts = kind == RESTART and not resumed
+    chosen = [] if kind == ROLLBACK else [each for each in members if restarts or each.pending]
     reasons = [f"{each.name}: the host of the quorum cannot be reached" for each in chosen if not each.reachable]
     reasons += [reason for each in chosen if each.reachable for reason in _lost_majority(each)]
     if reasons:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ansible_collections.understudy.broker.plugins.module_utils.process import read_record, write_record
@@ -130,6 +130,11 @@ def found(phase: Phase, *, running: bool) -> Phase:
     return step(phase, Event.FOUND_RUNNING if running else Event.FOUND_DOWN)
 
 
+def runs(service: object) -> bool:
+    """Whether a ``service`` in a result of ``node_info`` runs, or will be started again by itself."""
+    return isinstance(service, Mapping) and bool(service.get("running") or service.get("kept"))
+
+
 def aim_of(kind: str, target: str) -> tuple[str, ...]:
     """What identifies the aim of a roll: its kind, and the release of an update."""
     return (kind, target) if target else (kind,)
@@ -191,6 +196,26 @@ class Record:
                 f"{origin} is no record of a roll of this version ({type(error).__name__}: {error}); look at the node, "
                 "then remove the file"
             ) from error
+
+    @classmethod
+    def from_result(cls, name: str, result: Mapping[str, object]) -> Record | None:
+        """The record in a result of ``node_info``, in the phase that the record and the process show together.
+
+        The record is written before and after a step; a run that was killed in between has not written it.
+
+        Args:
+            name: of the node, for the error.
+            result: with ``rollout`` and ``service``.
+
+        Raises:
+            ValueError: it is no record of this version.
+        """
+        rollout, service = result.get("rollout"), result.get("service")
+        content = rollout.get("record") if isinstance(rollout, Mapping) else None
+        if not isinstance(content, Mapping):
+            return None
+        record = cls.from_dict(content, f"rollout/record.json of {name}")
+        return replace(record, phase=found(record.phase, running=runs(service)))
 
     @classmethod
     def read(cls, path: Path) -> Record | None:

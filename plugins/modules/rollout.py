@@ -239,8 +239,10 @@ def main() -> None:
         table = ProcessTable()
         holder = Holder.present(table, os.getpid())
         over = judge_holds(given["nodes"], holder, table, take_over=given["take_over"])
-        plan = make_plan([node_of(node) for node in given["nodes"]], order, within)
-        quorum = quorum_waves([Member.of(each) for each in given["quorum"]], order.kind)
+        nodes = [node_of(node) for node in given["nodes"]]
+        plan = make_plan(nodes, order, within)
+        resumed = any(node.record is not None and node.record.roll == plan.roll for node in nodes)
+        quorum = quorum_waves([Member.of(each) for each in given["quorum"]], order.kind, resumed=resumed)
     except Refused as refusal:
         heading = f"The {order.kind} is refused, and nothing was stopped:"
         module.fail_json(msg="\n".join([heading, *refusal.reasons]), refused=list(refusal.reasons))

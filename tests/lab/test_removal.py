@@ -41,6 +41,10 @@ def test_nothing_of_a_pair_with_a_mounted_store_is_left(lab: Lab) -> None:
     succeed(lab, "shared_store", "tests/lab/playbooks/nfs_server.yml")
     before = listing(lab, PRIMARY, BACKUP, STORE)
     exported = lab.output(STORE, "find /export | sort")
+    planned = play(lab, "shared_store", "playbooks/plan.yml")
+    said = " ".join(planned.output.split())
+    for node in ("a1", "a2"):
+        assert f"nothing is deployed on {node} of pair orders; run site first" in said, planned.output[-3000:]
     succeed(lab, "shared_store", "playbooks/site.yml")
     make_ready(lab)
     kept = succeed(lab, "shared_store", "playbooks/uninstall.yml")

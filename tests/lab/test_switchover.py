@@ -43,6 +43,7 @@ def test_an_update_hands_the_service_over(pair: Lab, failback: bool) -> None:
     given = options(wanted, broker_failback=failback)
     planned = play(pair, INVENTORY, "playbooks/plan.yml", options=given)
     assert "at most 1 s" in planned.output, planned.output[-3000:]
+    assert planned.output.count("changed=0") == planned.output.count("changed="), planned.output[-600:]
     rolled = play(pair, INVENTORY, "playbooks/rolling_update.yml", options=given)
     assert rolled.code == 0, rolled.output[-4000:]
     make_ready(pair)

@@ -157,7 +157,7 @@ class Broker:
         self.services.sessions.management = ManagementRequests(configuration.management_address, invocations)
         self.services.sessions.registry.listeners.append(self.notifications)
         self.store.readers.listeners.append(
-            # later: it is dropped while confirmations are released
+            # closed later, because the call comes while confirmations are being released
             lambda reader: timers.call_later(
                 0,
                 partial(self.notifications.reader_dropped, reader.name, reader.position.sequence, str(reader.dropped)),
@@ -228,7 +228,7 @@ class Broker:
             protocol.close()
 
     def when_idle(self, call: Callable[[], None]) -> None:
-        """Call when there is no session any more, perhaps now; then perhaps again."""
+        """Make a call when the broker has no session, perhaps at once; it may be called more than once."""
         self.services.connections.on_idle = call
         self.services.connections.check_idle()
 

@@ -146,14 +146,14 @@ class UnsupportedPacket(RemoteProtocolError):
 
 
 class ConnectionFailed(BrokerError):
-    """No usable connection."""
+    """No broker could be reached, or the connection to it was lost."""
 
     code = "connection"
     retryable = True
 
 
 class Unreachable(ConnectionFailed):
-    """There was no answer at the address."""
+    """The address gave no answer."""
 
     code = "unreachable"
 
@@ -249,7 +249,7 @@ class TransactionTooLarge(TransactionError):
 
 
 class UnknownTransaction(TransactionError):
-    """No such transaction here."""
+    """The broker knows no such transaction."""
 
     code = "unknown-transaction"
 
@@ -281,7 +281,7 @@ class XaError(TransactionError):
     ) -> None:
         super().__init__(message, hint=hint)
         self.xa_code = xa_code
-        """One of ``XaCode``, or another number of X/Open XA."""
+        """Code of the error, one of ``XaCode`` or another number of X/Open XA."""
 
 
 class DuplicateIdRejected(TransactionError):
@@ -384,13 +384,13 @@ class DivertExists(AddressError):
 
 
 class DivertNotFound(AddressError):
-    """There is no divert of this name."""
+    """No divert has this name."""
 
     code = "divert-not-found"
 
 
 class DuplicateMetadata(AddressError):
-    """Another session already carries this unique metadata (a JMS client id)."""
+    """Another session has the same unique metadata (a JMS client id)."""
 
     code = "duplicate-metadata"
 
@@ -402,7 +402,7 @@ class ObjectClosed(AddressError):
 
 
 class SecurityError(BrokerError):
-    """Identity or permission."""
+    """The identity or a permission of the client was refused."""
 
     code = "security"
 
@@ -558,7 +558,7 @@ class ManagementError(BrokerError):
 
 
 class ResourceNotFound(ManagementError):
-    """There is no managed resource of this name."""
+    """No managed resource has this name."""
 
     code = "resource-not-found"
 

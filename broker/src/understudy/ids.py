@@ -9,7 +9,7 @@ NodeId = NewType("NodeId", str)
 """UUID text of a store; belongs to the data, not to the process: a pair shares one."""
 
 Epoch = NewType("Epoch", int)
-"""Rises by one at every activation of a node."""
+"""Number of an activation; it rises by one at every activation of a node."""
 
 Sequence = NewType("Sequence", int)
 """Position of a record in the log of one node; never reused, never goes back."""

@@ -14,27 +14,27 @@ FRAME_BYTES_MAX = 100 * 1024 * 1024
 STRING_UNITS_MAX = 1024 * 1024
 #: Longest time for which a client may delay the redelivery of a message: ten years.
 SETTLE_DELAY_MS_MAX = 10 * 365 * 24 * 3600 * 1000
-#: Most properties in one message of a client.
+#: Number of properties in one message of a client.
 PROPERTIES_MAX = 16 * 1024
 #: Most properties of a message that comes from a broker or its store: those that a broker adds are among them, and
 #: brokers of others have other limits.
 PROPERTIES_READ_MAX = 1_000_000
 #: Largest address or queue name. UTF-16 units.
 NAME_UNITS_MAX = 4096
-#: Most parameters in one transport configuration.
+#: Number of parameters in one transport configuration.
 TRANSPORT_PARAMETERS_MAX = 256
 #: Largest broadcast of a broker's connectors that is looked at (login). Bytes.
 BROADCAST_BYTES_MAX = 16 * 1024
-#: Most connectors in one broadcast, and most nodes remembered from broadcasts (login).
+#: Number of connectors in one broadcast, and of nodes remembered from broadcasts (login).
 BROADCAST_CONNECTORS_MAX = 32
 BROADCAST_NODES_MAX = 256
-#: The same of one sending address (login).
+#: Number of nodes remembered from broadcasts of one sending address (login).
 BROADCAST_NODES_PER_SOURCE_MAX = 64
 #: Largest node id, broadcaster id or channel in a broadcast (login). UTF-16 units.
 BROADCAST_NAME_UNITS_MAX = 256
 #: Broadcasts that are read from one socket before it is left alone for ``BROADCAST_PAUSE_MS`` (login).
 BROADCASTS_PER_PAUSE_MAX = 64
-#: Milliseconds.
+#: Time in ms for which a socket is not read after ``BROADCASTS_PER_PAUSE_MAX`` broadcasts.
 BROADCAST_PAUSE_MS = 100
 #: Largest file with the stack of a JGroups channel. Bytes.
 JGROUPS_BYTES_MAX = 256 * 1024
@@ -45,7 +45,7 @@ DISCOVERY_PORTS_MAX = 16
 LIST_ITEMS_MAX = 64 * 1024
 #: Largest branch qualifier or global transaction id of an XA transaction (X/Open XA). Bytes.
 XID_PART_BYTES_MAX = 64
-#: XA branches of one node, prepared ones included.
+#: Number of XA branches of one node, prepared ones included.
 XA_BRANCHES_MAX = 10_000
 #: Nodes whose replica has moved all messages to this one, and of which a record is kept.
 MOVED_STORES_MAX = 1_000
@@ -69,7 +69,7 @@ TRANSACTION_MESSAGES_MAX = 2_000_000
 #: The same of all open transactions and branches that one session began, and of all of a node.
 TRANSACTION_MESSAGES_OF_SESSION_MAX = 4_000_000
 TRANSACTION_MESSAGES_OF_NODE_MAX = 40_000_000
-#: Duplicate ids in one transaction.
+#: Number of duplicate ids in one transaction.
 TRANSACTION_DUPLICATE_IDS_MAX = 100_000
 #: Largest selector text. Characters.
 SELECTOR_CHARACTERS_MAX = 32 * 1024
@@ -136,16 +136,16 @@ LDAP_EXPANDED_MAX = 1_000
 LDAP_LOOKUP_MS_MAX = 30_000
 #: Bytes of frames that wait for the result of a login, above which their socket is not read any more (login).
 LOGIN_HELD_BYTES_PAUSE = 64 * 1024
-#: Connections of one acceptor that have not logged in yet (login).
+#: Number of connections of one acceptor that have not logged in yet (login).
 CONNECTIONS_BEFORE_LOGIN_MAX = 1_000
-#: Connections of one acceptor; parameter ``connectionsAllowed``.
+#: Number of connections of one acceptor; parameter ``connectionsAllowed``.
 CONNECTIONS_MAX = 10_000
-#: Sessions of one connection; acceptor parameter ``sessionsAllowed``, and the most that it may say.
+#: Number of sessions of one connection, the largest value of the acceptor parameter ``sessionsAllowed``.
 SESSIONS_PER_CONNECTION_MAX = 2_000
 SESSIONS_ALLOWED_MAX = 100_000
-#: Consumers of one session.
+#: Number of consumers of one session.
 CONSUMERS_PER_SESSION_MAX = 10_000
-#: Messages excluded from one consumer (outcome *modified* with undeliverable-here).
+#: Number of messages excluded from one consumer (outcome *modified* with undeliverable-here).
 EXCLUDED_MESSAGES_MAX = 10_000
 #: Bridges with one name, messages that the target of a bridge has not confirmed, and their bytes.
 BRIDGE_CONCURRENCY_MAX = 64
@@ -171,11 +171,11 @@ GROUP_KEY_CHARACTERS_MAX = 1_024
 #: all such sessions together; the client of a session that holds more is not read. Bytes.
 GROUP_HELD_BYTES_OF_SESSION_MAX = 1024 * 1024
 GROUP_HELD_BYTES_OF_NODE_MAX = 64 * 1024 * 1024
-#: Counted for each such request in addition to its bytes. Bytes.
+#: Number of bytes that each held request of a group counts in addition to its own bytes.
 GROUP_HELD_REQUEST_BYTES = 512
-#: Producers registered by one session.
+#: Number of producers that one session registers.
 PRODUCERS_PER_SESSION_MAX = 10_000
-#: Metadata entries of one session, and their keys and values together. Characters.
+#: Number of metadata entries of one session, and of the characters of their keys and values together.
 METADATA_PER_SESSION_MAX = 64
 METADATA_CHARACTERS_MAX = 64 * 1024
 #: Names that the server stores for sessions without any permission: metadata, addresses of producers and
@@ -199,7 +199,7 @@ RESEND_BYTES_OF_SESSION_MAX = 16 * 1024 * 1024
 RESEND_BYTES_OF_NODE_MAX = 512 * 1024 * 1024
 #: Bytes waiting in our memory for one slow reader of a socket before deliveries to it pause.
 OUTGOING_BYTES_PAUSE = 4 * 1024 * 1024
-#: Bytes waiting for one socket that never reads, after which it is closed.
+#: Number of bytes waiting for one socket that never reads, above which it is closed.
 OUTGOING_BYTES_MAX = 256 * 1024 * 1024
 #: Largest body of a large message. Bytes.
 LARGE_MESSAGE_BYTES_MAX = 1 << 40
@@ -242,7 +242,7 @@ PAGING_SLACK_BYTES = 16 * 1024 * 1024
 #: those of further durable messages stay in the log only; global-max-size, if it is set, replaces both.
 WAITING_BODIES_SHARE = 64
 WAITING_BODIES_BYTES_MIN = 64 * 1024 * 1024
-#: Addresses of one node, and queues of one node.
+#: Number of addresses of one node, and of queues of one node.
 ADDRESSES_MAX = 1_000_000
 QUEUES_MAX = 1_000_000
 #: Named readers of a log, and the most that one may be allowed to hold of it. Bytes.
@@ -253,17 +253,17 @@ READER_HELD_BYTES = 1 << 30
 #: Address settings and security settings that management may add, of each kind; and the JSON of one. Bytes.
 SETTINGS_MAX = 10_000
 SETTING_BYTES_MAX = 64 * 1024
-#: Diverts of one node.
+#: Number of diverts of one node.
 DIVERTS_MAX = 10_000
-#: Addresses one divert forwards to.
+#: Number of addresses to which one divert forwards.
 FORWARDING_ADDRESSES_MAX = 1_000
 #: Largest body of a management HTTP request. Bytes.
 HTTP_BODY_BYTES_MAX = 1024 * 1024
 #: Most errors of a broker.xml that are named at once; further ones are counted.
 CONFIG_ERRORS_MAX = 50
-#: Largest login.config. Characters.
+#: Characters of the largest login.config.
 LOGIN_CONFIG_CHARACTERS_MAX = 256 * 1024
-#: Largest broker.xml. Bytes.
+#: Bytes of the largest broker.xml.
 CONFIG_BYTES_MAX = 16 * 1024 * 1024
 #: Largest body of a management request in bytes, and largest number of requests that are answered in slices at once.
 MANAGEMENT_REQUEST_BYTES_MAX = 1024 * 1024
@@ -271,7 +271,7 @@ MANAGEMENT_REQUESTS_MAX = 100
 #: Time during which a store is not copied to a replica because a file of it does not fit its checksum and the replica
 #: has no better one; afterwards the file is copied as it is. Milliseconds.
 REFUSE_DAMAGED_MS = 30_000
-#: Questions of the other node of a pair about bytes of files that wait.
+#: Number of waiting questions of the other node of a pair about bytes of files.
 FILE_QUESTIONS_MAX = 100
 #: Files with bytes that were replaced because they did not fit their checksum, kept in each directory of a store.
 REPLACED_FILES_MAX = 200
@@ -294,7 +294,7 @@ REPLICATED_SUBMISSION_BYTES_MAX = 256 * 1024 * 1024
 #: Zeros, and bytes that are written again, that one replicated operation may ask for. Bytes.
 REPLICATED_ZEROS_BYTES_MAX = 1024 * 1024
 REPLICATED_REWRITE_BYTES_MAX = RECORD_BYTES_MAX + 64 * 1024 * 1024
-#: One message of the copy of a store. Bytes.
+#: Bytes of one message of the copy of a store.
 COPY_MESSAGE_BYTES_MAX = 2 * 1024 * 1024
 #: Bytes of a file in one message of the copy of a store, and bytes of files that are sent and not yet written there.
 COPY_PIECE_BYTES_MAX = 512 * 1024
@@ -314,9 +314,9 @@ WITNESS_FRAME_BYTES_BEFORE_LOGIN_MAX = 512
 #: connection is closed.
 WITNESS_LOGIN_TIMEOUT_MS = 5_000
 WITNESS_IDLE_MS = 60_000
-#: Connections of one witness, those included that have not proved the secret (login).
+#: Number of connections of one witness, those included that have not proved the secret (login).
 WITNESS_CONNECTIONS_MAX = 1_000
-#: Requests of one connection that wait for the disk of the witness.
+#: Number of requests of one connection that wait for the disk of the witness.
 WITNESS_REQUESTS_WAITING_MAX = 100
 #: Ids of locks and numbers that one witness keeps, and the longest id or name of a client. Bytes.
 WITNESS_IDS_MAX = 10_000

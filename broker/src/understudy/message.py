@@ -49,6 +49,8 @@ TRANSFER: Final = "_AMQ_ORIG_TRANSFER"
 SENT_TO: Final = "_AMQ_ORIG_SENT_TO"
 #: How many brokers with bridges a message has come to by a bridge.
 HOPS: Final = "_AMQ_ORIG_HOPS"
+#: The duplicate id by which a third node may know a message that a node which is scaled down keeps for it.
+KEPT_DUPLICATE_ID: Final = "_AMQ_ORIG_BRIDGE_DUP"
 INGRESS_TIMESTAMP: Final = "_AMQ_INGRESS_TIMESTAMP"
 ACTUAL_EXPIRY: Final = "_AMQ_ACTUAL_EXPIRY"
 REPLY_TO: Final = "JMSReplyTo"
@@ -74,7 +76,7 @@ class Encoding(IntEnum):
 
 
 class Transfer(IntFlag):
-    """Values of ``TRANSFER``."""
+    """Values of the field ``TRANSFER``."""
 
     KEEPS_ORIGIN = 1
     """Keep where the message came from, as far as its sender may (``session.transfers``)."""
@@ -96,7 +98,7 @@ class MessageType(IntEnum):
 
 
 class Message:
-    """One message. Immutable but for ``assign_id``; a change makes a new one with ``replace``."""
+    """One message, immutable except for ``assign_id``; ``replace`` makes a changed copy."""
 
     __slots__ = (
         "address",
@@ -131,7 +133,7 @@ class Message:
         properties: Properties | dict[str, PropertyValue] | None = None,
         message_id: int = 0,
     ) -> None:
-        """A new message.
+        """Make a new message.
 
         Args:
             body: Raw body bytes; see artemis-core s. 5.2 for the JMS forms.
@@ -179,7 +181,7 @@ class Message:
 
     @property
     def body(self) -> bytes:
-        """The raw body."""
+        """Raw body of the message."""
         return self.encoded[4 : self.header_offset]
 
     @property
@@ -389,7 +391,7 @@ class LargeMessage(Message):
 
     @property
     def header(self) -> bytes:
-        """The message without its body, as sent on the wire."""
+        """The message without its body, as it is sent on the wire."""
         return self.encoded[self.header_offset :]
 
     def assign_id(self, message_id: int) -> None:

@@ -34,7 +34,7 @@ class Clock(Protocol):
 
 
 class Timer(Protocol):
-    """A pending call."""
+    """A call that a ``Timers`` will make."""
 
     def cancel(self) -> None:
         """Cancel the call; does nothing if it already ran."""
@@ -61,7 +61,7 @@ class Security(Enum):
     """Protection of the bytes of a connection on their way."""
 
     NONE = auto()
-    """Plain TCP."""
+    """The connection is not encrypted."""
     TLS = auto()
     """TLS; this side has not verified the name of the other one, or there is none to verify."""
     TLS_VERIFIED = auto()
@@ -81,7 +81,7 @@ class Connection(Protocol):
 
     @property
     def peer(self) -> str:
-        """``host:port`` of the other side, for logs and management."""
+        """Address ``host:port`` of the other side, for logs and management."""
         ...
 
     @property
@@ -97,7 +97,7 @@ class Connection(Protocol):
         ...
 
     def flush(self) -> None:
-        """Write everything sent so far now, not at the end of the turn."""
+        """Write everything sent so far at once, not at the end of the turn."""
         ...
 
     def outgoing_bytes(self) -> int:
@@ -123,7 +123,7 @@ class SealableConnection(Connection, Protocol):
 
     @property
     def security(self) -> Security:
-        """Protection of its bytes on their way."""
+        """Protection of the connection's bytes."""
         ...
 
     def seal(self, sealer: OutputSealer) -> None:
@@ -136,7 +136,7 @@ class Space(NamedTuple):
 
     free_bytes: int
     total_bytes: int
-    """Free and used."""
+    """Used and free bytes together."""
 
 
 class FileReader(Protocol):
@@ -144,10 +144,10 @@ class FileReader(Protocol):
 
     @property
     def path(self) -> str:
-        """Path with which it was opened."""
+        """Path with which the file was opened."""
 
     def size(self) -> int:
-        """Size in bytes."""
+        """Size of the file in bytes."""
 
     def read(self, offset: int, length: int) -> bytes:
         """At most ``length`` bytes at ``offset``; short only at the end of the file."""
@@ -183,7 +183,7 @@ class File(FileReader, Protocol):
         ...
 
     def allocate(self, length: int) -> None:
-        """Reserve blocks so that later writes below ``length`` cannot meet a full disk.
+        """Reserve blocks so that later writes below ``length`` do not find the disk full.
 
         Reads of the reserved range give zeros and ``size`` becomes at least ``length``.
         """
@@ -234,7 +234,7 @@ class Disk(DiskReader, Protocol):
         """Whether a file or directory exists."""
 
     def make_directory(self, path: str) -> None:
-        """Create it and its parents, mode 0700; does nothing if it exists."""
+        """Create the directory and its parents, mode 0700; an existing one is left as it is."""
         ...
 
     def rename(self, source: str, target: str) -> None:
@@ -283,15 +283,16 @@ class Executor(Protocol):
 
 
 class Fence(Protocol):
-    """Says whether written batches may be confirmed: not when another node may have the store (ADR 0004)."""
+    """Says whether written batches may be confirmed, and messages delivered: not when another node may have the store
+    (ADR 0004, ADR 0156)."""
 
     @property
     def proved_until_ms(self) -> int:
-        """Until then nothing needs to be asked. Boot time (``CLOCK_BOOTTIME``)."""
+        """Boot time (``CLOCK_BOOTTIME``) until which the proof is valid without a new request."""
         ...
 
     def why_not_confirm(self) -> BaseException | None:
-        """None, or why not. Asked at the end of each batch after ``proved_until_ms``."""
+        """None, or why not. Asked after ``proved_until_ms`` at the end of each batch, and before a delivery."""
         ...
 
 
@@ -303,7 +304,7 @@ class OperationApplier(Protocol):
     """Executes operations on the files of a directory. Its calls block and run on the thread of a writer."""
 
     def apply(self, operations: Sequence[Operation]) -> None:
-        """Execute them in order; the first error ends it. Raises what the operations raise."""
+        """Execute the operations in order; the first error ends the execution. Raises the errors of the operations."""
         ...
 
 

@@ -53,7 +53,7 @@ class SlowConsumerPolicy(Enum):
 
 
 class SlowConsumerUnit(Enum):
-    """Unit of slow-consumer-threshold."""
+    """Units of slow-consumer-threshold."""
 
     MESSAGES_PER_SECOND = "MESSAGES_PER_SECOND"
     MESSAGES_PER_MINUTE = "MESSAGES_PER_MINUTE"
@@ -103,7 +103,7 @@ class DivertRouting(Enum):
     """Routing type of the messages that a divert forwards (manual, diverts)."""
 
     STRIP = "STRIP"
-    """None: it is routed both ways."""
+    """The copy has no routing type, so it is routed to queues of both types."""
     PASS = "PASS"
     """The routing type with which the message was sent."""
     ANYCAST = "ANYCAST"
@@ -117,17 +117,17 @@ class DivertDefinition:
     name: str
     address: str
     forwarding_address: str
-    """One, or several separated by commas."""
+    """Address to which messages are forwarded, or several addresses separated by commas."""
     routing_name: str | None = None
-    """Name of its binding; the divert's own by default."""
+    """Name of the divert's binding; by default that of the divert."""
     filter: str | None = None
     exclusive: bool = False
     """Move instead of copy."""
     routing_type: DivertRouting = DivertRouting.STRIP
     transformer_class_name: str | None = None
-    """``ADD_HEADERS_TRANSFORMER``, the only one there is; None changes nothing."""
+    """Name of the transformer: ``ADD_HEADERS_TRANSFORMER`` or None, which changes nothing."""
     transformer_properties: Mapping[str, str] = field(default_factory=dict)
-    """Text properties that it sets in each copy."""
+    """Text properties that the transformer sets in each copy."""
 
 
 @dataclass(frozen=True, slots=True)

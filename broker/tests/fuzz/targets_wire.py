@@ -62,7 +62,6 @@ _SAMPLES: dict[layout.Encoding, object] = {
         (layout.Xids, (Xid(1, b"global", b"branch"), Xid(2, b"", b""))),
         (layout.Names, ("one", "two")),
         (layout.RoutingTypes, (0, 1)),
-        (layout.I64s, (1, -1)),
         (layout.Connector, CONNECTOR),
         (layout.ConnectorOrNull, CONNECTOR),
         (MessageField, sample_message()),
@@ -78,13 +77,7 @@ def sample_packets() -> tuple[p.Packet, ...]:
         p.QuorumVote(p.PRIMARY_FAILOVER_VOTE, vote),
         p.QuorumVoteReply(p.LIVE_FAILOVER_VOTE, vote),
         p.QuorumVoteReply(p.BACKUP_VOTE, p.BackupVote(2, "node", True)),
-        p.ReplicationAppend(0, next(iter(p.Operation)), 1, 2, b"record"),
-        p.ReplicationAppendTx(1, next(iter(p.Operation)), 1, 2, 3, b"record"),
-        p.ReplicationPageWrite(7, p.PagedMessage(1, (2, 3), sample_message()), "orders"),
-        p.ReplicationPageEvent("store", 7, True),
-        p.ReplicationSyncFile(5, p.FileType.JOURNAL, 1, "", b"data"),
         p.SessionSendContinuation(b"piece", False, 5, True, 7, 1),
-        p.ReplicationLargeMessageEnd(1, 2, True),
         p.ExceptionResponse(105, "no", 7),
     )
     known = {type(packet) for packet in by_hand}

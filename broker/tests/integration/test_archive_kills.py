@@ -20,6 +20,8 @@ from tests.support.archives import Key, archived_rows, check_rows, encoded_of, e
 from tests.support.copies import act, restart, write_out
 from tests.support.store import StoreHarness
 
+from support import forked
+
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
 _TURNS = 4
@@ -31,7 +33,7 @@ _PATIENCE_S = 180
 def start(stores: list[str], archive: Path, work: Path) -> subprocess.Popen[str]:
     command = [str(Path(sys.executable).with_name("understudy")), "pipeline", "archive", *stores, "-o", str(archive)]
     options = ["--json", "--compact-files", "2", "--keep-hours", "0", "--master", "local[2]", "--work-dir", str(work)]
-    return subprocess.Popen(command + options, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return forked.Popen(command + options, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def generations(archive: Path) -> set[str]:

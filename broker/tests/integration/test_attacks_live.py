@@ -22,6 +22,7 @@ from fuzz.captures import streams
 from fuzz.mutation import mutate
 from fuzz.targets_conversations import session_script
 from fuzz.targets_wire import sample_frames
+from support import forked
 from support.processes import COMMAND, Node, Pair
 from understudy.limits import SKIMMED_BYTES_MAX
 from understudy.wire.core import packets as p
@@ -54,7 +55,7 @@ class Honest:
         common = ["--url", f"tcp://127.0.0.1:{node.port}?reconnectAttempts=-1", "--queue", "honest"]
         common += ["--user", "bob", "--password-file", str(password), "--count", str(count)]
         self._processes = [
-            subprocess.Popen([str(COMMAND), *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            forked.Popen([str(COMMAND), *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             for arguments in (
                 ["produce", *common, "--rate", str(MESSAGES_PER_SECOND), "--ledger", str(self.ledgers[0])],
                 ["consume", *common, "--ledger", str(self.ledgers[1])],
@@ -66,7 +67,7 @@ class Honest:
         for process in self._processes:
             output, _ = process.communicate(timeout=90)
             assert process.returncode == 0, output
-        done = subprocess.run(
+        done = forked.run(
             [str(COMMAND), "ledger", "check", *map(str, self.ledgers)], capture_output=True, text=True, timeout=60
         )
         assert done.returncode == 0, done.stdout + done.stderr

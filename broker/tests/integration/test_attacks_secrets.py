@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import urllib.request
 from pathlib import Path
 
+from support import forked
 from support.processes import COMMAND, TOKEN, Node, Pair
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import FrameDecoder, encode
@@ -45,7 +45,7 @@ def create_session(name: str, user: str, password: str) -> p.CreateSession:
 
 
 def command(*arguments: str, tmp_path: Path) -> str:
-    done = subprocess.run([str(COMMAND), *arguments], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    done = forked.run([str(COMMAND), *arguments], capture_output=True, text=True, timeout=60, cwd=tmp_path)
     return done.stdout + done.stderr
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-import subprocess
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.processes import COMMAND, Node, Pair
 from understudy.client.sync import connect
 from understudy.runtime.base.disk import RealDisk
@@ -31,7 +31,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         command = [str(COMMAND), "produce", "--url", f"tcp://127.0.0.1:{pair.primary.port}", "--queue", "q"]
         # the last in a batch of its own, which proves that those before were synced
         for count in (COUNT - 1, 1):
-            subprocess.run([*command, "--count", str(count), "--size", "500"], check=True, capture_output=True)
+            forked.run([*command, "--count", str(count), "--size", "500"], check=True, capture_output=True)
     finally:
         pair.end()
     return pair.store
@@ -103,7 +103,7 @@ def test_a_token_that_all_users_can_read_is_refused(node: Node) -> None:
     token = node.directory / "etc" / "management.token"
     token.chmod(0o644)
     arguments = [str(COMMAND), "run", "--config", str(node.config), "--instance", str(node.directory)]
-    done = subprocess.run(
+    done = forked.run(
         [*arguments, "--http", f"127.0.0.1:{node.http_port}", "--http-token-file", str(token)],
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip

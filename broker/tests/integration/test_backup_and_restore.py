@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support import forked
 from support.processes import COMMAND, Node
 from support.replicated import ReplicatedPair, consume, produce, property_of, wait_in_sync, wait_logged
 from support.witnesses import WitnessProcess
@@ -41,7 +41,7 @@ def pair(tmp_path: Path) -> Iterator[ReplicatedPair]:
 def data(*arguments: object, code: int = 0) -> Any:
     """``understudy data``; its JSON, or its error output if it is to fail."""
     words = [str(each) for each in (COMMAND, "data", *arguments, "--json")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    done = forked.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stderr if code else json.loads(done.stdout)
 
@@ -120,13 +120,13 @@ def test_an_older_copy_is_refused_where_only_the_note_of_the_node_is_newer(
 def test_a_backup_that_was_killed_leaves_a_reader_that_is_named(pair: ReplicatedPair, tmp_path: Path) -> None:
     primary = pair.primary
     words = [str(COMMAND), "reader", "register", "backup", "--instance", str(primary.directory)]
-    subprocess.run(words, check=True, capture_output=True, timeout=60)
+    forked.run(words, check=True, capture_output=True, timeout=60)
     produce(pair.url, 10)
     refused = data("backup", "--instance", primary.directory, "--to", tmp_path / "copy", code=1)
     assert "understudy reader drop backup" in refused
     made = data("backup", "--instance", primary.directory, "--to", tmp_path / "copy", "--reader", "second")
     assert made["messages"] == 10
-    listed = subprocess.run(
+    listed = forked.run(
         [str(COMMAND), "reader", "list", "--instance", str(primary.directory), "--json"],
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip

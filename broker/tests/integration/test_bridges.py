@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.ports import free_port
 from support.processes import COMMAND, READY_S, Node, Pair, invoke
 from understudy.client.sync import connect
@@ -74,7 +75,7 @@ class Traffic:
     def __init__(self, directory: Path, url: str, count: int) -> None:
         self.sent, self.received = directory / "sent.jsonl", directory / "received.jsonl"
         self.count = count
-        self.producer = subprocess.Popen(
+        self.producer = forked.Popen(
             [str(COMMAND), "produce", "--url", url, "--queue", "q", "--count", str(count), "--size", "300",
              "--producer", "p", "--ledger", str(self.sent), "--rate", "800"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -90,7 +91,7 @@ class Traffic:
         """Everything arrives at the target once and in order."""
         _, errors = self.producer.communicate(timeout=READY_S)
         assert self.producer.returncode == 0, errors.decode()
-        done = subprocess.run(
+        done = forked.run(
             [str(COMMAND), "consume", "--url", url, "--queue", "q", "--count", str(self.count), "--consumer", "c",
              "--idle-timeout", str(READY_S), "--ledger", str(self.received)],
             capture_output=True, text=True, timeout=2 * READY_S,
@@ -209,7 +210,7 @@ def test_a_failover_of_the_source_pair_loses_and_doubles_nothing(tmp_path: Path,
 def command(made: Node, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
     """A command of ``understudy bridge`` for a node."""
     line = [str(COMMAND), "bridge", arguments[0], "--instance", str(made.directory), *arguments[1:]]
-    return subprocess.run(line, input=text, capture_output=True, text=True, check=False, timeout=READY_S)
+    return forked.run(line, input=text, capture_output=True, text=True, check=False, timeout=READY_S)
 
 
 @pytest.mark.long

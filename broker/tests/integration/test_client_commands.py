@@ -6,7 +6,6 @@ import asyncio
 import json
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.fake_broker import FakeBroker, Store
 from understudy.ledger import Kind, Reason, Report, check, encode, read
 from understudy.wire.core.packets import Commit, Packet, SessionSend
 
-COMMAND = [sys.executable, "-c", "from understudy.cli.main import main; main()"]
+COMMAND = [str(forked.COMMAND)]
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Place:
     url: str
 
     def run(self, *arguments: str, code: int = 0) -> str:
-        ended = subprocess.run(
+        ended = forked.run(
             [*COMMAND, *arguments[:1], "--url", self.url, *arguments[1:]],
             capture_output=True,
             text=True,
@@ -152,7 +152,7 @@ def test_lines_of_a_file_over_and_over(place: Place, tmp_path: Path) -> None:
 
 def test_interrupt_waits_for_confirmations_and_ends_well(place: Place) -> None:
     arguments = ["produce", "--url", place.url, "--queue", "q", "--rate", "200", "--json"]
-    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, text=True)
+    process = forked.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, text=True)
     while not place.broker.store.queues.get("q"):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
@@ -166,7 +166,7 @@ def test_an_interrupted_consumer_writes_that_it_is_closed(place: Place, tmp_path
     ledger = tmp_path / "c.jsonl"
     place.run("produce", "--queue", "q", "--count", "5")
     arguments = ["consume", "--url", place.url, "--queue", "q", "--ledger", str(ledger)]
-    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.DEVNULL)
+    process = forked.Popen([*COMMAND, *arguments], stdout=subprocess.DEVNULL)
     while not ledger.exists() or ledger.read_text().count(Kind.ACKNOWLEDGED.value) < 5:
         assert process.poll() is None
     process.send_signal(signal.SIGTERM)
@@ -181,7 +181,7 @@ def test_a_load_with_an_ending_file_sends_at_least_the_count_and_ends_with_the_f
 ) -> None:
     ending = tmp_path / "end"
     arguments = ["produce", "--url", place.url, "--queue", "q", "--count", "5", "--until", str(ending), "--json"]
-    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, text=True)
+    process = forked.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, text=True)
     while len(place.broker.store.queues.get("q", ())) <= 5:
         assert process.poll() is None
     ending.touch()
@@ -197,7 +197,7 @@ def test_silence_ends_a_consumer_only_once_its_ending_file_exists(place: Place, 
     place.run("produce", "--queue", "q", "--count", "5")
     options = ["--idle-timeout", "0.5", "--until", str(ending), "--json"]
     arguments = ["consume", "--url", place.url, "--queue", "q", *options]
-    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, text=True)
+    process = forked.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, text=True)
     while place.broker.store.queues["q"]:
         assert process.poll() is None
     with pytest.raises(subprocess.TimeoutExpired):

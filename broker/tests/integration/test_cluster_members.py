@@ -46,7 +46,7 @@ def test_a_third_member_and_its_clients_follow_a_failover(tmp_path: Path) -> Non
         wait_for(pair.primary, (f"127.0.0.1:{third.port}", None), str(third.facts()["node_id"]))
         url = f"tcp://127.0.0.1:{third.port}?ha=true&reconnectAttempts=-1&initialConnectAttempts=-1"
         with connect(url) as connection:
-            learned = {node.node_id: node for node in connection._link.core.topology}
+            learned = {node.node_id: node for node in connection._link.core.link.topology}
             backup = learned[node_id].backup
             assert backup is not None
             assert backup.port == pair.backup.port

@@ -20,6 +20,7 @@ from tests.support.copies import act, restart, write_out
 from tests.support.store import StoreHarness
 from tests.support.store_model import contents_of, order_of
 
+from support import forked
 from understudy.runtime.base.disk import RealDisk
 from understudy.store.log.follower import Follower
 
@@ -33,7 +34,7 @@ _PATIENCE_S = 240
 def start(store: str, output: Path, work: Path) -> subprocess.Popen[str]:
     command = [str(Path(sys.executable).with_name("understudy")), "pipeline", "consolidate", store, "-o", str(output)]
     options = ["--id-cache-size", "5", "--master", "local[2]", "--work-dir", str(work)]
-    return subprocess.Popen(command + options, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return forked.Popen(command + options, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def check(output: Path, expected: dict[str, object]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.processes import Pair
 
+from support import forked
 from understudy.client.sync import connect
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
@@ -21,7 +22,7 @@ _LARGE = b"large " * 50_000
 
 def understudy(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).with_name("understudy")), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return forked.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def send_and_take(url: str) -> None:

@@ -7,13 +7,13 @@ Goal: a few old messages do not keep the log, the node that serves next finds th
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.processes import COMMAND, Pair
 from understudy.client import sync
 
@@ -86,18 +86,16 @@ def test_old_messages_do_not_keep_the_log_and_are_there_after_kill_takeover_and_
         churn(session, 60, kept, 1_000)
     assert '"snapshot cannot be used"' not in pair.backup.log.read_text()
     compact = [str(COMMAND), "data", "compact", str(journal), "--json"]
-    refused = subprocess.run(compact, capture_output=True, text=True, timeout=120, check=False)
+    refused = forked.run(compact, capture_output=True, text=True, timeout=120, check=False)
     assert refused.returncode == 1
     assert "a broker has the lock" in refused.stderr
     assert pair.backup.terminate() == 0
-    done = subprocess.run(compact, capture_output=True, text=True, timeout=120, check=False)
+    done = forked.run(compact, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["size_bytes_after"] <= report["size_bytes_before"]
     assert report["size_bytes_after"] < 2_000_000
-    verified = subprocess.run(
-        [str(COMMAND), "data", "verify", str(journal)], capture_output=True, text=True, check=False
-    )
+    verified = forked.run([str(COMMAND), "data", "verify", str(journal)], capture_output=True, text=True, check=False)
     assert verified.returncode == 0, verified.stdout
     pair.primary.start().wait_ready("active")
     with sync.connect(f"tcp://127.0.0.1:{pair.primary.port}") as connection, connection.session() as session:

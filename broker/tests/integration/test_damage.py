@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.processes import COMMAND, READY_S, Node, Pair, invoke
 from understudy.client.sync import connect
 from understudy.runtime.base.disk import RealDisk
@@ -126,7 +126,7 @@ def test_damage_met_at_a_start_is_refused_with_what_helps(pair: Pair, tmp_path: 
     assert "--quarantine" in log
     commands = re.findall(r"'understudy (data salvage [^']+)'", log.replace("\\'", "'"))
     assert commands[:2] == [f"data salvage {journal}", f"data salvage {journal} --to NEW_DIRECTORY"]
-    shown = subprocess.run([str(COMMAND), *commands[0].split()], capture_output=True, text=True)
+    shown = forked.run([str(COMMAND), *commands[0].split()], capture_output=True, text=True)
     assert shown.returncode == 1
     assert f"LOST: {path} at offset {frame.offset}" in shown.stdout
 
@@ -141,7 +141,7 @@ def test_damage_met_at_a_start_is_refused_with_what_helps(pair: Pair, tmp_path: 
 
     new = tmp_path / "new" / "journal"
     command = commands[1].replace("NEW_DIRECTORY", str(new)).split()
-    assert subprocess.run([str(COMMAND), *command], capture_output=True).returncode == 1, "something is lost"
+    assert forked.run([str(COMMAND), *command], capture_output=True).returncode == 1, "something is lost"
     # and the salvaged journal in its place
     shutil.copy(journal / "server.lock", new / "server.lock")
     shutil.rmtree(journal)

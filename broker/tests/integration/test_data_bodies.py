@@ -10,19 +10,19 @@ import json
 import random
 import resource
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.support.processes import Node, Pair
 
+from support import forked
 from understudy.cli.messages.sending import _NOTE_EVERY, _WINDOW
 from understudy.client.sync import connect
 from understudy.ids import Xid
 from understudy.message import Message
 
-COMMAND = [sys.executable, "-c", "from understudy.cli.main import main; main()"]
+COMMAND = [str(forked.COMMAND)]
 #: Fewer than the messages of the import.
 ID_CACHE_SIZE = 1_000
 EXTRA = f"<id-cache-size>{ID_CACHE_SIZE}</id-cache-size>"
@@ -34,7 +34,7 @@ def run(*arguments: str, code: int = 0, memory_bytes: int = 0) -> dict[str, obje
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
 
-    ended = subprocess.run(
+    ended = forked.run(
         [*COMMAND, *arguments], capture_output=True, text=True, timeout=200, check=False,
         preexec_fn=limit if memory_bytes else None,
     )  # fmt: skip
@@ -182,9 +182,7 @@ def test_twice_is_once_with_more_messages_than_the_broker_remembers(
     stages = (500, 1_200, 1_900)
     for stage in stages:
         # slowly enough not to be through before it is killed
-        importing = subprocess.Popen(
-            [*arguments, "--rate", "500"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        importing = forked.Popen([*arguments, "--rate", "500"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while (waiting := two.queue("q")) is None or int(str(waiting["message_count"])) < stage:
             assert importing.poll() is None
         importing.kill()

@@ -11,23 +11,23 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from tests.support.processes import Node, Pair
 
+from support import forked
 from understudy.client.sync import connect
 from understudy.message import DUPLICATE_ID, Message, MessageType
 from understudy.properties import BYTE, FLOAT, Properties
 
-COMMAND = [sys.executable, "-c", "from understudy.cli.main import main; main()"]
+COMMAND = [str(forked.COMMAND)]
 QUEUES = ("orders", "bills")
 
 
 def run(*arguments: str, code: int = 0) -> dict[str, object]:
-    ended = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    ended = forked.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == code, (ended.returncode, ended.stdout, ended.stderr)
     result: dict[str, object] = json.loads(ended.stdout)
     return result
@@ -149,7 +149,7 @@ def test_an_interrupted_import_goes_on_where_it_was(nodes: tuple[Node, Node, Pat
         try:
             two.start().wait_ready("active")
             arguments = [*COMMAND, "data", "import", str(file), "--url", url(two), "--json"]
-            importing = subprocess.Popen([*arguments, "--rate", "20"], stdout=subprocess.PIPE)
+            importing = forked.Popen([*arguments, "--rate", "20"], stdout=subprocess.PIPE)
             with connect(url(two)) as connection, connection.session() as session:
                 session.start()
                 consumer = session.consumer("many")

@@ -7,8 +7,6 @@ queue takes is counted and reported, although a broker confirms such messages of
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,10 @@ from typing import Any
 import pytest
 from tests.support.processes import Node, Pair, invoke
 
+from support import forked
 from understudy.client.sync import connect
 
-COMMAND = [sys.executable, "-c", "from understudy.cli.main import main; main()"]
+COMMAND = [str(forked.COMMAND)]
 DEAD = {
     "deadLetterAddress": "DLQ", "autoCreateDeadLetterResources": True, "maxDeliveryAttempts": 1,
     "retroactiveMessageCount": 0,
@@ -36,7 +35,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def run(*arguments: str, code: int = 0) -> tuple[dict[str, Any], str]:
     """The summary of a command, and its other output."""
-    ended = subprocess.run([*COMMAND, *arguments, "--json"], capture_output=True, text=True, timeout=200, check=False)
+    ended = forked.run([*COMMAND, *arguments, "--json"], capture_output=True, text=True, timeout=200, check=False)
     assert ended.returncode == code, (ended.returncode, ended.stdout, ended.stderr)
     return json.loads(ended.stdout), ended.stderr
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -18,13 +16,14 @@ from pathlib import Path
 import pytest
 from tests.support.processes import Pair
 
+from support import forked
 from understudy.client.sync import connect
 
 #: Above minLargeMessageSize, to be stored in a file of its own.
 BODY_BYTES = 1_500_000
 #: Where every log begins.
 FIRST = "segment-000000000001-0000000001.log"
-COMMAND = [sys.executable, "-c", "from understudy.cli.main import main; main()"]
+COMMAND = [str(forked.COMMAND)]
 
 
 def run(*arguments: str, code: int = 0) -> dict[str, object]:
@@ -33,7 +32,7 @@ def run(*arguments: str, code: int = 0) -> dict[str, object]:
 
 def spoken(*arguments: str, code: int = 0) -> tuple[dict[str, object], str]:
     """The output of a command, parsed, and its standard error."""
-    ended = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    ended = forked.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == code, (ended.returncode, ended.stdout, ended.stderr)
     result: dict[str, object] = json.loads(ended.stdout)
     return result, ended.stderr

@@ -6,13 +6,13 @@ with fewer messages and a small ``max-size-bytes``; it checks order and complete
 
 from __future__ import annotations
 
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from benchmarks.soak import measure
+from support import forked
 from support.processes import COMMAND, Pair
 
 MIB = 1024 * 1024
@@ -21,7 +21,7 @@ MIB = 1024 * 1024
 def load(command: str, pair: Pair, queue: str, *options: str) -> None:
     """Send or receive 20,000 messages."""
     arguments = [str(COMMAND), command, "--url", pair.url, "--queue", queue, "--count", "20000", *options]
-    subprocess.run(arguments, check=True, capture_output=True)
+    forked.run(arguments, check=True, capture_output=True)
 
 
 @pytest.mark.parametrize(

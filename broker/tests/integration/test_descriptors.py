@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.processes import COMMAND, Node, Pair, assert_serves
 
 SMALL_SEGMENTS = "<journal-file-size>1M</journal-file-size>"
@@ -51,7 +52,7 @@ def test_a_flood_before_login_takes_no_descriptor_that_the_node_needs(node: Node
     assert node.process is not None
     url = f"tcp://127.0.0.1:{node.port}"
     served = [
-        subprocess.Popen(
+        forked.Popen(
             [str(COMMAND), *arguments, "--url", url, "--queue", "present", "--count", "600"],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.ports import free_port
 from support.processes import COMMAND, Node, Pair
 from support.replicated import ReplicatedPair, wait_in_sync, wait_until
@@ -18,7 +19,7 @@ from understudy.client.sync import connect
 
 
 def _run(*arguments: object) -> str:
-    done = subprocess.run([str(COMMAND), *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    done = forked.run([str(COMMAND), *map(str, arguments)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -35,7 +36,7 @@ def test_the_server_overrides_the_ttl_of_a_client(pair: Pair) -> None:
     node = pair.primary.start()
     node.wait_ready("active")
     url = f"tcp://127.0.0.1:{node.port}?connectionTTL=-1&clientFailureCheckPeriod=-1"
-    client = subprocess.Popen(
+    client = forked.Popen(
         [str(COMMAND), "consume", "--url", url, "--queue", "q"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:

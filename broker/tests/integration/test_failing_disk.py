@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import resource
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from support import forked
 from support.faulty_disk import FaultyDisk, start_node
 from support.processes import COMMAND, Pair
 from understudy.client import aio
@@ -339,7 +339,7 @@ def test_a_process_whose_writes_the_kernel_refuses_stops_and_loses_nothing(tmp_p
         node.start().wait_ready("active")
         ledger = tmp_path / "ledger.jsonl"
         with (tmp_path / "producer").open("wb") as output:
-            producing = subprocess.Popen(
+            producing = forked.Popen(
                 [str(COMMAND), "produce", "--url", f"{url}?reconnectAttempts=0&callTimeout=60000", "--queue", "q",
                  "--count", "1000000", "--rate", "2000", "--ledger", str(ledger)],
                 stdout=output, stderr=output,
@@ -357,13 +357,13 @@ def test_a_process_whose_writes_the_kernel_refuses_stops_and_loses_nothing(tmp_p
         kept = node.queue("q")
         assert kept is not None
         consumed = tmp_path / "consumed.jsonl"
-        out = subprocess.run(
+        out = forked.run(
             [str(COMMAND), "consume", "--url", url, "--queue", "q", "--count", str(kept["message_count"]),
              "--ledger", str(consumed), "--json"],
             capture_output=True, text=True, timeout=GUARD_S,
         )  # fmt: skip
         assert out.returncode == 0, out.stdout + out.stderr
-        report = subprocess.run(
+        report = forked.run(
             [str(COMMAND), "ledger", "check", "--json", str(ledger), str(consumed)], capture_output=True, text=True
         )
         assert report.returncode == 0, report.stdout

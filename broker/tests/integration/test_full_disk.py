@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.processes import COMMAND, Pair
 
 EXTRA = """
@@ -41,14 +42,14 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 def run(*arguments: object, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
     command = [str(COMMAND), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
+    return forked.run(command, capture_output=True, text=True, timeout=timeout_s)
 
 
 @pytest.mark.parametrize("address", ["fails", pytest.param("blocks", marks=pytest.mark.long)])
 def test_messages_confirmed_before_the_disk_was_full_are_all_kept(pair: Pair, tmp_path: Path, address: str) -> None:
     url = f"tcp://127.0.0.1:{pair.primary.port}"
     ledger = tmp_path / "produced.jsonl"
-    filling = subprocess.Popen(
+    filling = forked.Popen(
         [str(COMMAND), "produce", "--url", f"{url}?callTimeout=60000", "--queue", address, "--count", "200000",
          "--size", "1000", "--ledger", str(ledger)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.processes import COMMAND, READY_S, Node, Pair
 from understudy.client.sync import connect
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    done = subprocess.run([str(COMMAND), *arguments], capture_output=True, text=True, timeout=90, check=False)
+    done = forked.run([str(COMMAND), *arguments], capture_output=True, text=True, timeout=90, check=False)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -7,13 +7,13 @@ acknowledged; the reader is bounded, and says so after the failover, too.
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support import forked
 from support.processes import COMMAND, Node, Pair
 from support.replicated import ReplicatedPair, wait_until
 from understudy.client import sync
@@ -36,7 +36,7 @@ def reader(node: Node, *arguments: object, code: int = 0) -> Any:
         node.directory / "etc" / "management.token",
     )
     words = [str(each) for each in (COMMAND, "reader", *arguments, *place, "--json")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = forked.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == code, done.stdout + done.stderr + node.tail()
     return done.stderr if code and not done.stdout else json.loads(done.stdout)
 

@@ -56,7 +56,7 @@ def wait_members(node: Node, networks: TwoNetworks) -> None:
 def known_to_a_client(port: int) -> set[str]:
     """Host and port of the members in the topology that a client gets at a port."""
     with connect(f"tcp://127.0.0.1:{port}") as connection:
-        topology = connection._link.core.topology
+        topology = connection._link.core.link.topology
         return {f"{each.primary.host}:{each.primary.port}" for each in topology if each.primary is not None}
 
 

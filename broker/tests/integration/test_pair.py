@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.processes import COMMAND, Pair
 
 
 def start(*arguments: object) -> subprocess.Popen[str]:
     command = [str(COMMAND), *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return forked.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finish(process: subprocess.Popen[str], timeout_s: float = 120) -> str:
@@ -114,7 +115,7 @@ def test_management_shows_the_pair(pair: Pair) -> None:
     # but for the moment in which a quiet log is given its mark
     while pair.backup.facts()["following"] != {"caught_up": True, "lag_bytes": 0}:
         time.sleep(0.02)
-    status = subprocess.run(
+    status = forked.run(
         [str(COMMAND), "status", "--instance", str(pair.primary.directory), "--json"], capture_output=True, text=True
     )
     assert status.returncode == 0, status.stderr

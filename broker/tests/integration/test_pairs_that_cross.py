@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.ports import free_port
 from support.processes import COMMAND, Node
 from support.replicated import XML, logged, property_of, wait_in_sync, wait_until
@@ -97,7 +97,7 @@ def test_a_roll_over_pairs_with_exchanged_backups_leaves_each_primary_its_store(
     assert "two replicated pairs of this cluster have no group-name" in east.tail() + west.tail() + str(
         logged(east, "")
     )
-    checked = subprocess.run(
+    checked = forked.run(
         [str(COMMAND), "cluster", "check", "--instance", str(east.directory), "--json"],
         capture_output=True,
         text=True,

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.processes import COMMAND, Node
 from support.replicated import ReplicatedPair, wait_logged
 
@@ -32,7 +32,7 @@ def printed_commands() -> list[list[str]]:
 
 def run(directory: Path, *arguments: object, code: int = 0) -> str:
     """Output of ``understudy``, with the directory as the current one."""
-    done = subprocess.run(
+    done = forked.run(
         [str(COMMAND), *map(str, arguments)], cwd=directory, capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == code, done.stdout + done.stderr

@@ -18,6 +18,7 @@ from tests.support.copies import write_out
 from tests.support.processes import Node, Pair
 from tests.support.store import StoreHarness
 
+from support import forked
 from understudy.client.sync import connect
 from understudy.message import LARGE_COMPRESSED, LARGE_SIZE, ROUTING_TYPE, LargeBody, LargeMessage, Message
 from understudy.properties import BYTE, Properties
@@ -96,7 +97,7 @@ def command(archive: Path, node: Node, *options: str) -> list[str]:
 
 
 def run(archive: Path, node: Node, *options: str) -> dict[str, Any]:
-    ended = subprocess.run(command(archive, node, *options), capture_output=True, text=True, timeout=200, check=False)
+    ended = forked.run(command(archive, node, *options), capture_output=True, text=True, timeout=200, check=False)
     assert ended.returncode == 0, ended.stderr
     found: dict[str, Any] = json.loads(ended.stdout)
     return found
@@ -130,7 +131,7 @@ def test_a_replay_sends_each_message_once_with_its_contents(spark: Any, node: No
     assert (summary["confirmed"], count(node, "again")) == (5, 5)
     assert summary["seconds"] >= 4 / 2
     # a broker confirms a message that it routes to no queue, unless it is asked not to
-    ended = subprocess.run(command(made, node, "--address", "topic"), capture_output=True, text=True, check=False)
+    ended = forked.run(command(made, node, "--address", "topic"), capture_output=True, text=True, check=False)
     summary = json.loads(ended.stdout)
     assert (ended.returncode, summary["confirmed"], summary["without_queue"]) == (1, 0, ["topic"])
     assert summary["unrouted"] == {"topic": 1}
@@ -151,7 +152,7 @@ def test_a_killed_replay_that_starts_again_sends_each_message_once(spark: Any, n
     options = ["--to-address", "all", "--rate", "600", "--resume", str(progress)]
     killed = 0
     for _ in range(4):
-        process = subprocess.Popen(command(made, node, *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = forked.Popen(command(made, node, *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         before, deadline = count(node, "all"), time.monotonic() + _PATIENCE_S
         while process.poll() is None and count(node, "all") <= before:
             assert time.monotonic() < deadline

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.processes import COMMAND, READY_S, Node
 from support.replicated import ReplicatedPair, consume, logged, produce, property_of, wait_logged, wait_until
 from support.witnesses import WitnessProcess
@@ -83,7 +83,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def run(*arguments: object) -> str:
-    done = subprocess.run([str(COMMAND), *map(str, arguments)], capture_output=True, text=True, timeout=90)
+    done = forked.run([str(COMMAND), *map(str, arguments)], capture_output=True, text=True, timeout=90)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

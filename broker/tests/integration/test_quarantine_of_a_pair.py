@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.processes import COMMAND, Node
 from support.replicated import ReplicatedPair, wait_in_sync, wait_until
 from understudy.client import sync
@@ -17,7 +17,7 @@ DAMAGED = b"number 7 " * 40
 
 
 def command(*arguments: object) -> str:
-    done = subprocess.run([str(COMMAND), *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    done = forked.run([str(COMMAND), *map(str, arguments)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from support import forked
 from support.processes import COMMAND, READY_S, TOKEN, Node, Pair
 
 OFTEN = "<configuration-file-refresh-period>50</configuration-file-refresh-period>"
@@ -77,7 +78,7 @@ def settings_of(node: Node, address: str) -> Any:
 
 def produce(node: Node, *options: str) -> subprocess.CompletedProcess[str]:
     command = [str(COMMAND), "produce", "--url", f"tcp://127.0.0.1:{node.port}", "--queue", "orders", "--count", "3"]
-    return subprocess.run([*command, "--size", "10", *options], capture_output=True, text=True, timeout=60)
+    return forked.run([*command, "--size", "10", *options], capture_output=True, text=True, timeout=60)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.processes import COMMAND
 from support.replicated import (
     ReplicatedPair,
@@ -245,7 +246,7 @@ def test_a_returning_node_keeps_the_common_part_of_its_log(make_pair: Callable[.
     assert isinstance(earlier, dict)
     assert earlier["messages"] == 20
     command = [str(COMMAND), "data", "compare", "--json", earlier["directory"], str(journal)]
-    report = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=False).stdout)
+    report = json.loads(forked.run(command, stdout=subprocess.PIPE, check=False).stdout)
     (between,) = report["pairs"]
     assert between["sequence"] == earlier["sequence"]
     assert between["left_only"]["messages"] == 20

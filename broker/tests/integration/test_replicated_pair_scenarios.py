@@ -5,13 +5,13 @@ NettyReplicationStop, BackupAuthentication, paging and large messages).
 from __future__ import annotations
 
 import hashlib
-import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.processes import Node, invoke
 from support.replicated import (
     ReplicatedPair,
@@ -316,7 +316,7 @@ def test_sessions_of_users_log_in_again_at_the_replica(make_pair: MakePair) -> N
     pair = make_pair(extra=rules)
     for node in pair.nodes:
         node.config.write_text(node.config.read_text().replace("<security-enabled>false", "<security-enabled>true"))
-        hashed = subprocess.run(
+        hashed = forked.run(
             [*node.command, "user", "hash", "bob"], input="secret of bob\n", capture_output=True, text=True, check=True
         )
         users = node.config.with_name("artemis-users.properties")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.certificates import served_certificate
 from support.processes import COMMAND
 from support.replicated import (
@@ -184,7 +185,7 @@ def test_an_administrator_promotes_a_node_that_waits_and_the_other_one_becomes_i
 
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run ``understudy``."""
-    return subprocess.run([str(COMMAND), *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False)
+    return forked.run([str(COMMAND), *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.mark.long

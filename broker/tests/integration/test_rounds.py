@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import random
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from rounds.__main__ import PAIRS
 from rounds.disk import DiskFaults, Fault, build
 from rounds.engine import KINDS, Rounds, Row
 from rounds.sites import Site
+from support import forked
 
 #: Draws syncs that fail and a full disk, each at the active node. Wrong reads have tests of their own.
 SEED = 9
@@ -40,7 +40,7 @@ class Disk:
         """Run code that is killed at its end."""
         text = f"import os, signal\nos.chdir({str(self.root)!r})\n{code}\nos.kill(os.getpid(), signal.SIGKILL)\n"
         command = [*self.faults.prefix, sys.executable, "-c", text]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = forked.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == -9, done.stderr
         return done.stdout
 
@@ -160,10 +160,10 @@ def test_rounds_keep_every_promise(pair: str, kind: str, tmp_path: Path) -> None
     site = Site(pair, tmp_path, power=kind == "power")
     try:
         site.start()
-        rows = list(Rounds(site, tmp_path, SEED).run(kind, 2))
+        rows = list(Rounds(site, tmp_path, SEED, faults=2).run(kind, 2))
         failed = [row for row in rows if not row.ok]
         assert failed == [], site.tails()
-        assert len(rows) == 2
+        assert [row.faults for row in rows] == [2, 2]
         assert all(row.confirmed > 100 for row in rows)
     finally:
         site.end()

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.ports import free_port
 from support.processes import COMMAND, Node, Pair, assert_serves
 
@@ -36,7 +36,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 def test_a_wrong_management_address_is_refused_before_activation(pair: Pair, http: str, complaint: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}" if http == "taken" else http
-        done = subprocess.run(
+        done = forked.run(
             [str(COMMAND), "run", "--config", str(pair.primary.config), "--instance", str(pair.primary.directory),
              "--http", address],
             capture_output=True, text=True, timeout=60,

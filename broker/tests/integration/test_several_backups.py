@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.ports import free_port
 from support.processes import COMMAND, PAIR_XML, READY_S, Node
 from support.replicated import wait_until
@@ -94,7 +95,7 @@ def group(tmp_path: Path) -> Iterator[Group]:
 
 def start(*arguments: object) -> subprocess.Popen[str]:
     command = [str(COMMAND), *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return forked.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finish(process: subprocess.Popen[str], timeout_s: float = 120) -> str:

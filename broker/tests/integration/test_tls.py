@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.certificates import make, served_certificate
 from support.processes import COMMAND, READY_S, TOKEN, Node, Pair
 from understudy.client.aio import connect as connect_aio
@@ -200,16 +200,16 @@ def test_check_reads_the_files_of_tls(certificates: Certificates, made: Callable
     pair = made(acceptor=certificates.acceptor())
     command = [str(COMMAND), "run", "--config", str(pair.primary.config), "--check"]
     make(issuer=certificates.authority, days=5.5).write(certificates.server).chmod(0o644)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = forked.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert "expires in 5 days" in done.stderr
     assert f"{certificates.server} holds or may hold secrets and can be read by all users" in done.stderr
     if os.geteuid() == 0:
         # the directories of pytest are private, so that another user cannot read the files
-        done = subprocess.run([*command, "--user", "daemon"], capture_output=True, text=True, check=False)
+        done = forked.run([*command, "--user", "daemon"], capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert "user 'daemon' cannot read it: Permission denied" in done.stderr
     certificates.server.unlink()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = forked.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert f"acceptor 'core': keyStorePath {certificates.server}: No such file" in done.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.ports import free_port
 from support.processes import COMMAND, Node
 from support.replicated import wait_until
@@ -17,7 +18,7 @@ MakeNode = Callable[..., Node]
 
 
 def understudy(*arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(COMMAND), *arguments], capture_output=True, text=True, timeout=60, input=given)
+    return forked.run([str(COMMAND), *arguments], capture_output=True, text=True, timeout=60, input=given)
 
 
 @pytest.fixture

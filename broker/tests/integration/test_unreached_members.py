@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
+from support import forked
 from support.members import Members, wait_knows, wait_until
 from support.ports import free_port
 from support.processes import COMMAND, Node
@@ -15,7 +15,7 @@ from support.processes import COMMAND, Node
 def check(*nodes: Node) -> tuple[int, dict[str, Any]]:
     """Exit code and JSON of the command."""
     options = [option for node in nodes for option in ("--instance", str(node.directory))]
-    done = subprocess.run(
+    done = forked.run(
         [str(COMMAND), "cluster", "check", "--json", *options], capture_output=True, text=True, check=False, timeout=60
     )
     return done.returncode, json.loads(done.stdout)

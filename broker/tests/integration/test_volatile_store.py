@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.ports import free_port
 from support.processes import COMMAND, READY_S, Node
 from understudy.client import sync
@@ -35,7 +35,7 @@ def start(node: Node, persistent: bool) -> str:
 
 
 def waiting(url: str) -> int:
-    done = subprocess.run(
+    done = forked.run(
         [str(COMMAND), "consume", "--url", url, "--queue", "q", "--idle-timeout", "1", "--json"],
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
@@ -43,9 +43,7 @@ def waiting(url: str) -> int:
 
 
 def send(url: str, count: int) -> None:
-    subprocess.run(
-        [str(COMMAND), "produce", "--url", url, "--queue", "q", "--count", str(count)], check=True, timeout=60
-    )
+    forked.run([str(COMMAND), "produce", "--url", url, "--queue", "q", "--count", str(count)], check=True, timeout=60)
 
 
 @pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.long)])
@@ -70,7 +68,7 @@ def test_messages_end_with_the_process_and_a_kept_store_is_untouched(node: Node,
 def test_a_second_process_of_the_instance_does_not_empty_the_store_in_use(node: Node) -> None:
     url = start(node, persistent=False)
     send(url, 5)
-    second = subprocess.run(
+    second = forked.run(
         [str(COMMAND), "run", "--config", str(node.config), "--instance", str(node.directory), "--http", "off"],
         capture_output=True, text=True, timeout=READY_S,
     )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support import forked
 from support.members import Members, depth, url, wait_knows, wait_until
 from support.processes import COMMAND, Node
 from understudy.client.sync import connect
@@ -100,7 +101,7 @@ def test_the_command_prints_sentences_and_json(make_members: Callable[..., Membe
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [str(COMMAND), "queue", "explain", "--instance", str(node.directory), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return forked.run(command, capture_output=True, text=True, check=False)
 
     shown = run("q")
     assert shown.returncode == 0, shown.stderr

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
+from support import forked
 from support.processes import COMMAND, Node, Pair, assert_serves
 
 
@@ -42,7 +42,7 @@ def test_an_older_copy_and_missing_epochs_are_refused_until_they_are_accepted(pa
     node.terminate()
     shutil.rmtree(pair.store)
     shutil.copytree(copy, pair.store)
-    accepted = subprocess.run(
+    accepted = forked.run(
         [str(COMMAND), "accept-store", "--instance", str(node.directory)], capture_output=True, text=True, timeout=60
     )
     assert accepted.returncode == 0, accepted.stderr

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from support import forked
 from support.processes import COMMAND, READY_S, Pair
 from understudy.client import sync
 from understudy.errors import BrokerError
@@ -94,7 +94,7 @@ def give_back(pair: Pair) -> None:
     deadline = time.monotonic() + READY_S
     while pair.primary.get("/health/ready")[1].get("state") != "active":
         assert time.monotonic() < deadline, pair.primary.tail()
-        subprocess.run(
+        forked.run(
             [str(COMMAND), "failback", "--url", url, "--token-file", str(token)], capture_output=True, check=False
         )
     pair.primary.wait_ready("active")

@@ -13,6 +13,7 @@ from understudy.ha.locks.sequence_verdict import Verdict
 from understudy.ha.replication.lock_authority import LockAuthority
 from understudy.ha.replication.ports import Answer
 from understudy.ha.shared import store_claims
+from understudy.routing.queues.delivery import DeliveryPermission
 from understudy.runtime.node.serving import Serving
 from understudy.testing.runs.fault_plan import PASSIVE, Fault, FaultKind
 from understudy.testing.runs.plan import Plan
@@ -32,6 +33,15 @@ def _successor_does_not_wait(patch: Patch) -> type[ScenarioRun]:
     """A node that got a lock which was not released begins its epoch while the last proof of its holder is valid."""
     patch.replace(store_claims, "UNPROVED_MS", 0)
     return with_faults(*(Fault(each, 2.0 + 18.0 * each, FaultKind.LOCK_TAKEN, "", 0.0, 0.99, 0) for each in range(2)))
+
+
+@planted(
+    "delivered-without-a-proof", promise="an acknowledged message does not come again", checks=["duplicated"],
+    elsewhere={"shared-store-backups": range(200031, 200032)},
+)  # fmt: skip
+def _delivered_without_a_proof(patch: Patch) -> None:
+    """A node that has lost its lock delivers messages until it asks for the lock the next time."""
+    patch.replace(DeliveryPermission, "covers", lambda self, queue: True)
 
 
 class _FailedActivation(WitnessedRun):

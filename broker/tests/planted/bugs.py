@@ -1,7 +1,7 @@
 """Planted bugs: each breaks one promise of the broker on purpose, and a simulated run must find it.
 
-``planting`` defines planted bugs. ``python -m understudy.testing.simulate --plant NAME`` runs seeds with one
-planted. Those of nodes, replicated pairs, damaged records and XA branches are in modules of their own.
+``planting`` defines planted bugs. ``make plant BUG=NAME`` runs seeds with one planted. Those of nodes, replicated
+pairs, damaged records and XA branches are in modules of their own.
 
 To add one, write a function that takes a ``Patch`` and decorate it with ``planted``; the parametrised
 test in ``tests/simulation/test_planted_bugs.py`` then requires that one of its seeds finds it.
@@ -14,6 +14,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from planted import (  # noqa: F401  # each module adds its bugs to BUGS
+    activation_bugs,
+    branch_bugs,
+    damage_bugs,
+    empty_start_bugs,
+    group_bugs,
+    link_bugs,
+    member_bugs,
+    node_bugs,
+    pair_bugs,
+    promise_bugs,
+    replication_bugs,
+    scale_down_bugs,
+    vote_bugs,
+    wrong_read_bugs,
+)
 from planted.planting import BUGS as BUGS
 from planted.planting import Patch, planted, with_faults
 from understudy.client.core.connection.failover import Reconnection

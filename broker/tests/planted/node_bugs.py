@@ -108,7 +108,7 @@ def _store_behind_served(patch: Patch) -> type[ScenarioRun]:
 
 
 class _ActivationsRun(ScenarioRun):
-    """One node after the other becomes active; there are no clients."""
+    """A run in which one node after the other becomes active, without clients."""
 
     async def run(self) -> None:
         self._working.clear()
@@ -152,7 +152,7 @@ def _gathered_forgotten(patch: Patch) -> None:
 
     def close(self: BatchSends) -> None:
         if len(self._parts) > 1:
-            self._office.context.appended -= self._count - self._parts[0][2]
+            self._office.store.context.appended -= self._count - self._parts[0][2]
             self._count = self._parts[0][2]
             del self._parts[1:]
         old(self)

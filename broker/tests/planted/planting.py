@@ -46,13 +46,13 @@ _Plant = Callable[[Patch], type[ScenarioRun] | None]
 
 @dataclass(frozen=True, slots=True)
 class PlantedBug:
-    """One bug, the promise it breaks, and how it must show."""
+    """One planted bug with the promise that it breaks and the check that must find it."""
 
     name: str
     promise: str
     """The promise of ADR 0022 that it breaks."""
     checks: frozenset[str]
-    """Checks of ``Violation.check``, one of which must fail."""
+    """Values of ``Violation.check`` of which one must be reported."""
     seeds: Mapping[str, range]
     """The seeds of each scenario in which the bug makes sense, within which it must be found."""
     text: str

@@ -47,7 +47,7 @@ class NodeTime(ManualTime):
 
     def catch_up(self) -> None:
         """Run the timers that are due."""
-        self.advance(self._shared.monotonic_ms() - self._now_ms)
+        self.advance(self._shared.monotonic_ms() - self.now_ms)
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Host:
         self.opening = None
         self.refused = None
         self.time = NodeTime(self.world.time)
-        self.time._now_ms = self.world.time.monotonic_ms()
+        self.time.now_ms = self.world.time.monotonic_ms()
         self.worker = StepWorker()
         self.local = LocalSequence(self.volume.disk("host"), "/locks", self.worker)
         self.manager = MemoryLockManager(self.world.service, self.time, self.time, immediate=False)

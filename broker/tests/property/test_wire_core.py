@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from understudy import properties as typed
-from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, UnsupportedPacket
+from understudy.errors import LimitExceeded, RemoteProtocolError, UnsupportedPacket
 from understudy.ids import Xid
 from understudy.message import Message
 from understudy.properties import Properties
@@ -124,13 +124,11 @@ STRATEGIES: dict[layout.Encoding, st.SearchStrategy[Any]] = {
         (layout.Xids, tuples(xids)),
         (layout.Names, tuples(names)),
         (layout.RoutingTypes, tuples(integers(8))),
-        (layout.I64s, tuples(integers(64))),
         (layout.Connector, connectors),
         (layout.ConnectorOrNull, st.none() | connectors),
         (MessageField, messages),
     )
 }
-operations = st.sampled_from(p.Operation)
 votes = st.tuples(
     st.sampled_from((p.PRIMARY_FAILOVER_VOTE, p.LIVE_FAILOVER_VOTE)),
     st.builds(p.FailoverVote, st.booleans(), texts, st.none() | texts),
@@ -138,36 +136,10 @@ votes = st.tuples(
 votes |= st.tuples(
     st.just(p.BACKUP_VOTE), st.builds(p.BackupVote, integers(32), st.none() | texts, available=st.booleans())
 )
-paged = st.builds(p.PagedMessage, integers(64), tuples(integers(64)), messages) | st.builds(
-    p.PagedMessage, integers(64), tuples(integers(64)), st.none(), st.sampled_from((1, 2, -1)), blobs
-)
 #: Packets whose fields depend on one another, which their layout cannot say.
 BY_HAND: dict[type[p.Packet], st.SearchStrategy[Any]] = {
     p.QuorumVote: votes.map(lambda pair: p.QuorumVote(*pair)),
     p.QuorumVoteReply: votes.map(lambda pair: p.QuorumVoteReply(*pair)),
-    p.ReplicationAppend: st.builds(
-        p.ReplicationAppend, st.integers(0, 1), operations, integers(64), integers(8), blobs
-    ),
-    p.ReplicationAppendTx: st.builds(
-        p.ReplicationAppendTx, st.integers(0, 1), operations, integers(64), integers(64), integers(8), blobs
-    ),
-    p.ReplicationPageWrite: st.builds(p.ReplicationPageWrite, integers(32) | integers(64), paged, st.none() | names),
-    p.ReplicationPageEvent: st.builds(p.ReplicationPageEvent, names, integers(32) | integers(64), st.booleans()),
-    p.ReplicationSyncFile: st.just(p.ReplicationSyncFile(-1))
-    | st.builds(
-        lambda kind, journal, store, data, file_id: p.ReplicationSyncFile(
-            file_id,
-            kind,
-            journal if kind == p.FileType.JOURNAL else 0,
-            store if kind == p.FileType.PAGE else "",
-            data,
-        ),
-        st.sampled_from(p.FileType),
-        st.integers(0, 1),
-        names,
-        st.none() | st.binary(min_size=1, max_size=20),
-        st.integers(0, 2**63 - 1),
-    ),
     p.SessionSendContinuation: st.builds(
         lambda body, size, *rest: p.SessionSendContinuation(body, size is None, -1 if size is None else size, *rest),
         blobs,
@@ -176,8 +148,6 @@ BY_HAND: dict[type[p.Packet], st.SearchStrategy[Any]] = {
         integers(64),
         integers(32),
     ),
-    p.ReplicationLargeMessageEnd: st.builds(p.ReplicationLargeMessageEnd, integers(64))
-    | st.builds(p.ReplicationLargeMessageEnd, integers(64), integers(64), st.booleans()),
     p.ExceptionResponse: st.builds(p.ExceptionResponse, integers(32), st.none() | texts, st.none() | integers(64)),
 }
 
@@ -201,7 +171,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Message):
         fields = [getattr(value, name) for name in Message.__slots__ if name != "properties"]
         return [*fields, sorted((key, value.properties.tag(key), repr(item)) for key, item in value.properties.items())]
-    if isinstance(value, (p.Packet, p.PagedMessage)):
+    if isinstance(value, p.Packet):
         return [type(value), *(plain(getattr(value, f.name)) for f in dataclasses.fields(value))]  # type: ignore[arg-type]
     return value
 
@@ -209,7 +179,6 @@ def plain(value: Any) -> Any:
 SINCE_BY_HAND: dict[type[p.Packet], dict[str, tuple[int, object]]] = {
     p.SessionSend: {"correlation_id": (130, -1), "sender_id": (134, -1)},
     p.SessionSendContinuation: {"correlation_id": (130, -1), "sender_id": (134, -1)},
-    p.ReplicationPageWrite: {"address": (133, None)},
 }
 
 
@@ -224,22 +193,12 @@ def as_seen_by(packet: Any, version: int) -> Any:
     return dataclasses.replace(packet, **{name: value for name, (first, value) in since.items() if version < first})
 
 
-def cannot_be_said(packet: Any, version: int) -> bool:
-    if version < 131 and getattr(packet, "operation", None) == p.Operation.EVENT:
-        return True
-    return version < 133 and hasattr(packet, "page") and not -(2**31) <= packet.page < 2**31
-
-
 @pytest.mark.parametrize("packet_type", p.PACKET_TYPES.values(), ids=lambda cls: cls.__name__)
 def test_every_packet_comes_back_for_every_version(packet_type: type[p.Packet]) -> None:
     @settings(quick, max_examples=40)
     @given(packets_of(packet_type), integers(64))
     def check(packet: Any, channel_id: int) -> None:
         for version in VERSIONS:
-            if cannot_be_said(packet, version):
-                with pytest.raises(LocalProtocolError):
-                    encode(packet, channel_id, version)
-                continue
             raw = encode(packet, channel_id, version)
             decoder = FrameDecoder("client")
             decoder.version = version

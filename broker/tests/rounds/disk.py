@@ -16,7 +16,6 @@ import mmap
 import os
 import random
 import struct
-import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -24,6 +23,8 @@ from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from pathlib import Path
 from typing import Final
+
+from support import forked
 
 SOURCE: Final = Path(__file__).with_name("disk_faults.c")
 #: ``struct control`` and ``struct entry`` of the source.
@@ -100,7 +101,7 @@ def build(directory: Path) -> Path:
     """Compile the library. Raises CalledProcessError, FileNotFoundError: there is no compiler, or it fails."""
     library = directory / "disk_faults.so"
     command = ["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", str(library), str(SOURCE)]
-    subprocess.run([*command, "-ldl", "-lpthread"], check=True, capture_output=True, text=True)
+    forked.run([*command, "-ldl", "-lpthread"], check=True, capture_output=True, text=True)
     return library
 
 

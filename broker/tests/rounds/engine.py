@@ -38,8 +38,10 @@ class Row:
     number: int
     pair: str
     kind: str
+    faults: int = 0
+    """Faults of the round."""
     fault: str = ""
-    """Node and fault."""
+    """Node and fault; of several faults the last one."""
     confirmed: int = 0
     findings: dict[str, int] = field(default_factory=dict)
     """Broken promises by kind."""
@@ -48,7 +50,7 @@ class Row:
     elsewhere: int = 0
     """Of these, records that are right on the disk of a node."""
     gap_ms: int = 0
-    """Longest time without a confirmation."""
+    """Longest time without a confirmation after the begin of a fault."""
     replaced: int = 0
     """Clients that ended with an error, in whose place another one went on."""
     error: str = ""
@@ -69,15 +71,17 @@ class Row:
 class Rounds:
     """The rounds of one pair."""
 
-    def __init__(self, site: Site, directory: Path, seed: int) -> None:
+    def __init__(self, site: Site, directory: Path, seed: int, faults: int = 1) -> None:
         """Args:
         site: Started.
         directory: For the files of the clients.
         seed: Draws nodes, faults and moments.
+        faults: Faults of a round, one after the other while its clients go on; the pair is whole before each.
         """
         self._site = site
         self._directory = directory
         self._seed = seed
+        self._faults = faults
 
     def run(self, kind: str, count: int) -> Iterator[Row]:
         """Run so many rounds; ends after one with an error."""
@@ -96,29 +100,10 @@ class Rounds:
         try:
             if kind != "disk":
                 load.consume()
-            if not site.wait(lambda: len(load.confirmed_ms()) >= _WARM, _FIRST_S):
-                row.error = "no service before the fault"
-                return row
-            time.sleep(stream.uniform(0.0, 1.5))
-            began_ms = _now_ms()
-            if kind == "disk":
-                # messages wait, and their bodies have left the memory: the node reads them while its disk fails
-                load.consume()
-            row.fault = getattr(self, f"_{kind}")(stream)
-            healed_ms = _now_ms()
-
-            def served() -> bool:
-                load.supervise()
-                times = load.confirmed_ms()
-                return bool(times) and times[-1] > healed_ms
-
-            if not site.wait(served, _SERVICE_S):
-                row.error = f"no service {_SERVICE_S} s after the fault"
-            elif not site.wait_whole(_WHOLE_S):
-                row.error = f"the pair is not whole {_WHOLE_S} s after the fault"
-            else:
+            while not row.error and row.faults < self._faults:
+                row.error = self._strike(row, load, stream)
+            if not row.error:
                 row.error = load.finish(site.wait) or ""
-            row.gap_ms = load.gap_ms(began_ms)
             row.replaced = load.replaced
         finally:
             load.end()
@@ -126,6 +111,34 @@ class Rounds:
         if row.ok:
             shutil.rmtree(folder)
         return row
+
+    def _strike(self, row: Row, load: Load, stream: random.Random) -> str:
+        """One fault, until the pair is whole again; why the run cannot go on, or nothing."""
+        site = self._site
+        warm = len(load.confirmed_ms()) + _WARM
+        if not site.wait(lambda: len(load.confirmed_ms()) >= warm, _FIRST_S):
+            return "no service before the fault"
+        time.sleep(stream.uniform(0.0, 1.5))
+        began_ms = _now_ms()
+        if row.kind == "disk" and not load.consumers:
+            # messages wait, and their bodies have left the memory: the node reads them while its disk fails
+            load.consume()
+        row.fault = getattr(self, f"_{row.kind}")(stream)
+        row.faults += 1
+        healed_ms = _now_ms()
+
+        def served() -> bool:
+            load.supervise()
+            times = load.confirmed_ms()
+            return bool(times) and times[-1] > healed_ms
+
+        error = ""
+        if not site.wait(served, _SERVICE_S):
+            error = f"no service {_SERVICE_S} s after the fault"
+        elif not site.wait_whole(_WHOLE_S):
+            error = f"the pair is not whole {_WHOLE_S} s after the fault"
+        row.gap_ms = max(row.gap_ms, load.gap_ms(began_ms))
+        return error
 
     @staticmethod
     def _judge(row: Row, report: dict[str, Any], entries: Collection[tuple[str, bool]]) -> None:

@@ -9,13 +9,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from support import forked
 from support.processes import COMMAND
 
 #: Bodies and messages per second of each producer; the last one sends bodies in files of their own.
 PRODUCERS: Final = ((200, 250), (4_000, 60), (150_000, 4))
 #: Seconds without a message after which the queue of a round is empty.
 _IDLE_S: Final = 1.5
-#: Only against a client that hangs.
+#: Seconds without a new row in any ledger after which a client hangs.
 _CLIENT_S: Final = 180
 
 
@@ -40,6 +41,8 @@ class Load:
         self._consumer: subprocess.Popen[bytes] | None = None
         self._directory = directory
         self.produced: list[Path] = []
+        self._read_bytes: dict[Path, int] = {}
+        self._confirmed_ms: list[int] = []
         self._producers = [self._produce(place) for place in range(len(PRODUCERS))]
 
     def _produce(self, place: int) -> subprocess.Popen[bytes]:
@@ -54,7 +57,7 @@ class Load:
 
     def _start(self, *arguments: object) -> subprocess.Popen[bytes]:
         with self._errors.open("ab") as errors:
-            return subprocess.Popen([str(COMMAND), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=errors)
+            return forked.Popen([str(COMMAND), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=errors)
 
     def consume(self) -> None:
         """Start a consumer."""
@@ -81,14 +84,21 @@ class Load:
         return max(0, self.consumers - 1) + len(self.produced) - len(PRODUCERS)
 
     def confirmed_ms(self) -> list[int]:
-        """When each confirmation of any producer came, in order; milliseconds since 1970."""
-        times: list[int] = []
+        """When each confirmation of any producer came, in order; milliseconds since 1970. Lines of a ledger that were
+        read by an earlier call are not read again.
+        """
         for ledger in self.produced:
-            if ledger.exists():
-                lines = ledger.read_bytes().splitlines()
-                confirmed = (line for line in lines if b'"CONFIRMED"' in line and line.endswith(b"}"))
-                times += [int(json.loads(line)["at_ms"]) for line in confirmed]
-        return sorted(times)
+            if not ledger.exists():
+                continue
+            with ledger.open("rb") as file:
+                file.seek(self._read_bytes.get(ledger, 0))
+                data = file.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            self._read_bytes[ledger] = self._read_bytes.get(ledger, 0) + len(whole)
+            confirmed = (line for line in whole.splitlines() if b'"CONFIRMED"' in line)
+            self._confirmed_ms += [int(json.loads(line)["at_ms"]) for line in confirmed]
+        self._confirmed_ms.sort()
+        return self._confirmed_ms
 
     def gap_ms(self, since_ms: int) -> int:
         """The longest time without a confirmation that ends after a moment."""
@@ -108,12 +118,21 @@ class Load:
             assert self._consumer is not None
             return self._consumer.poll() == 0
 
-        if not wait(sent, _CLIENT_S):
+        if not self._in_progress(wait, sent):
             return "a producer does not end: " + self._errors.read_text(errors="replace")[-500:]
         self._drained.touch()
-        if not wait(drained, _CLIENT_S):
+        if not self._in_progress(wait, drained):
             return "the consumer does not end: " + self._errors.read_text(errors="replace")[-500:]
         return None
+
+    def _in_progress(self, wait: Callable[[Callable[[], bool], float], bool], ended: Callable[[], bool]) -> bool:
+        """Wait for the end of clients for as long as ledgers grow; whether they have ended."""
+        size_bytes = -1
+        while not wait(ended, _CLIENT_S):
+            before, size_bytes = size_bytes, sum(each.stat().st_size for each in self._directory.glob("*.jsonl"))
+            if size_bytes == before:
+                return False
+        return True
 
     def end(self) -> None:
         """Leave nothing running."""
@@ -125,7 +144,7 @@ class Load:
     def check(self) -> dict[str, Any]:
         """The report of ``understudy ledger check``."""
         command = [str(COMMAND), "ledger", "check", "--json", *map(str, [*self.produced, self.consumed])]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_CLIENT_S)
+        done = forked.run(command, capture_output=True, text=True, check=False)
         if not done.stdout:
             return {"ok": False, "verdict": done.stderr[-500:]}
         report: dict[str, Any] = json.loads(done.stdout)

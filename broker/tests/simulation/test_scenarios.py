@@ -82,6 +82,11 @@ QUORUM_REGRESSIONS = {
     262: "a node that was stopped got the vote to stay after its replica had taken over",
     62: "a node whose disk and whose copy were unusable had only the copy repaired: the simulation was wrong",
     6: "a replica stated a position that its own log does not have: the active node stopped, and both waited",
+    200101: "a replica that failed at the write of its sequence counted as the newest, and the other node waited",
+}
+#: Likewise of the scenario `scaled-voters`.
+SCALED_VOTERS_REGRESSIONS = {
+    200051: "a replica that had moved its messages twice said of a later copy that its messages had moved",
 }
 #: Likewise of the scenario `members`.
 MEMBERS_REGRESSIONS = {
@@ -128,6 +133,11 @@ def test_regressions_of_votes(seed):
     assert judge(seed, SCENARIOS["quorum"]) == ""
 
 
+@pytest.mark.parametrize("seed", SCALED_VOTERS_REGRESSIONS)
+def test_regressions_of_votes_and_scale_downs(seed):
+    assert judge(seed, SCENARIOS["scaled-voters"]) == ""
+
+
 @pytest.mark.parametrize("seed", MEMBERS_REGRESSIONS)
 def test_regressions_of_scale_downs(seed):
     assert judge(seed, SCENARIOS["members"]) == ""
@@ -151,6 +161,35 @@ def test_replicas_that_find_no_node_for_their_messages_serve_them():
 def test_a_replica_whose_messages_have_moved_is_not_judged_as_one_that_serves():
     """The primary began anew while the answer to the last step of the move was under way."""
     assert judge(700017, SCENARIOS["scaled-voters"]) == ""
+
+
+def test_a_backup_that_serves_another_pair_sends_messages_to_its_former_pair():
+    """They waited in the store-and-forward queue without end."""
+    assert judge(200045, SCENARIOS["ungrouped-pairs"]) == ""
+
+
+def test_a_message_that_two_scale_downs_have_moved_is_delivered_once():
+    """The member that it was kept for had received it from the first node, and did not recognise it."""
+    assert judge(200061, SCENARIOS["members"]) == ""
+
+
+def test_duplicate_ids_are_kept_when_a_log_before_a_take_over_ends_with_a_segment():
+    """The log seemed to have lost its end, and the empty store began without them."""
+    assert judge(200129, SCENARIOS["scaled-voters"]) == ""
+
+
+def test_a_node_that_begins_empty_has_the_duplicate_ids_of_the_last_batch():
+    """It had found the record of the lock manager, and began before the node with its messages gave them."""
+    assert judge(200028, SCENARIOS["scaled-replicas"]) == ""
+
+
+def test_a_branch_is_decided_where_its_store_is():
+    """The connection of its client had failed over from the store of one pair to that of the other one."""
+    assert judge(200121, SCENARIOS["ungrouped-pairs"]) == ""
+
+
+def test_a_node_without_its_lock_delivers_nothing_that_its_successor_has_delivered():
+    assert judge(200031, SCENARIOS["shared-store-backups"]) == ""
 
 
 def test_an_active_node_without_witness_and_replica_in_a_freeze_ends():

@@ -11,6 +11,7 @@ import pytest
 
 from understudy.client import aio
 from understudy.client.core.connection.failover import DIAL_STAGGER_MS
+from understudy.client.host import Surroundings
 from understudy.testing.runs.cluster import SimCluster
 from understudy.testing.runs.cluster_configuration import PAIR, PORT, PairOptions, cluster_configurations
 from understudy.testing.sim.environment import WALL_START_MS, Skew
@@ -45,9 +46,11 @@ def recover(first: str, second: str, seed: int) -> tuple[float, float]:
     moments: list[float] = []
 
     async def work() -> None:
-        connection = await aio.connect(
-            url, wall_ms=lambda: WALL_START_MS + int(loop.time() * 1000), entropy=random.Random(seed).randbytes
+        factory = aio.ConnectionFactory(url)
+        factory.surroundings = Surroundings(
+            wall_ms=lambda: WALL_START_MS + int(loop.time() * 1000), entropy=random.Random(seed).randbytes
         )
+        connection = await factory.connect()
         moments.append(loop.time())
         while not connection.failovers:
             await asyncio.sleep(0.01)

@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 
 from understudy.client.core.connection.state import ClientState
 from understudy.client.core.consumer.taken import AcknowledgeMode
-from understudy.client.core.session.state import SessionOptions, SessionState
+from understudy.client.core.session.channel import SessionOptions
+from understudy.client.core.session.state import SessionState
 from understudy.client.core.url.options import Connector
 from understudy.client.core.url.parsing import parse_url
 from understudy.errors import BrokerError
+from understudy.testing.manual_time import ManualTime
 from understudy.wire.core.codec import FrameDecoder, encode
 from understudy.wire.core.packets import (
     CheckForFailover,
@@ -30,23 +32,6 @@ from understudy.wire.core.transport import TransportConfiguration
 
 P = TypeVar("P", bound=Packet)
 NODE = "11111111-2222-3333-4444-555555555555"
-
-
-class FakeClock:
-    """Both clocks, moved by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000
-
-    def monotonic_ms(self) -> int:
-        return self.now
-
-    def wall_ns(self) -> int:
-        """Wall time, epoch nanoseconds."""
-        return self.wall_ms() * 1_000_000
-
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000 + self.now
 
 
 class FakeEntropy:
@@ -123,7 +108,7 @@ class Drive:
     """A ``ClientState`` and the server at the other end of whatever it dialled last."""
 
     def __init__(self, url: str = "tcp://a:1?reconnectAttempts=-1&producerWindowSize=-1") -> None:
-        self.clock = FakeClock()
+        self.clock = ManualTime(monotonic_ms=1_000_000)
         self.link = FakeLink()
         self.core = ClientState(parse_url(url), self.link, self.clock, FakeEntropy(), user="u", password="p")
         self.connected = Outcome()
@@ -182,7 +167,7 @@ class Drive:
     def session(self, mode: AcknowledgeMode = AcknowledgeMode.AUTO, *, xa: bool = False) -> SessionState:
         """A new session; its first packets are dropped."""
         outcome = Outcome()
-        self.core.open_session(SessionOptions(mode, xa), outcome)
+        self.core.sessions.open(SessionOptions(mode, xa), outcome)
         request = self.sent_one(CreateSession)
         self.answer(1, CreateSessionResponse(136))
         self.sent()
@@ -220,5 +205,5 @@ class Drive:
 
     def tick(self, milliseconds: int) -> int | None:
         """Let time pass and the deadline be handled."""
-        self.clock.now += milliseconds
+        self.clock.now_ms += milliseconds
         return self.core.handle_deadline()

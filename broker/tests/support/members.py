@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from support import forked
 from support.ports import free_port
 from support.processes import COMMAND, READY_S, Node, Pair, invoke
 from understudy.ledger import check, read
@@ -173,7 +174,7 @@ class Traffic:
         )  # fmt: skip
 
     def _run(self, command: str, *options: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+        return forked.Popen(
             [str(COMMAND), command, "--queue", "q", "--count", str(self.count), *options],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip

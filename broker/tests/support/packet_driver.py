@@ -61,7 +61,7 @@ class PacketDriver:
         return outcome
 
     def lose(self) -> None:
-        self.drive.clock.now += 10_000
+        self.drive.clock.now_ms += 10_000
         self.drive.refuse(LOST)
 
     def recover(self, **how: Any) -> list[Packet]:

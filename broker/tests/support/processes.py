@@ -11,18 +11,18 @@ import json
 import resource
 import signal
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
+from support import forked
+from support.forked import COMMAND as COMMAND
 from support.ports import free_port
 
 #: Only against a test that hangs: how long a node may take to reach the expected state, on a slow machine.
 READY_S = 60
 
-COMMAND = Path(sys.executable).with_name("understudy")
 TOKEN = "test-token-of-a-scratch-instance"
 
 PAIR_XML = """<?xml version="1.0"?>
@@ -106,14 +106,18 @@ class Node:
         if self.host != "127.0.0.1":
             arguments.append("--http-allow-remote")
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=self._limit
+            self.process = forked.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=self._limit if self.open_files is not None else None,
             )
         return self
 
     def _limit(self) -> None:
-        if self.open_files is not None:
-            resource.setrlimit(resource.RLIMIT_NOFILE, self.open_files)
+        assert self.open_files is not None
+        resource.setrlimit(resource.RLIMIT_NOFILE, self.open_files)
 
     def kill(self) -> None:
         """SIGKILL: the process is gone without a word."""
@@ -223,7 +227,7 @@ class Pair:
             )
 
             if security:
-                hashed = subprocess.run(
+                hashed = forked.run(
                     [str(COMMAND), "user", "hash", "bob"],
                     input="secret of bob\n",
                     capture_output=True,
@@ -264,7 +268,7 @@ def assert_serves(node: Node) -> None:
     """A client that means well gets its messages through."""
     url = f"tcp://127.0.0.1:{node.port}"
     for command in (("produce", "--count", "5", "--size", "10"), ("consume", "--count", "5")):
-        done = subprocess.run(
+        done = forked.run(
             [str(COMMAND), command[0], "--url", url, "--queue", "honest", *command[1:]],
             capture_output=True, text=True, timeout=60,
         )  # fmt: skip

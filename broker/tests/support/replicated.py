@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from support import forked
 from support.certificates import make as make_certificate
 from support.networks import MANAGEMENT_PORT, Network
 from support.ports import free_port
@@ -273,7 +274,7 @@ class Traffic:
 
 def _command(*arguments: object) -> subprocess.Popen[str]:
     command = [str(COMMAND), *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return forked.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def produce(url: str, count: int, *, size: int = 200) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,53 +21,12 @@ from understudy.session.session import ServerSession
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.messages.reference import Part
 from understudy.terms import DurabilityContract, Permission, RoutingType
+from understudy.testing.manual_time import ManualTime
 
 
-class FakeTimer:
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback: Callable[[], None] | None = callback
-
-    def cancel(self) -> None:
-        self.callback = None
-
-
-class FakeClock:
-    """Clock and Timers in one: time stands still until ``advance``."""
-
-    def __init__(self, now_ms: int = 1_000_000) -> None:
-        self.now_ms = now_ms
-        self._timers: list[tuple[int, int, FakeTimer]] = []
-        self._count = 0
-
-    def wall_ns(self) -> int:
-        """Wall time, epoch nanoseconds."""
-        return self.wall_ms() * 1_000_000
-
-    def wall_ms(self) -> int:
-        return self.now_ms
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> FakeTimer:
-        timer = FakeTimer(callback)
-        self._count += 1
-        heapq.heappush(self._timers, (self.now_ms + delay_ms, self._count, timer))
-        return timer
-
-    def advance(self, by_ms: int) -> None:
-        """Move on, running every timer that is due on the way at its time."""
-        end = self.now_ms + by_ms
-        while self._timers and self._timers[0][0] <= end:
-            at, _, timer = heapq.heappop(self._timers)
-            self.now_ms = max(self.now_ms, at)
-            if timer.callback is not None:
-                timer.callback()
-        self.now_ms = end
-
-    @property
-    def pending(self) -> int:
-        return sum(timer.callback is not None for _, _, timer in self._timers)
+def manual_time() -> ManualTime:
+    """Clock and timers moved by hand, whose wall time and monotonic time are the same small number."""
+    return ManualTime(wall_ms=0, monotonic_ms=1_000_000)
 
 
 @dataclass
@@ -206,7 +164,7 @@ class World:
         durability_contract: DurabilityContract = DurabilityContract.REPLICA_DISK,
         **options: Any,
     ) -> None:
-        self.clock = FakeClock()
+        self.clock = manual_time()
         self.store: Any = store if store is not None else UnitStore.begin(automatic=automatic)
         self.settings = AddressSettingsRepository((settings or {}).items(), durability_contract=durability_contract)
         self.office = PostOffice(

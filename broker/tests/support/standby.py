@@ -25,6 +25,12 @@ class ManualReplica:
         self.missing: list[str] = []
         """Members that gave no answer."""
 
+        self.others_missing: list[str] = []
+        """Members with other node ids that gave no answer."""
+
+    def others_not_asked(self) -> list[str]:
+        return list(self.others_missing)
+
     def not_asked(self) -> list[str]:
         return list(self.missing)
 
@@ -56,6 +62,10 @@ class ManualEmptyStart:
         self.heard: MovedStore | None = None
         self.begun: list[MovedStore | None] = []
         self.ended: Callable[[BrokerError | None], None] = lambda error: None
+        self.lacking = False
+
+    def lacks(self, moved: MovedStore) -> bool:
+        return self.lacking
 
     def hear(self, moved: MovedStore) -> None:
         self.heard = moved

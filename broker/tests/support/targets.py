@@ -6,11 +6,11 @@ A ``Target`` is one running broker: ours, or Artemis from its distribution.
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from support import forked
 from support.artemis import ArtemisNode
 from support.ports import free_port
 from support.processes import COMMAND, Node
@@ -184,7 +184,7 @@ def start_target(
         node.config.write_text(text)
         if security:
             hashed = [
-                subprocess.run(
+                forked.run(
                     [str(COMMAND), "user", "hash", user],
                     input=f"{PASSWORD}\n",
                     capture_output=True,

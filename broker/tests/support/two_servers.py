@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
+from support import forked
 from support.members import wait_until
 from support.ports import free_port
 from support.processes import COMMAND, READY_S, Node
@@ -126,7 +127,7 @@ class TwoServers:
 def command(node: Node, name: str, *options: str) -> subprocess.CompletedProcess[str]:
     """A command of ``understudy`` about the instance of a process."""
     arguments = [str(COMMAND), *name.split(), "--instance", str(node.directory), *options]
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=2 * READY_S, check=False)
+    return forked.run(arguments, capture_output=True, text=True, timeout=2 * READY_S, check=False)
 
 
 def states(node: Node) -> dict[str, Any]:

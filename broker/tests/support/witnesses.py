@@ -10,6 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from support import forked
 from support.ports import free_port
 from support.processes import COMMAND
 
@@ -44,9 +45,7 @@ class WitnessProcess:
     @staticmethod
     def command(*arguments: str) -> subprocess.CompletedProcess[str]:
         """Run ``understudy witness`` to its end."""
-        return subprocess.run(
-            [COMMAND, "witness", *arguments], capture_output=True, text=True, timeout=WAIT_S, check=False
-        )
+        return forked.run([COMMAND, "witness", *arguments], capture_output=True, text=True, timeout=WAIT_S, check=False)
 
     def arguments(self, *more: str) -> list[str]:
         """Of ``run``."""

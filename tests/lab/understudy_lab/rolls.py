@@ -44,14 +44,15 @@ GATE_TIMEOUT_S = 60
 TABLE = "rolling_update"
 UPDATE = "playbooks/rolling_update.yml"
 PHASES = {
-    "Stop backups": "begun",
-    "Stop primaries": "begun",
-    "Apply | Put the release and the configuration in place": "begun",
-    "Start primaries": "applied",
-    "Start backups": "applied",
-    "Finish | Record it, and keep the former release and configuration for a rollback": "applied",
+    "Stop backups": ("begun", "begun"),
+    "Stop primaries": ("begun", "stopped"),
+    "Apply | Put the release and the configuration in place": ("stopped", "stopped"),
+    "Start primaries": ("applied", "applied"),
+    "Start backups": ("started", "applied"),
+    "Finish | Record it, and keep the former release and configuration for a rollback": ("started", "started"),
 }
-"""Tasks before which a run is killed, and the phase that the record of each node of the wave has then."""
+"""Tasks before which a run is killed, and the phases of the nodes of the wave then: of the one that serves, and of the
+other one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,11 +248,14 @@ def _killed(kind: str, canary: str) -> Callable[[Bed], Mapping[str, object]]:
     """
 
     def act(bed: Bed) -> Mapping[str, object]:
-        for task, phase in PHASES.items():
+        leader = ""
+        for task, phases in PHASES.items():
             run = bed.roll(kind, canary, hold=task)
             run.await_held()
+            # A backup that serves is failed back before the first phase.
+            leader = leader or bed.active(canary)
             run.kill()
-            _refused_and_reported(bed, kind, dict.fromkeys(PAIRS[canary], phase))
+            _refused_and_reported(bed, kind, dict(zip((leader, PARTNERS[leader]), phases, strict=True)))
         resumed = bed.roll(kind, canary).end()
         if resumed.code:
             raise LabError(f"the {kind} was not resumed: {resumed.output[-3000:]}")

@@ -22,50 +22,61 @@ from understudy.local_paths import local_path
 _COMMANDS: Final = {
     "accept-store": "understudy.cli.node.accept_store:accept_store",
     "activate": "understudy.cli.node.handing_over:activate",
+    "address": "understudy.cli.managing.addresses:address",
     "bridge": "understudy.cli.messages.bridge:bridge",
     "browse": "understudy.cli.messages.browse:browse",
+    "check": "understudy.cli.managing.checks:check",
     "cluster": "understudy.cli.node.cluster:cluster",
     "config": "understudy.cli.node.configuration.commands:config",
+    "completion": "understudy.cli.managing.context:completion",
+    "connection": "understudy.cli.managing.clients:connection",
+    "context": "understudy.cli.managing.context:context",
     "consume": "understudy.cli.messages.consume:consume",
+    "consumer": "understudy.cli.managing.clients:consumer",
     "create": "understudy.cli.node.create:create",
     "data": "understudy.cli.data.commands:data",
+    "demo": "understudy.cli.node.demo:demo",
+    "dlq": "understudy.cli.managing.dlq:dlq",
     "failback": "understudy.cli.node.handing_over:failback",
     "failover": "understudy.cli.node.handing_over:failover",
+    "ha": "understudy.cli.managing.ha:ha",
     "ledger": "understudy.cli.data.ledger:ledger",
     "mask": "understudy.cli.mask:mask",
+    "message": "understudy.cli.managing.messages:message",
     "migrate": "understudy.cli.data.migrate:migrate",
+    "operation": "understudy.cli.managing.operations:operation",
+    "permission": "understudy.cli.managing.permissions:permission",
     "pipeline": "understudy.cli.pipeline.commands:pipeline",
     "produce": "understudy.cli.messages.produce:produce",
     "promote": "understudy.cli.node.promote:promote",
-    "queue": "understudy.cli.messages.queue:queue",
+    "queue": "understudy.cli.managing.queues:queue",
     "reader": "understudy.cli.messages.reader:reader",
+    "receive": "understudy.cli.messages.receive:receive",
     "run": "understudy.cli.node.run:run",
+    "send": "understudy.cli.messages.send:send",
+    "session": "understudy.cli.managing.clients:session",
     "sim": "understudy.testing.simulate:main",
     "start": "understudy.cli.node.start:start",
     "status": "understudy.cli.node.status:status",
     "stop": "understudy.cli.node.status:stop",
+    "transaction": "understudy.cli.managing.clients:transaction",
     "user": "understudy.cli.node.user:user",
     "witness": "understudy.cli.node.witness:witness",
 }
 
 _SECTIONS: Final = {
     "Brokers and their state": (
-        "create",
-        "config",
-        "run",
-        "status",
-        "stop",
-        "start",
-        "cluster",
-        "witness",
-        "user",
-        "mask",
+        "demo", "create", "run", "status", "ha", "check", "stop", "start", "cluster", "witness",
+    ),
+    "Messages": ("send", "receive", "browse", "produce", "consume", "message", "dlq"),
+    "Queues, addresses and clients": (
+        "queue", "address", "connection", "session", "consumer", "transaction", "bridge", "operation",
     ),
     "Handing the service over": ("failover", "failback", "promote", "activate", "accept-store"),
-    "Messages and queues": ("produce", "consume", "browse", "queue", "bridge"),
+    "Configuration and users": ("config", "user", "permission", "mask", "migrate"),
     "Stores, journals and ledgers": ("data", "reader", "ledger", "pipeline"),
-    "Other": ("migrate", "sim"),
-}
+    "Other": ("context", "completion", "sim"),
+}  # fmt: skip
 
 
 class LocalPath(click.Path):
@@ -74,7 +85,7 @@ class LocalPath(click.Path):
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> str | bytes | os.PathLike[str]:
-        """The path, checked."""
+        """Check the path and return it."""
         if isinstance(value, str):
             try:
                 value = local_path(value, "it is a URL")

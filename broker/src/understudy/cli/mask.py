@@ -23,6 +23,9 @@ def mask(password: str | None, as_json: bool) -> None:
 
     The key is taken from the environment variable ARTEMIS_DEFAULT_SENSITIVE_STRING_CODEC_KEY, which the broker needs
     as well. Without it Artemis' default key is used, which is public.
+
+    \b
+    Example: understudy mask
     """
     if password is None:
         if sys.stdin.isatty():

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from understudy import errors
 from understudy.client.core.connection.listeners import FailoverEvent, FailoverListener, FailureCode, FailureListener
+from understudy.client.core.connection.tracing import Tracing
+from understudy.client.core.consumer.backoff import Backoff
 from understudy.client.core.consumer.content import Content
 from understudy.client.core.consumer.received import MessageView
 from understudy.client.core.consumer.state import ReceivedMessage
@@ -43,6 +45,7 @@ from understudy.wire.core.packets import BindingQueryResponse, QueueQueryRespons
 
 __all__ = [
     "AcknowledgeMode",
+    "Backoff",
     "BindingQueryResponse",
     "ClientOptions",
     "ClientUrl",
@@ -67,6 +70,7 @@ __all__ = [
     "SendOptions",
     "ServingNode",
     "TlsOptions",
+    "Tracing",
     "Xid",
     "errors",
     "parse_url",

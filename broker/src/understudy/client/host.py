@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
+import ssl
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from understudy.client.core.url.options import Connector, DiscoveryGroup
 from understudy.cluster.discovery.carriers import Carrier, MemberList, Multicast
 from understudy.cluster.discovery.jgroups import read_stack
 from understudy.cluster.discovery.sockets import member_places, member_socket, multicast_listener
-from understudy.errors import ConfigError
+from understudy.dataclass import dataclass
+from understudy.errors import ConfigError, Unreachable
 from understudy.limits import JGROUPS_BYTES_MAX
+from understudy.tls.contexts import reason_of
 from understudy.wire.core.broadcast import to_channel
 
 
 def system_wall_ms() -> int:
     """Wall time of the system, milliseconds since 1970 UTC."""
     return int(datetime.now(UTC).timestamp() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Wall clock and randomness of a client."""
+
+    wall_ms: Callable[[], int] = system_wall_ms
+    """Wall time in epoch milliseconds, for time stamps and expiry."""
+    entropy: Callable[[int], bytes] = os.urandom
+    """Returns the given number of random bytes, for names and duplicate ids."""
 
 
 def creation_place() -> str:
@@ -45,6 +60,14 @@ def tune(connection: socket.socket, connector: Connector) -> None:
     ):
         if size_bytes:
             connection.setsockopt(socket.SOL_SOCKET, option, size_bytes)
+
+
+def dial_error(connector: Connector, error: Exception) -> Unreachable:
+    """The error of a dial, the same in both clients: asyncio repeats the address instead of the system's reason."""
+    own_codes = isinstance(error, (ssl.SSLError, socket.gaierror))
+    if isinstance(error, OSError) and not own_codes and error.errno and error.filename is None:
+        return Unreachable(f"{connector}: {os.strerror(error.errno)}")
+    return Unreachable(f"{connector}: {reason_of(error)}")
 
 
 def carrier_of(group: DiscoveryGroup) -> Carrier:

@@ -35,7 +35,7 @@ def parse_connector(name: str, url: str, instance_directory: str) -> ConnectorCo
     except ConfigError as error:
         raise ValueError(str(error)) from error
     if not loaded.configuration.connectors:
-        # one inside the virtual machine of Java leads nowhere
+        # a connector inside the virtual machine of Java leads nowhere
         raise ValueError("; ".join(map(str, loaded.warnings)))
     (connector,) = loaded.configuration.connectors
     if connector.name != name:

@@ -259,7 +259,7 @@ class AddressReader:
 
 
 def _merged(one: AddressConfiguration, other: AddressConfiguration) -> AddressConfiguration:
-    """One address from two elements with its name."""
+    """One address merged from two elements with the same name."""
     queues = _last_of_each((*one.queues, *other.queues))
     return AddressConfiguration(one.name, one.routing_types | other.routing_types, queues)
 

@@ -21,7 +21,7 @@ class BridgeTarget:
     discovery_group: str | None = None
     """Group that names the targets; None if there are static connectors."""
     ha: bool = _BRIDGE.boolean("ha")
-    """Whether it follows a failover of the target to its backup."""
+    """Whether the bridge follows a failover of its target to the backup."""
     user: str | None = None
     """User at the target; None: the nodes prove the cluster password to each other instead."""
     password: str | None = field(default=None, repr=False)

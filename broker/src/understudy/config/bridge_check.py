@@ -13,7 +13,7 @@ from understudy.limits import BRIDGE_CONCURRENCY_MAX
 _INT_MAX: Final = (1 << 31) - 1
 
 Place = tuple[str, int]
-"""Host and port."""
+"""Host and port of a connector."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ class BridgeValues:
     """Values of an element ``bridge`` that are read as in other elements. All raise ConfigError."""
 
     plain: Callable[[Node, type], dict[str, Any]]
-    """Values of its children that are fields of a dataclass."""
+    """Function that reads the children of a node that are fields of a dataclass."""
     target: Callable[[Node], dict[str, Any]]
-    """The names of its connectors and its discovery group."""
+    """Function that reads the names of a target's connectors and its discovery group."""
     routing: Callable[[Node], dict[str, Any]]
     """Filter and transformer of the bridge."""
     password: Callable[[Node], str]
@@ -27,7 +27,7 @@ class BridgeValues:
 
 
 class BridgeReader:
-    """Bridges of one document."""
+    """Reader of the bridges of one document."""
 
     def __init__(
         self,

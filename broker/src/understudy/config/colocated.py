@@ -33,7 +33,7 @@ _ANY_ADDRESS: Final = ("0.0.0.0", "::", "")
 
 @dataclass(frozen=True, slots=True)
 class StoreDirectories:
-    """Directories of one store, absolute."""
+    """Absolute directories of one store."""
 
     journal: str
     bindings: str
@@ -66,7 +66,7 @@ class StoreDirectories:
 
 @dataclass(frozen=True, slots=True)
 class HostedBackup:
-    """One backup that a server hosts."""
+    """One backup that a server hosts for another node."""
 
     place: int
     """Index among the backups of the server, from 0."""
@@ -130,13 +130,13 @@ def _policy(parent: Configuration, colocated: ColocatedConfiguration, backup: Ho
     if replication is not None:
         replication = replace(replication, of_node=backup.node_id)
     if scale_down is not None and replication is not None:
-        # it cannot serve messages that no other node takes
+        # a hosted backup cannot serve messages that no other node takes
         scale_down = replace(scale_down, host=parent.pair_connection.connector_ref)
     elif scale_down is not None and not scale_down.connectors and scale_down.discovery_group is None:
         scale_down = _to_parent(parent, scale_down)
     return replace(
         policy,
-        # after a failback its place is free, and the other node asks again
+        # after a failback the hosted backup's place is free, and the other node requests a backup again
         restart_backup=False,
         replication=replication,
         scale_down=scale_down,
@@ -154,7 +154,7 @@ def _with_members(
 ) -> ClusterConnectionConfiguration:
     """A cluster connection with the requesting node, and the parent if that is to vote and to take messages."""
     if connection.connector_ref != parent.pair_connection.connector_ref:
-        # it asked on another cluster connection, where its connector is known
+        # the requesting node is on another cluster connection, where its connector is known
         return connection
     added = (REQUESTER, connection.connector_ref) if with_parent else (REQUESTER,)
     return replace(connection, static_connectors=(*connection.static_connectors, *added))

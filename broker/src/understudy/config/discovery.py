@@ -33,7 +33,7 @@ class BroadcastGroupConfiguration:
     name: str
     carrier: CarrierConfiguration
     connectors: tuple[str, ...]
-    """Names."""
+    """Names of the connectors that are broadcast."""
     broadcast_period_ms: int = _BROADCAST_GROUP.number("broadcast-period")
 
 

@@ -37,7 +37,7 @@ class DiscoveryReader:
     def broadcast(
         self, references: Callable[[Node], tuple[str, ...]], node: Node, name: str
     ) -> BroadcastGroupConfiguration:
-        """A broadcast group.
+        """Read a broadcast group.
 
         Args:
             references: Names of the connectors that an element names; raises ConfigError if there is none.

@@ -68,7 +68,7 @@ class Consequence(ConfigError):
 
 @dataclass(slots=True)
 class Node:
-    """One checked element."""
+    """One element of the document, checked against the grammar."""
 
     element: Element
     path: str
@@ -122,7 +122,7 @@ class Document:
         self.included: list[str] = []
         """Included files, each once."""
         self.properties = properties
-        """Values for ``${name}``."""
+        """Values for the texts ``${name}``."""
         self._read_file = read_file
         self._warned: set[tuple[str, str]] = set()
         self._files = [file]
@@ -179,7 +179,7 @@ class Document:
         except Consequence:
             return otherwise
         except ConfigError as error:
-            # without its frames, which would keep the reading of an included file open
+            # the traceback would keep the open file of an included document
             self.errors.append(error.with_traceback(None))
             return otherwise
 

@@ -45,7 +45,7 @@ class Support(Enum):
 
     IMPLEMENTED = "yes"
     NOT_YET = "not yet"
-    """Checked, then ignored with a warning."""
+    """The element is checked, then ignored with a warning."""
     NO_EFFECT = "no effect"
     """Tunes something that this broker does not have; a warning says why."""
     REFUSED = "refused"
@@ -70,7 +70,7 @@ def field_name(name: str, kind: Kind) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute of an element."""
+    """Declaration of one attribute of an element."""
 
     name: str
     kind: Kind
@@ -92,7 +92,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One element; a ``CONTAINER`` has children, any other kind has text."""
+    """Declaration of one element; a ``CONTAINER`` has children, any other kind has text."""
 
     name: str
     kind: Kind
@@ -101,7 +101,7 @@ class Element:
     """Value of an absent element; None if there is none."""
     support: Support = Support.IMPLEMENTED
     note: str = ""
-    """Why it has no effect or is refused."""
+    """Reason for which the element has no effect or is refused."""
     aliases: tuple[str, ...] = ()
     """Older names, accepted and never written."""
     attributes: tuple[Attribute, ...] = ()

@@ -15,9 +15,9 @@ class GroupingType(StrEnum):
     """Place of the decision about the message groups of a cluster."""
 
     LOCAL = "LOCAL"
-    """This node decides."""
+    """This node decides the queue of each message group."""
     REMOTE = "REMOTE"
-    """Another member decides."""
+    """Another member decides the queue of each message group."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class ReplicationConfiguration:
     lock_manager: LockManagerOptions | None = None
     """Element ``manager``; None: the nodes vote."""
     check_for_active_server: bool = False
-    """Primary."""
+    """Element check-for-active-server of a primary."""
     coordination_id: str | None = None
     """Primary with a lock manager: peers share it."""
     of_node: str | None = None
@@ -99,9 +99,9 @@ class ColocatedConfiguration:
     backup: HighAvailabilityPolicy
     """Policy of the hosted backups."""
     request_backup: bool = _COLOCATED.boolean("request-backup")
-    """Ask another member to host a backup of this node."""
+    """Whether the node asks another member to host a backup of it."""
     backup_request_retries: int = _COLOCATED.number("backup-request-retries")
-    """-1: no limit."""
+    """Number of further requests for a backup; -1: no limit."""
     backup_request_retry_interval_ms: int = _COLOCATED.number("backup-request-retry-interval")
     max_backups: int = _COLOCATED.number("max-backups")
     backup_port_offset: int = _COLOCATED.number("backup-port-offset")
@@ -127,17 +127,17 @@ class HighAvailabilityPolicy:
     scale_down: ScaleDownConfiguration | None = None
     """Single node and backup; None: its messages stay with it."""
     colocated: ColocatedConfiguration | None = None
-    """Primary; None: its process hosts no backups."""
+    """Colocation of a primary; None: its process hosts no backups."""
     network_check: NetworkCheckConfiguration = field(default_factory=NetworkCheckConfiguration)
 
     @property
     def is_pair(self) -> bool:
-        """Whether another node takes over from this one, or this one from it."""
+        """Whether the node belongs to a pair, in which one node takes over from the other."""
         return self.role is not Role.PRIMARY_ONLY
 
     @property
     def is_backup(self) -> bool:
-        """Whether it is the backup of a pair."""
+        """Whether the node is the backup of a pair."""
         return self.role is Role.BACKUP
 
     @property

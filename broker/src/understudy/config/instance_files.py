@@ -57,7 +57,7 @@ class Pair:
     partner_host: str
     partner_port: int
     cluster_password: str = field(repr=False)
-    """Both nodes of the pair need the same one."""
+    """Password of the cluster, which both nodes of the pair need."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ _REPLACED: Final = frozenset(
 
 
 def parse_bridge(values: Mapping[str, object], configuration: Configuration) -> BridgeConfiguration:
-    """The bridge of these values.
+    """Make the bridge that these JSON values describe.
 
     Args:
         values: By JSON name; null and empty texts are the same as absent ones.
@@ -75,7 +75,7 @@ def parse_bridge(values: Mapping[str, object], configuration: Configuration) -> 
 
 
 def _of(kind: type[Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of one of the dataclasses of a bridge."""
+    """Fields of one dataclass of a bridge."""
     names = {each.name for each in fields_of(kind)}
     return {name: value for name, value in fields.items() if name in names}
 

@@ -10,7 +10,7 @@ class FileLockOptions:
     """``FileBasedLockManager``: a directory that all nodes reach."""
 
     locks_folder: str
-    """An existing folder."""
+    """Path of an existing folder for the lock files."""
 
     @property
     def lease_limit_ms(self) -> int | None:
@@ -57,7 +57,7 @@ class WitnessLockOptions:
     addresses: tuple[tuple[str, int], ...] = ()
     """Host and port; all of one witness."""
     secret_file: str = ""
-    """Never empty."""
+    """Path of the file with the secret of the witness. Never empty."""
     lease_ms: int = 6_000
     identity: bytes | None = None
     """Property ``id``; None: the first witness that answers."""

@@ -82,11 +82,11 @@ class AcceptorConfiguration:
     """Time for the first bytes of a known protocol; 0 means no limit."""
     connections_allowed: int = limits.CONNECTIONS_MAX
     sessions_allowed: int = limits.SESSIONS_PER_CONNECTION_MAX
-    """Limit of one connection."""
+    """Number of sessions that one connection may have."""
     tcp_send_buffer_bytes: int = 1024 * 1024
     """-1 leaves it to the system; so does a size that the system does not grant."""
     tcp_receive_buffer_bytes: int = 1024 * 1024
-    """Likewise."""
+    """Size of the receive buffer of each socket in bytes."""
     tcp_no_delay: bool = True
     backlog: int = 1024
     """Connections the system may hold until they are accepted."""
@@ -96,9 +96,9 @@ class AcceptorConfiguration:
     cluster_connection: str | None = None
     """Clients and members that connect here get the topology of this cluster connection; None: of the first one."""
     http_upgrade: bool = False
-    """Takes requests for an HTTP upgrade, too."""
+    """Whether the acceptor also takes requests for an HTTP upgrade."""
     tls: TlsSettings | None = None
-    """None: plain text."""
+    """TLS settings of the acceptor; None: connections are not encrypted."""
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict, repr=False)
     """All parameters of the URL, host and port left out."""
 
@@ -148,7 +148,7 @@ class QueueConfiguration:
     non_destructive: bool | None = None
     consumers_before_dispatch: int | None = None
     delay_before_dispatch: int | None = None
-    """Milliseconds."""
+    """Milliseconds that a new queue waits for its consumers before it delivers."""
     ring_size: int | None = None
     enabled: bool | None = None
 
@@ -339,7 +339,7 @@ class Configuration:
     id_cache_size: int = _CORE.number("id-cache-size")
     persist_id_cache: bool = _CORE.boolean("persist-id-cache")
     max_redelivery_records: int = _CORE.number("max-redelivery-records")
-    """-1: no limit."""
+    """Delivery count above which further counts are not stored; -1: no limit."""
     message_counter_enabled: bool = _CORE.boolean("message-counter-enabled")
     message_counter_sample_period_ms: int = _CORE.number("message-counter-sample-period")
     message_counter_max_day_history: int = _CORE.number("message-counter-max-day-history")
@@ -357,7 +357,7 @@ class Configuration:
     journal_compact_percentage_percent: int = _CORE.number("journal-compact-percentage")
     quarantine_damaged_records: bool = _CORE.boolean("quarantine-damaged-records")
     other_copy_wait_ms: int = _CORE.number("other-copy-wait")
-    """-1: no limit."""
+    """Milliseconds that a start waits for the other copy; -1: no limit."""
     scrub_rate_bytes: int = _CORE.number("scrub-rate")
     """Per second; 0: no scrubber."""
     scrub_period_ms: int = _CORE.number("scrub-period")
@@ -367,7 +367,7 @@ class Configuration:
     journal_sync_non_transactional: bool = _CORE.boolean("journal-sync-non-transactional")
     journal_retention_directory: str | None = None
     journal_retention_period_ms: int = 0
-    """0 keeps them."""
+    """Age in ms at which retained segments are removed; 0 keeps them."""
     journal_retention_storage_limit_bytes: int = -1
     """-1 is no limit."""
     create_bindings_dir: bool = _CORE.boolean("create-bindings-dir")
@@ -398,7 +398,7 @@ class Configuration:
     security_settings: tuple[SecuritySettingConfiguration, ...] = ()
     """Security settings in file order; every ``match`` once."""
     resource_limits: Mapping[str, ResourceLimits] = field(default_factory=dict)
-    """Limits by user."""
+    """Limits of resources by user."""
     wildcards: Wildcards = Wildcards()
 
     def store_directories(self) -> tuple[str, ...]:

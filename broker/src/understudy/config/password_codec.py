@@ -138,7 +138,7 @@ def _encrypt(key: bytes, plain: bytes) -> bytes:
 
 
 def _decrypt(key: bytes, encrypted: bytes) -> bytes:
-    """The text without its padding. Raises ValueError: it was not encrypted with this key."""
+    """Decrypt a text and remove its padding. Raises ValueError: it was not encrypted with this key."""
     from cryptography.hazmat.primitives.padding import PKCS7
 
     padding = PKCS7(_BLOCK_BITS).unpadder()

@@ -87,7 +87,7 @@ def read_broker_xml(
 
 
 class _Reader:
-    """Reads one server."""
+    """Reader of one server of broker.xml."""
 
     def __init__(
         self, document: Document, base_directory: str, codec_key: str | None, elsewhere: Mapping[str, str]
@@ -345,7 +345,7 @@ class _Reader:
         if "uri" in node.attributes:
             raise self._error(node, "the uri attribute is not available in this version", hint="write elements")
         own = node.child("connector-ref")
-        assert own is not None  # the schema requires it
+        assert own is not None  # the schema requires the element
         values = self._plain(node, ClusterConnectionConfiguration)
         values["connector_ref"] = self._reference(own, by_name).name
         values["message_load_balancing"] = self._load_balancing(node)

@@ -1,4 +1,4 @@
-"""Several servers in one broker.xml: ``core`` and the elements ``server`` (ADR 0075).
+"""Servers of one broker.xml: the element ``core`` and the elements ``server`` (ADR 0075).
 
 Each element is read by itself; here they are compared with each other, because all run in one process. Not here: the
 start of the servers (``runtime.process.servers``), and backups that other nodes request (``colocated``).
@@ -48,7 +48,7 @@ class FurtherServer:
 
     configuration: Configuration
     management: str | None
-    """``host:port`` of its management, or ``off``; None: derived from that of ``core``."""
+    """Address ``host:port`` of the server's management, or ``off``; None: derived from that of ``core``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class LoadedConfig:
     servers: tuple[FurtherServer, ...] = ()
     """Further servers of the process, in file order."""
     included: tuple[str, ...] = ()
-    """Files that it includes."""
+    """Files that broker.xml includes."""
 
     def server(self, name: str | None) -> Configuration:
         """Configuration of a further server, or of ``core`` (None). Raises ConfigError: there is no such server."""
@@ -184,7 +184,7 @@ def _check_alone(document: Document, server: _Server) -> None:
 def _check_names(document: Document, servers: Sequence[_Server]) -> None:
     first: dict[str, int] = {}
     for server in servers:
-        # a restart with another name would find other notes
+        # a restart with another name would look for other notes
         if server.node.element.name == "server" and not _NAME.fullmatch(server.name):
             message = f"name {server.name!r}: 1 to 64 letters, digits, '_', '.' and '-', not '.' or '-' first"
             raise document.error_at(server.node, message)

@@ -134,7 +134,7 @@ def read_acceptor(node: Node, document: Document, tls: TlsReader) -> AcceptorCon
 
 
 def read_connector(node: Node, document: Document, tls: TlsReader) -> ConnectorConfiguration:
-    """The connector of one element.
+    """Read the connector of one element.
 
     Raises:
         ConfigError: a URL or a parameter that cannot be used.

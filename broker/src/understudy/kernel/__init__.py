@@ -65,7 +65,7 @@ _HINT: Final = "install it with pip install 'understudy[fast]', or unset the var
 
 
 def load_native() -> ModuleType:
-    """The native module.
+    """Import the native module.
 
     Raises:
         ImportError: It is not installed, cannot be loaded on this platform, or has another interface.

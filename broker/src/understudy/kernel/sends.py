@@ -122,7 +122,7 @@ class Sends:
 
     @property
     def count(self) -> int:
-        """Messages."""
+        """Number of messages."""
         return len(self._starts)
 
     def address(self, row: int) -> str | None:
@@ -134,7 +134,7 @@ class Sends:
         return bool(self._traits[row] & _DURABLE)
 
     def priority(self, row: int) -> int:
-        """0 to 9."""
+        """Priority of a message, 0 to 9."""
         return self._traits[row] >> _PRIORITY_SHIFT & 15
 
     def expiration(self, row: int) -> int:
@@ -170,7 +170,7 @@ class Sends:
         return [id_of(each, b"") for each in range(row, min(row + count, len(self._starts)))]
 
     def encoded(self, row: int) -> bytes:
-        """The message as its client encoded it."""
+        """One message, encoded by its client."""
         return self.data[self._starts[row] : self._stops[row]]
 
     def size(self, row: int) -> int:
@@ -218,7 +218,7 @@ class Sends:
         return end - row, size_bytes, kind
 
     def grouped(self, row: int, count: int) -> bool:
-        """Whether any of these messages belongs to a message group."""
+        """Whether one of these messages belongs to a message group."""
         return self._any_grouped and any(trait & _GROUPED for trait in self._traits[row : row + count])
 
     def extents(self, row: int, count: int) -> zip[tuple[int, int, int]]:

@@ -21,7 +21,7 @@ class Column:
         self._empty = array(typecode, [-1]) * (1 << self.BITS)
 
     def get(self, number: int) -> int:
-        """-1 when unset."""
+        """Value of a row; -1 when it is not set."""
         block = self._blocks.get(number >> self.BITS)
         return -1 if block is None else block[number & 255]
 
@@ -116,7 +116,7 @@ class Producer:
             self._addresses[number] = min(old, address)
 
     def address_of(self, number: int) -> str:
-        """Where it was sent to; the least of several."""
+        """Address to which a message was sent; the least one if the ledger names several."""
         return self._addresses.get(number, self._address or "")
 
     def _take_digest(self, number: int, digest: int) -> None:
@@ -136,7 +136,7 @@ class Producer:
         return self._digests.get(number) >= 0
 
 
-#: One delivery or acknowledgement: acknowledged?, consumer, time, message id.
+#: One delivery or acknowledgement: whether it is an acknowledgement, consumer, time, message id.
 Event = tuple[bool, int, int, int]
 
 
@@ -167,7 +167,7 @@ class Deliveries:
         self.stories: dict[int, list[Event]] = {}
         #: Per consumer, every delivery in its order: 2 * number + (1 when redelivered).
         self.course: dict[int, array[int]] = {}
-        #: Different numbers delivered.
+        #: Number of different message numbers that were delivered.
         self.first_count = 0
         #: Per number, attempts to acknowledge minus refusals of them; left out once acknowledged.
         self.attempts: dict[int, int] = {}

@@ -28,7 +28,7 @@ _Key = tuple[Kind, str, int, str, str]
 
 @dataclass(slots=True)
 class EpochOfNode:
-    """The confirmations of one epoch of a node id."""
+    """Confirmations of sends that one epoch of a node id gave."""
 
     node_id: str
     epoch: int
@@ -36,11 +36,11 @@ class EpochOfNode:
     """Nodes that confirmed in it."""
     confirmations: int = 0
     first_ms: int = 0
-    """When the first one had arrived."""
+    """Time at which the first confirmation had arrived."""
     last_requested_ms: int = -1
     """When the one that was requested last was requested; -1: of none the request is known."""
     last: str = ""
-    """Which one that was."""
+    """Message that was confirmed last."""
 
 
 @dataclass(frozen=True, slots=True)

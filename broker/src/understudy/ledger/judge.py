@@ -43,7 +43,7 @@ class _Ledger:
         self.rows = dict.fromkeys(Kind, 0)
         self.producers: dict[str, Producer] = {}
         self.queues: dict[str, dict[str, Deliveries]] = {}
-        #: Consumer names by their number.
+        #: Names of consumers, with the number that stands for each.
         self.consumers: dict[str, int] = {}
         self.spans = Spans()
         self.drains = Drains(complete=complete)

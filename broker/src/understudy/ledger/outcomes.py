@@ -32,14 +32,14 @@ class Drains:
         self._addresses: dict[str, int] = {}
 
     def take(self, row: Row) -> None:
-        """A DRAINED row."""
+        """Take the DRAINED row of a queue."""
         at_ms, queue = row.at_ms, row.queue
         self._queues[queue] = max(at_ms, self._queues.get(queue, -1))
         for name in {row.address, queue, f"{row.address}::{queue}"}:
             self._addresses[name] = max(at_ms, self._addresses.get(name, -1))
 
     def queue_seen_at(self, queue: str) -> int:
-        """-1 for never."""
+        """Time at which a queue was seen drained; -1 for never."""
         return END_MS if self._complete else self._queues.get(queue, -1)
 
     def address_seen_at(self, address: str) -> int:

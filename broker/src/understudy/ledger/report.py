@@ -14,7 +14,7 @@ from typing import Any, Final
 from understudy.dataclass import dataclass
 from understudy.ledger.rows import Kind, Row, encode, sort_key
 
-#: Findings of one sort listed in a report; the totals count all of them.
+#: Maximum number of findings of one sort that a report lists; the totals count all of them.
 FINDINGS_LISTED_MAX: Final = 100
 #: Example rows kept for one listed finding.
 EXAMPLE_ROWS_MAX: Final = 8
@@ -67,13 +67,13 @@ SORT_OF_REASON: Final = {
 }
 #: Sorts of broken promises.
 FINDING_SORTS: Final = tuple(dict.fromkeys(SORT_OF_REASON.values()))
-#: The same, and the sorts that could not be judged.
+#: The sorts of findings, and the sort of those that could not be judged.
 LISTED_SORTS: Final = (*FINDING_SORTS, "unresolved")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One broken promise, or one that could not be judged."""
+    """One broken promise, or one promise that could not be judged."""
 
     producer: str
     number: int
@@ -106,7 +106,7 @@ class Window:
 
     @property
     def key(self) -> tuple[int, str, int]:
-        """Longest first, then by producer and time."""
+        """Sort key of windows: the longest first, then by producer and time."""
         return (-self.duration_ms, self.producer, self.start_ms)
 
 
@@ -153,7 +153,7 @@ class Counts:
 
     @property
     def findings(self) -> int:
-        """Broken promises."""
+        """Number of broken promises."""
         return sum(getattr(self, sort) for sort in FINDING_SORTS)
 
 
@@ -176,7 +176,7 @@ class Report:
     confirm_latency: Latency | None = None
     """First SENT to first CONFIRMED of each message that has both."""
     delivery_latency: Latency | None = None
-    """First SENT to first DELIVERED, on whatever queue."""
+    """Time in ms from the first SENT to the first DELIVERED, on any queue."""
     window_ms: int = WINDOW_MS
     windows: tuple[Window, ...] = ()
     order_not_judged: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ INTEGER_MAX: Final = 2**63 - 1
 TIME_MS_MAX: Final = 2**48 - 1
 #: Later than every row, clock skew included.
 END_MS: Final = 4 * TIME_MS_MAX
-#: Largest delivery count.
+#: Largest delivery count of a message that a ledger may have.
 DELIVERY_COUNT_MAX: Final = 2**31 - 1
 #: Version of the rows written here; lines of every earlier version are still read. Lines without a version are of
 #: version 1, whose consumers did not write down their attempts to acknowledge. Consumers of versions 1 and 2 did not
@@ -163,7 +163,7 @@ def encode(row: Row) -> str:
 
 @lru_cache(maxsize=1024)
 def _quoted(name: str) -> str:
-    """A JSON string in ASCII; names repeat in every row."""
+    """Encode a name as a JSON string in ASCII; names repeat in every row and are kept encoded."""
     return json.dumps(name)
 
 
@@ -178,7 +178,7 @@ class LedgerWriter:
         self._write = write
 
     def append(self, row: Row) -> None:
-        """Write one row."""
+        """Write one row to the ledger."""
         self._write(encode(row))
 
     def sent(
@@ -228,7 +228,7 @@ class LedgerWriter:
         digest: int = 0,
         origin: str = "",
     ) -> None:
-        """Write that a consumer received a message."""
+        """Write the row of a message that a consumer received."""
         self.append(
             Row(
                 Kind.DELIVERED, producer, number, address, at_ms, consumer, queue, message_id, delivery_count,
@@ -328,7 +328,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def parse(text: str, *, file: str = "<ledger>", line: int = 1) -> Row:
-    """One line as a row.
+    """Parse one line of a ledger.
 
     Raises:
         LedgerDamaged: it is none; the message names file, line and fault.

@@ -15,7 +15,7 @@ class Span:
         self.last_ms = at_ms
         #: OPENED rows minus CLOSED rows.
         self.unclosed = 0
-        #: It was opened before it had been closed.
+        #: Whether the span began again before it had ended.
         self.opened_again = False
 
     @property

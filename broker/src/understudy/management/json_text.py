@@ -93,5 +93,5 @@ def _check_texts(value: object) -> None:
 
 
 def to_json(value: object) -> str:
-    """Compact JSON text."""
+    """Encode a value as compact JSON text."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class NodeSettings:
-    """Settings of one activation."""
+    """Settings of one activation that management can read."""
 
     def __init__(
         self,

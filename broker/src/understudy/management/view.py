@@ -83,11 +83,11 @@ class ServersView(Protocol):
     """The servers of the process of a node (ADR 0075)."""
 
     def all(self) -> Sequence[Server]:
-        """All of them, also those that have ended; that of ``core`` first."""
+        """Every server, those that have ended included; that of ``core`` first."""
         ...
 
     def start(self, name: str) -> None:
-        """Start one that has ended.
+        """Start a server that has ended.
 
         Raises:
             ManagementError: there is none of the name, it has not ended, or the process is being stopped.

@@ -26,13 +26,13 @@ class Difference:
     """Something of Artemis that does not work here as it does there."""
 
     key: str
-    """Short name, unique."""
+    """Unique short name of the difference."""
     have: str
     """The thing, as users of Artemis know it."""
     here: str
     """Effect of the difference here."""
     action: str
-    """The next step."""
+    """Next step of the administrator."""
     places: Places
     blocks: bool = False
     """Whether the instance cannot be used before the action was taken."""

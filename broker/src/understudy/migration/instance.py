@@ -45,9 +45,9 @@ class ArtemisInstance:
 
     directory: str
     loaded: LoadedConfig | None
-    """Configuration of its broker.xml; None: it cannot be used."""
+    """Configuration read from broker.xml; None: it cannot be used."""
     errors: tuple[ConfigError, ...] = ()
-    """Errors of broker.xml."""
+    """Errors found in broker.xml."""
     problems: tuple[ConfigError, ...] = ()
     """Errors of other files."""
     elements: tuple[etree._Element, ...] = field(default=(), repr=False)
@@ -60,17 +60,17 @@ class ArtemisInstance:
 
     @property
     def config(self) -> str:
-        """Path of its broker.xml."""
+        """Path of the instance's broker.xml."""
         return f"{self.directory}/etc/{CONFIG_FILE}"
 
     @property
     def users_file(self) -> str:
-        """Path of its users file."""
+        """Path of the instance's users file."""
         return f"{self.directory}/etc/{self.logins.users_file or USERS_FILE}"
 
     @property
     def warnings(self) -> Sequence[ConfigWarning]:
-        """Warnings about broker.xml."""
+        """Warnings about the instance's broker.xml."""
         return self.loaded.warnings if self.loaded is not None else ()
 
     def named(self, name: str) -> list[etree._Element]:

@@ -79,7 +79,7 @@ Handlers = Mapping[Wire, HandlerFactory]
 
 
 def served(handlers: Handlers, names: Collection[str]) -> Handlers:
-    """The protocols of one acceptor.
+    """Protocols that one acceptor serves.
 
     Args:
         handlers: All protocols of the node.

@@ -72,7 +72,7 @@ FAILURES_OF_PROVED_MAX: Final = 5
 
 
 class LoginStep(Machine[State, Event], Generic[R, I]):
-    """The logins of one connection, one after the other."""
+    """Logins of one connection, one after the other."""
 
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event
@@ -188,6 +188,6 @@ class LoginStep(Machine[State, Event], Generic[R, I]):
             (State.CHECKING, Event.CLOSE): To(State.CLOSED, _cancel),
             (State.CLOSED, Event.CLOSE): IGNORED,
         },
-        # one login at a time: a further request is held
+        # one login is checked at a time; a further request waits
         otherwise={Event.ASK: ILLEGAL, Event.ANSWER: ILLEGAL, Event.CLOSE: ILLEGAL},
     )

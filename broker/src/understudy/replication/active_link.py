@@ -67,7 +67,7 @@ class CopyOwner(Protocol):
         """Send a message to the replica."""
 
     def little_left(self) -> None:
-        """A pass has ended, and little has changed since it began."""
+        """A pass of the copy has ended, and few bytes have changed since it began."""
 
     def copied(self) -> None:
         """The replica has everything, durably."""
@@ -81,7 +81,7 @@ class LinkOptions:
     """Settings of the link."""
 
     group: str | None = None
-    """group-name."""
+    """Element group-name of the replication policy."""
     sync_timeout_ms: int = 30_000
     """initial-replication-sync-timeout: longest freeze of the writers; negative: no limit."""
     call_timeout_ms: int = 30_000
@@ -570,7 +570,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         },
         otherwise={
             _E.OPEN: ILLEGAL,
-            # checked before: ``_problem``
+            # ``_problem`` has refused a second registration before
             _E.REGISTER: ILLEGAL,
             _E.LITTLE_LEFT: ILLEGAL,
             # the replica was lost meanwhile

@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class ReplicaPlace:
-    """The place at one active node."""
+    """The place for one replica at an active node."""
 
     def __init__(self, *, primary: bool = False, kept: Callable[[], bool] = lambda: False) -> None:
         """Args:
@@ -31,7 +31,7 @@ class ReplicaPlace:
             node_id: Of the store of the active node.
         """
         if registration.wants_failback and self._primary:
-            # each of them would ask the other one for its place, without end
+            # two nodes that ask each other for the place would wait without end
             text = (
                 f"{registration.name} is configured as primary like this node, node {node_id}: make one of them the"
                 " backup, or, if they belong to two pairs, give each pair a group-name of its own"

@@ -11,7 +11,7 @@ class ReplicaProgress:
     """The submissions that were sent to a replica and that it has not executed."""
 
     def __init__(self, now_ms: int) -> None:
-        """Nothing was sent.
+        """Begin without submissions.
 
         Args:
             now_ms: Monotonic time.
@@ -24,11 +24,11 @@ class ReplicaProgress:
         """Bytes of the submissions that were sent and not yet executed by the replica."""
         self._behind: deque[tuple[int, int]] = deque()
         self._since_ms = now_ms
-        """When it last made progress, or had nothing to do."""
+        """Time at which the replica last made progress, or had nothing to do."""
 
     @property
     def finished(self) -> bool:
-        """Whether it has executed everything."""
+        """Whether the replica has executed every submission."""
         return self.executed == self.sent
 
     def add(self, index: int, size_bytes: int, now_ms: int) -> None:

@@ -84,20 +84,22 @@ class ReplicaOptions:
     connector: TransportConfiguration
     """The connector by which clients reach this node once it is active."""
     group: str | None
-    """group-name."""
+    """Element group-name of the replication policy."""
     wants_failback: bool
     credentials: ClusterCredentials
     """Credentials of the cluster."""
     peer: PeerOptions
     """Time limits of the connection: those of the cluster connection."""
     copied_at: Callable[[], int] = lambda: -1
-    """``Authority.copied_at``."""
+    """Function that returns when the data of the node was copied (``Authority.copied_at``)."""
     node_id: Callable[[bool], str | None] = lambda place_taken: None
     """Node id of the only node of which this one becomes the replica; None: of any node of the group. The argument is
     whether an active node has another replica.
     """
     not_asked: Callable[[Sequence[TransportConfiguration], bool], Sequence[str]] = lambda answered, place_taken: ()
     """``Replica.not_asked``, given the connectors of the nodes that answered, and whether one has another replica."""
+    others_not_asked: Callable[[Sequence[TransportConfiguration]], Sequence[str]] = lambda answered: ()
+    """``Replica.others_not_asked``, given the connectors of the nodes that answered."""
     had: Callable[[], tuple[str, int, int] | None] = lambda: None
     """Node id, epoch and sequence that the writer of the complete copy of this node had synced; None: no copy."""
     protocol: int = REPLICATION_PROTOCOL
@@ -106,7 +108,7 @@ class ReplicaOptions:
 
 @dataclass(slots=True)
 class _Search:
-    """One search for an active node."""
+    """One search of a backup for an active node."""
 
     reasons: list[str] = field(default_factory=list)
     """Why each candidate did not take this node."""
@@ -206,7 +208,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         """Candidates of this search that were not tried."""
         self._search = _Search()
         self.found = Found.NOTHING
-        """See ``Replica``."""
+        """Result of the last search; see ``Replica``."""
         self._peer: CorePeer | None = None
         self._target: CopyTarget | None = None
         self._parts: list[bytes] = []
@@ -233,6 +235,9 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
 
     def not_asked(self) -> Sequence[str]:
         return self.options.not_asked(self._search.answered, self._place_taken)
+
+    def others_not_asked(self) -> Sequence[str]:
+        return self.options.others_not_asked(self._search.answered)
 
     def seek(self) -> None:
         own = self.options.connector

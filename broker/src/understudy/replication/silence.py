@@ -15,7 +15,7 @@ class SilenceWatch:
     """Calls when a replica was silent for too long: its host or the network has failed without closing anything."""
 
     def __init__(self, limit_ms: int, clock: Clock, timers: Timers, lost: Callable[[int], None]) -> None:
-        """Nothing is watched.
+        """Begin without a watched connection.
 
         Args:
             limit_ms: Longest silence; 0 and less: no limit.
@@ -32,7 +32,7 @@ class SilenceWatch:
         """When the last check was; since when the checks have been in time."""
 
     def begin(self, silent_ms: Callable[[], int]) -> None:
-        """Watch a connection."""
+        """Watch a connection for silence."""
         self.end()
         if self._limit_ms > 0:
             self._checked_ms = self._awake_since_ms = self._clock.monotonic_ms()
@@ -52,7 +52,7 @@ class SilenceWatch:
             self._timer = self._timers.call_later(self._period_ms, lambda: self._check(silent_ms))
 
     def end(self) -> None:
-        """Watch no longer."""
+        """End the watch."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

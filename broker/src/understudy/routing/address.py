@@ -1,4 +1,4 @@
-"""An address: its bindings, and the queues that a message goes to.
+"""One address: its bindings, and the choice of the queues for a message.
 
 Anycast takes the matching bindings in turn, those with consumers first; multicast takes every
 matching binding (manual, "Address Model"). A message that names no routing type is routed both
@@ -62,7 +62,7 @@ class _Turns:
 
 
 class Address(AddressMemory):
-    """One address of this node."""
+    """One address of this node with its bindings."""
 
     __slots__ = (
         "_anycast",
@@ -124,11 +124,11 @@ class Address(AddressMemory):
         self._sole: tuple[Queue, ...] | None = () if len(self.routing_types) == 1 else None
         """The answer for every message of either type, when it is always the same."""
         self.retroactive_resource = False
-        """Whether it keeps the messages of a retroactive address."""
+        """Whether the address keeps the messages of a retroactive address."""
         self.stored = True
         """Whether the log has it; the addresses of temporary queues are not worth a record."""
         self.paused = False
-        """Whether its queues are paused, those that are bound later included."""
+        """Whether the queues of the address are paused, those that are bound later included."""
         self.pause_stored = False
         """Whether the pause outlasts a restart."""
         self.used = False
@@ -153,7 +153,7 @@ class Address(AddressMemory):
         )
 
     def altered(self, message: Message, now_ms: int) -> Message:
-        """The message as its address wants it: with an expiration, with the time it came."""
+        """The message with the expiration and the time of arrival that its address sets."""
         if self.settings.enable_ingress_timestamp:
             properties = message.properties.copy()
             properties.set_typed(INGRESS_TIMESTAMP, LONG, now_ms)
@@ -194,7 +194,7 @@ class Address(AddressMemory):
 
     @property
     def anycast_elsewhere(self) -> bool:
-        """Whether its anycast messages may go to a queue of another node."""
+        """Whether anycast messages of the address may go to a queue of another node."""
         return self.balancer is not None and self.balancer.anycast
 
     def add_binding(self, binding: Binding) -> None:
@@ -203,7 +203,7 @@ class Address(AddressMemory):
         self.refresh()
 
     def remove_binding(self, name: str) -> None:
-        """Unbind a queue."""
+        """Unbind a queue from the address."""
         del self.bindings[name]
         self.refresh()
 

@@ -240,7 +240,7 @@ class BatchSends:
                 return 0, 0
         count, size_bytes, kind = alike
         office = self._office
-        context = office.context
+        context = office.store.context
         joins = (
             context.gathered is self
             and address is self._address
@@ -301,7 +301,7 @@ class BatchSends:
         """
         office, sends, transaction = self._office, taking.sends, taking.transaction
         count, size_bytes, kind = alike
-        context = office.context
+        context = office.store.context
         if context.gathered is not None:
             context.gathered.close()
         self._parts, self._answers, self._duplicate_ids = [], [], []
@@ -328,7 +328,7 @@ class BatchSends:
 
     def close(self) -> None:
         """Append gathered records; see ``GatheredRecords``."""
-        context = self._office.context
+        context = self._office.store.context
         context.gathered = None
         if not self._count:
             return
@@ -350,7 +350,7 @@ class BatchSends:
             transaction: They become visible with it.
         """
         office, queues, durable_ids = self._office, self._queues, self._durable_ids
-        store, context = office.store, office.context
+        store, context = office.store, office.store.context
         parts, answers, count = self._parts, self._answers, self._count
         address, held_bytes, promised = self._address, self._held_bytes, context.appended
         ids = self._duplicate_ids

@@ -13,7 +13,7 @@ from understudy.terms import RoutingType
 
 @dataclass(slots=True, eq=False)
 class Binding:
-    """One queue of one address."""
+    """Binding of one queue to one address."""
 
     name: str
     """Unique among the bindings of the node."""

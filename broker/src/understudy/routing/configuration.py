@@ -27,7 +27,7 @@ class QueueConfiguration:
 
     name: str
     address: str = ""
-    """Empty = the same as ``name``."""
+    """Address of the queue; empty: the same as ``name``."""
     routing_type: RoutingType | None = None
     filter: str | None = None
     """Selector text; None = everything."""
@@ -122,7 +122,7 @@ class QueueConfiguration:
 
     @property
     def bounded(self) -> bool:
-        """Whether it is a ring."""
+        """Whether the queue is a ring."""
         return self.ring_size is not None and self.ring_size >= 0
 
 

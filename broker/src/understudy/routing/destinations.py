@@ -55,7 +55,7 @@ class NamedQueue:
 def destinations(
     address: Address, message: Message, routing_type: PropertyValue, only: NamedQueue | None
 ) -> tuple[Message, tuple[Queue, ...]]:
-    """The message as its queues get it, and those queues.
+    """The message in the form that its queues get, and those queues.
 
     Args:
         address: That it was sent to.
@@ -151,7 +151,7 @@ def queues_of_ids(address: Address, wanted: Sequence[int]) -> tuple[Queue, ...]:
 
 
 def _by_ids_elsewhere(address: Address, message: Message, asked: int | None) -> tuple[Message, tuple[Queue, ...]]:
-    """The queues by ids of a third node, for which a node that is scaled down kept the message (artemis-ha s. 6)."""
+    """Queues by the ids of a third node, for which a node that was scaled down kept the message (artemis-ha s. 6)."""
     properties = message.properties.copy()
     wanted = set(queue_ids(properties.pop(SCALE_DOWN_TO)))
     message = message.with_properties(properties)

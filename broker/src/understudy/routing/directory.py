@@ -61,7 +61,7 @@ class RetroactiveResources(Protocol):
         ...
 
     def address_deleted(self, name: str) -> None:
-        """Delete them with their address."""
+        """Delete the internal resources of an address, which is deleted."""
         ...
 
     def queue_created(self, queue: Queue) -> None:
@@ -69,7 +69,7 @@ class RetroactiveResources(Protocol):
         ...
 
     def settings_changed(self) -> None:
-        """Address settings changed."""
+        """Create or delete resources after a change of address settings."""
         ...
 
     def is_resource(self, name: str) -> bool:
@@ -81,7 +81,7 @@ class RetroactiveResources(Protocol):
         ...
 
     def keeps_messages(self, address: Address) -> bool:
-        """Whether they hold messages for queues that an address gets later."""
+        """Whether the resources of an address hold messages for queues that are bound later."""
         ...
 
 
@@ -130,7 +130,7 @@ class Directory:
         internal: bool = False,
         durable: bool = True,
     ) -> Address:
-        """A new address.
+        """Create an address.
 
         Raises:
             AddressExists, InvalidQueueConfiguration, LimitExceeded, DiskFull
@@ -190,7 +190,7 @@ class Directory:
         self.settings.demand_contracts(context)
         for address in self.addresses.values():
             settings = self.settings.of(address.name)
-            # it depends on the settings of other addresses, too
+            # the lane depends on the settings of other addresses, too
             lane = self.settings.lane_of(settings, context)
             if settings == address.settings and lane is address.lane:
                 continue
@@ -412,7 +412,7 @@ class Directory:
         for listener in self.listeners:
             listener.queue_removed(queue)
         if queue.temporary and not address.stored and not address.bindings:
-            # made for it, and for nothing that lasts
+            # the address was created for the queue only
             self.delete_address(address.name)
 
     def address_of(self, queue: Queue) -> Address:

@@ -31,7 +31,7 @@ _GIVEN_TYPES: Final = {
 
 
 class Divert:
-    """One divert."""
+    """One divert of an address."""
 
     __slots__ = ("configuration", "filter", "forwarding_addresses", "messages_diverted", "name", "stored")
 
@@ -57,15 +57,15 @@ class Divert:
 
     @property
     def routing_name(self) -> str:
-        """Under which it is bound; diverts that share it take turns."""
+        """Name under which the divert is bound; diverts with the same one take turns."""
         return self.configuration.routing_name or self.name
 
     def takes(self, message: Message) -> bool:
-        """Whether its filter lets the message through."""
+        """Whether the filter of the divert lets the message through."""
         return self.filter is None or self.filter.matches(message)
 
     def copy(self, message: Message, source: str, target: str, message_id: int) -> Message:
-        """The message as it arrives at a forwarding address."""
+        """Copy of the message for a forwarding address."""
         properties = message.properties.copy()
         routing_type = properties.get(ROUTING_TYPE)
         if not self.configuration.exclusive:

@@ -26,7 +26,7 @@ class Undecided(Protocol):
 
     @property
     def allowance_bytes(self) -> int:
-        """Bytes that one waiting session may hold."""
+        """Number of bytes that one waiting session may hold."""
         ...
 
 

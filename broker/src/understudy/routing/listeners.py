@@ -39,7 +39,7 @@ class RoutingListener(Protocol):
         ...
 
     def queue_updated(self, queue: Queue) -> None:
-        """A queue has another filter from now on."""
+        """Called when a queue has got another filter."""
         ...
 
     def settings_changed(self, address: Address) -> None:

@@ -30,7 +30,7 @@ _UNLIMITED: Final = 1 << 62
 
 
 class AddressMemory:
-    """The messages that one address holds, and its own maximum."""
+    """Memory used by the messages of one address, with the maximum of the address."""
 
     __slots__ = (
         "blocked",
@@ -95,7 +95,7 @@ class AddressMemory:
 
     @property
     def room(self) -> tuple[int, int]:
-        """Bytes and messages until it holds its maximum; 0 or less: it holds it."""
+        """Bytes and messages that fit until the address holds its maximum; 0 or less: it does."""
         settings = self.settings
         size_bytes, count = self.size_bytes, self.message_count
         if settings.address_full_policy is AddressFullPolicy.PAGE:
@@ -210,7 +210,7 @@ class Memory:
         """Bytes of the bodies in memory, and their number. A body counts for each address that holds it."""
         self.max_bytes = max_bytes if max_bytes >= 0 else _UNLIMITED
         self.counts_messages = max_count >= 0
-        """Whether their number has a limit."""
+        """Whether the number of messages has a limit."""
         self.max_count = max_count if max_count >= 0 else _UNLIMITED
         self.starved: dict[AddressMemory, dict[object, Callable[[], None]]] = {}
         """Addresses whose producers wait for credits, and the call of each waiter."""
@@ -363,5 +363,5 @@ class Memory:
             waiters.pop(waiter, None)
 
     def close(self) -> None:
-        """Forget all waiters."""
+        """Remove all waiting callers."""
         self.starved.clear()

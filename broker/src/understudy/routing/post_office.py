@@ -23,6 +23,7 @@ from understudy.message import (
     BRIDGE_DUPLICATE_ID,
     DUPLICATE_ID,
     GROUP_ID,
+    KEPT_DUPLICATE_ID,
     ROUTING_TYPE,
     SCHEDULED_DELIVERY,
     Message,
@@ -53,7 +54,7 @@ from understudy.routing.lifecycle.redelivery import Redelivery
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
 from understudy.routing.memory import Memory
 from understudy.routing.paging import Paging
-from understudy.routing.queues.delivery import serve
+from understudy.routing.queues.delivery import DeliveryPermission, serve
 from understudy.routing.queues.queue import EXPIRED_AT_ONCE, Queue
 from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction, SessionTransaction
 from understudy.routing.settings import AddressSettingsRepository
@@ -68,7 +69,7 @@ log = logging.getLogger(__name__)
 
 
 class PostOffice:
-    """All routing of one active node."""
+    """Routing of all messages of one active node."""
 
     def __init__(
         self,
@@ -107,7 +108,6 @@ class PostOffice:
         entropy: For redelivery-collision-avoidance-factor; None = delays are not varied.
         """
         self.store = store
-        self.context = store.context
         self.clock = clock
         self.timers = timers
         self.dirty: list[Queue] = []
@@ -118,6 +118,7 @@ class PostOffice:
         """
         self.now_ms = clock.wall_ms()
         """Wall time, read once per turn."""
+        self.permission = DeliveryPermission(clock, timers)
         self.memory = memory = Memory(store, global_max_size_bytes, global_max_messages)
         self.paging = paging = Paging(memory, store, pages)
         paging.begin(timers.call_later)
@@ -179,7 +180,7 @@ class PostOffice:
         store = self.store
         if not again:
             self.now_ms = self.clock.wall_ns() // 1_000_000
-        elif not self.dirty and not self.memory.starved and self.context.appended == self.context.durable:
+        elif not self.dirty and not self.memory.starved and store.context.appended == store.context.durable:
             return False
         self.steps_end = WORK.steps + SELECTOR_STEPS_PER_TURN
         try:
@@ -373,8 +374,7 @@ class PostOffice:
         received = message
         message, duplicate_id = _without_bridge_id(message)
         if kept is not None:
-            # the third node knows it by the id that the other node gave it
-            message = received
+            message = _known_to_third(received)
         if self._is_answered(address, message, duplicate_id, order, done, transaction, credited):
             return
         if address.alters_messages:
@@ -466,6 +466,18 @@ class PostOffice:
         return address, NamedQueue(fqqn[1], address.queue_named(fqqn[1]))
 
 
+def _known_to_third(message: Message) -> Message:
+    """A message that is kept for a third node, with the id by which that one knows it: that of the node which kept it
+    first, as the bridge there may have sent it.
+    """
+    properties = message.properties.copy()
+    known = properties.pop(KEPT_DUPLICATE_ID, None)
+    if known is None:
+        return message
+    properties[BRIDGE_DUPLICATE_ID] = known
+    return message.with_properties(properties)
+
+
 def _without_bridge_id(message: Message) -> tuple[Message, bytes | None]:
     """The message without the id by which a bridge sends it, and that as a key of the duplicate ids; None: it has none.
 
@@ -476,4 +488,5 @@ def _without_bridge_id(message: Message) -> tuple[Message, bytes | None]:
         return message, None
     properties = message.properties.copy()
     duplicate_id = forwarded_id_bytes(properties.pop(BRIDGE_DUPLICATE_ID))
+    properties.pop(KEPT_DUPLICATE_ID, None)
     return message.with_properties(properties), duplicate_id

@@ -55,17 +55,17 @@ class RemoteConsumers:
 
     @property
     def count(self) -> int:
-        """Number of consumers."""
+        """Number of consumers of the remote queue."""
         return sum(self._counts.values())
 
     def add(self, text: str | None, selector: Filter | None) -> None:
-        """A consumer came; ``selector`` is ``text`` parsed."""
+        """Add a consumer with the text of its filter and the parsed filter."""
         self._counts[text] = self._counts.get(text, 0) + 1
         if text is not None and selector is not None:
             self._filters[text] = selector
 
     def remove(self, text: str | None) -> None:
-        """A consumer left; one that is not known is ignored."""
+        """Remove a consumer; one that is not known is ignored."""
         count = self._counts.get(text, 0)
         if count > 1:
             self._counts[text] = count - 1
@@ -86,12 +86,12 @@ class RemoteConsumers:
 
     @property
     def selective(self) -> bool:
-        """Whether it depends on the message if one of them takes it."""
+        """Whether it depends on the message if one of the consumers takes it."""
         return bool(self._counts) and None not in self._counts
 
 
 class RemoteBinding:
-    """One queue of another node."""
+    """A queue of another node with its consumers."""
 
     __slots__ = ("address", "binding_id", "connected", "consumers", "distance", "filter", "name", "queue", "remote_id",
                  "routing_name")  # fmt: skip
@@ -157,7 +157,7 @@ class Share(NamedTuple):
     first: int
     """Number of the first one."""
     step: int
-    """Distance from each one to the next."""
+    """Distance from one message of the share to the next."""
     queues: tuple[Queue, ...]
     entries: bytes
     """Properties with the ids of the remote queues, encoded."""
@@ -208,7 +208,7 @@ class Balancer:
         self._stale = True
 
     def add(self, binding: RemoteBinding) -> None:
-        """A queue of another node gets messages from now on."""
+        """Add a queue of another node, which gets messages from then on."""
         if binding.name in self.remote:
             self.remove(binding.name)
         self.remote[binding.name] = binding
@@ -216,7 +216,7 @@ class Balancer:
         self._stale = True
 
     def remove(self, name: str) -> None:
-        """A queue of another node is gone."""
+        """Remove a queue of another node."""
         del self._arrived[id(self.remote.pop(name))]
         self._stale = True
 
@@ -237,7 +237,7 @@ class Balancer:
     # -- routing ----------------------------------------------------------------------------------
 
     def route(self, message: Message, queue_name: str | None = None) -> tuple[Message, tuple[Queue, ...]]:
-        """The message as its queues get it, and those queues.
+        """The message in the form that its queues get, and those queues.
 
         Args:
             message: With its id.
@@ -306,7 +306,7 @@ class Balancer:
             if not candidate.connected:
                 return False
             if self.mode is MessageLoadBalancing.OFF:
-                # its consumers do not count
+                # consumers of such a queue do not count
                 return False
             return self.mode is MessageLoadBalancing.STRICT or candidate.consumers.want(message)
         if self.mode is MessageLoadBalancing.STRICT:

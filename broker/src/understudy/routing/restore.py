@@ -109,7 +109,7 @@ class _Configurations:
     def __init__(self) -> None:
         self._record: QueueRecord | None = None
         self._values: tuple[object, ...] = ()
-        """Values of its configuration, without name and address."""
+        """Values of the last configuration, without name and address."""
 
     def of(self, record: QueueRecord, address: str) -> QueueConfiguration:
         """The complete configuration of a record.
@@ -136,7 +136,7 @@ _values_of = attrgetter(*(each.name for each in fields(QueueConfiguration)[2:]))
 
 
 def _give_up(office: PostOffice, backlog: Backlog) -> None:
-    """No queue has these: the files of large ones may go."""
+    """Remove the files of large messages whose references belong to no queue."""
     for file_id, count in backlog.files.items():
         for _ in range(count):
             office.store.large.release(file_id)
@@ -144,7 +144,7 @@ def _give_up(office: PostOffice, backlog: Backlog) -> None:
 
 def _adopt(office: PostOffice, queue: Queue, backlog: Backlog) -> None:
     for reference in backlog.scheduled_after(office.clock.wall_ms()):
-        # where it lay in the backlog is no place in the queue
+        # the position in the backlog is no position in the queue
         reference.position = -1
         queue.schedule(reference)
         office.scheduled.add(queue, reference, reference.scheduled_ms)

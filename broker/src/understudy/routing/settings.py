@@ -26,7 +26,7 @@ _MAX_REDELIVERY_FACTOR: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class AddressSettings:
-    """Settings of one address, complete. Sizes in bytes, times in milliseconds, -1 = none."""
+    """All settings of one address, in bytes and milliseconds; -1 = none."""
 
     address_full_policy: AddressFullPolicy = AddressFullPolicy.PAGE
     max_size_bytes: int = -1
@@ -104,12 +104,12 @@ class AddressSettings:
     config_delete_queues: ConfigDeletionPolicy = ConfigDeletionPolicy.OFF
     """Whether queues go that have gone from the configuration, at the next activation."""
     config_delete_addresses: ConfigDeletionPolicy = ConfigDeletionPolicy.OFF
-    """Likewise for addresses, with their queues."""
+    """Deletion of addresses that the configuration does not contain any more, with their queues."""
     redistribution_delay: int = -1
     message_counter_history_day_limit: int = 0
     """Days of message counters kept of its queues; -1 = all."""
     management_browse_page_size: int = 200
-    """Messages that one management operation lists."""
+    """Number of messages that one management operation lists."""
     management_message_attribute_size_limit: int = 256
     """Characters of a property it shows; -1 = all."""
     slow_consumer_threshold: int = -1
@@ -117,7 +117,7 @@ class AddressSettings:
     slow_consumer_threshold_measurement_unit: SlowConsumerUnit = SlowConsumerUnit.MESSAGES_PER_SECOND
     slow_consumer_policy: SlowConsumerPolicy = SlowConsumerPolicy.NOTIFY
     slow_consumer_check_period: int = 5
-    """Seconds."""
+    """Seconds from one check of slow consumers to the next."""
     retroactive_message_count: int = 0
     """Last messages of the address that a queue made later gets."""
     enable_metrics: bool = True
@@ -219,7 +219,7 @@ class AddressSettingsRepository:
 
     def _changed(self) -> None:
         self._blocks = self._configured | self._added
-        # Least specific first, so that later blocks overwrite earlier ones.
+        # the least specific block first, so that later blocks overwrite earlier ones
         order = sorted(self._blocks, key=lambda match: specificity(match, self.wildcards), reverse=True)
         self._order = [(match, literal_of(match, self.wildcards), prefix_of(match, self.wildcards)) for match in order]
         self._cache.clear()
@@ -262,7 +262,7 @@ class AddressSettingsRepository:
         )
 
     def _merged(self, fitting: tuple[str, ...]) -> AddressSettings:
-        """The settings of these blocks: one object for all addresses that they fit."""
+        """Settings merged from these blocks: one object for all addresses that the blocks match."""
         found = self._by_matches.get(fitting)
         if found is None:
             values: dict[str, object] = {}

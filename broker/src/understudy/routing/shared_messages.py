@@ -58,7 +58,7 @@ class SharedMessages:
             counts = self.counts.get(first_id >> 6)
             part = counts[slot : slot + taken] if counts is not None else None
             if part is not None and part.count(part[0]) != taken:
-                # they differ: one alone is alike
+                # the messages differ, so only the first one is taken
                 taken = 1
                 part = part[:1]
             if part is None or not part[0]:
@@ -68,7 +68,7 @@ class SharedMessages:
                 left = part[0] - 1 if part[0] > 2 else 0
                 counts[slot : slot + taken] = array("I", (left,)) * taken
                 if not left:
-                    # one queue left: it frees them like any other
+                    # one queue is left, which frees the messages like any other
                     counts[_SPAN] -= taken
                     if not counts[_SPAN]:
                         del self.counts[first_id >> 6]

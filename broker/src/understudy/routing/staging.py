@@ -126,9 +126,9 @@ class StagedSends:
             self._closed.append((office.store.last_sequence, self._open))
             self._open, self._open_bytes, self._open_count = [], 0, 0
             if len(self._closed) > _CHUNKS_IN_MEMORY:
-                office.context.when_durable(self._closed[0][0], self._pack_oldest)
+                office.store.context.when_durable(self._closed[0][0], self._pack_oldest)
         if parts[0].objects and office.memory.exceeded(queues[0].address):
-            office.context.when_durable(office.store.last_sequence, self._page_out, queues, parts)
+            office.store.context.when_durable(office.store.last_sequence, self._page_out, queues, parts)
 
     def _page_out(self, queues: tuple[Queue, ...], parts: Arrival) -> None:
         if not self._ended:

@@ -13,9 +13,9 @@ from understudy.errors import BrokerError, MessageUnreadable, QueueNotFound
 from understudy.routing.queues.queue import Queue
 from understudy.store.messages.reference import MessageReference, Part, RunSlice
 
-#: Messages read in one slice.
+#: Number of messages that one slice reads.
 SLICE_MESSAGES: Final = 500
-#: Where ``Queue.browse`` starts.
+#: Position at which ``Queue.browse`` starts.
 START: Final = (9, -1)
 
 Position = tuple[int, int]

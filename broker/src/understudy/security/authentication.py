@@ -59,7 +59,7 @@ class Principal:
     user: str
     roles: frozenset[str] = frozenset()
     by_certificate: bool = False
-    """Whether its certificate proved the user; its roles are in another file then."""
+    """Whether a certificate proved the user, whose roles are then in another file than those of passwords."""
     of_cluster: bool = False
     """Another broker that has proved the cluster password; it has every permission, as in Artemis."""
     by_directory: bool = False
@@ -131,7 +131,7 @@ class LoginCache:
     """Limits of the cache of successful checks; 0 in one of them: there is no cache."""
 
     size: int = 1000
-    """authentication-cache-size."""
+    """Maximum number of cached logins (element authentication-cache-size)."""
     lifetime_ms: int = 10_000
     """security-invalidation-interval, counted from the check."""
 
@@ -150,7 +150,7 @@ class Guest:
 
 @dataclass(frozen=True, slots=True)
 class OtherLogins:
-    """Logins besides those of the users file."""
+    """Logins that are checked elsewhere than in the users file."""
 
     guest: Guest | None = None
     """The user of a login without user name and password; None refuses such a login."""
@@ -197,7 +197,7 @@ class PasswordCheck:
         self.asks_directory = not authenticator.has_users_file
         """Whether the next ``run`` waits for a directory instead of computing."""
         self.key = key
-        """Equal for the same user and password; reveals neither."""
+        """Key that is equal for the same user and password; it reveals neither."""
         self.was_right = authenticator.was_right(key)
         """Whether this password was correct at an earlier check. It is checked again nevertheless."""
 
@@ -326,7 +326,7 @@ class Authenticator:
             self._users[user] = new
 
     def principal(self, user: str) -> Principal | None:
-        """A user with its roles; None if there is no such user."""
+        """Look up a user with its roles; None if there is no such user."""
         if self._guest is not None and user == self._guest.principal.user:
             return self._guest.principal
         return self._principals.get(user)

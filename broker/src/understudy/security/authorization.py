@@ -224,10 +224,10 @@ class CertificateTexts:
 
     users: str
     users_file: str
-    """Name, for messages."""
+    """Name of the users file, for messages of errors."""
     roles: str
     roles_file: str
-    """Name, for messages."""
+    """Name of the roles file, for messages of errors."""
 
 
 @dataclass(frozen=True, slots=True)

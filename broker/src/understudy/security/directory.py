@@ -20,7 +20,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import ConnectionFailed
 from understudy.limits import LDAP_EXPANDED_MAX, LDAP_ROLES_MAX
 
-#: One attribute and value of a distinguished name, up to the separator after it.
+#: Pattern of one attribute and value of a distinguished name, up to the separator after it.
 _ASSERTION: Final = re.compile(r"""((?:\\.|"(?:\\.|[^"\\])*"|[^,;+"\\])*)(?:[,;+]|$)""", re.DOTALL)
 _ESCAPED: Final = re.compile(r"((?:\\[0-9a-fA-F]{2})+)|\\(.)", re.DOTALL)
 
@@ -59,12 +59,12 @@ class DirectorySession(Protocol):
         ...
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection to the directory server."""
         ...
 
 
 class Directory(Protocol):
-    """The servers of one login module."""
+    """Directory servers of one login module."""
 
     options: LdapLogin
 

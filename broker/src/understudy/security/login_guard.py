@@ -18,9 +18,9 @@ from typing import Final
 from understudy.errors import AuthenticationFailed
 from understudy.ports import Clock
 
-#: Failed logins of one user from one address within the window.
+#: Maximum number of failed logins of one user from one address within the window.
 FAILURES_OF_USER_MAX: Final = 20
-#: Failed logins from one address within the window.
+#: Maximum number of failed logins from one address within the window.
 FAILURES_OF_ADDRESS_MAX: Final = 100
 WINDOW_MS: Final = 10_000
 #: Addresses, and pairs of address and user, that are counted; beyond it the oldest are dropped.
@@ -28,7 +28,7 @@ REMEMBERED_MAX: Final = 10_000
 
 
 class LoginGuard:
-    """Counts failed logins."""
+    """Counter of failed logins, which refuses logins above a limit."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -22,7 +22,7 @@ OPTIONAL: Final = "optional"
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """One login module."""
+    """One module that checks logins."""
 
     flag: str
     directory: Directory | None = None
@@ -92,7 +92,7 @@ def decide(
 
 
 class _Chain:
-    """A login on its way through the modules."""
+    """A login that the modules check one after the other."""
 
     def __init__(self, user: str, password: str, right: bool, ask: Ask) -> None:
         self._user = user
@@ -132,7 +132,7 @@ class _Chain:
         return None if not proves else roles is not None
 
     def decision(self) -> Decision:
-        """The outcome."""
+        """Result of the login so far."""
         return Decision(
             self._proved and not self._failed,
             self._by_users_file,

@@ -35,7 +35,7 @@ Told = Callable[[Principal | BrokerError], None]
 
 
 class Login:
-    """One pending login."""
+    """One login whose password is being checked."""
 
     __slots__ = ("exempt", "host", "on_proved", "told", "user")
 
@@ -49,7 +49,7 @@ class Login:
         self.told: Told | None = told
 
     def cancel(self) -> None:
-        """Cancel it: the callback is not called."""
+        """Cancel the login: its callback is not called."""
         self.told = None
 
 
@@ -115,7 +115,7 @@ class Logins:
         """Pending checks, waiting or running, by key."""
         self._waiting: Counter[str] = Counter()
         self.succeeded_count = self.failed_count = 0
-        """Number of logins so far, if passwords are checked."""
+        """Number of successful logins so far, if passwords are checked."""
 
     @property
     def waiting_count(self) -> int:
@@ -154,7 +154,7 @@ class Logins:
             self.failed_count += 1
             raise
         if isinstance(found, Principal):
-            # also a cached one: failed logins of others do not affect it
+            # a cached login resets the count too, so failed logins of other clients do not lock its user out
             self.succeeded_count += self._policy.checks
             return found
         same_user = proved_user is not None and proved_user == user

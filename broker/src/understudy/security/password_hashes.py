@@ -40,7 +40,7 @@ class HashParameters:
     p: int = 1
 
     def complaint(self) -> str | None:
-        """The reason why these parameters are not usable, or None."""
+        """Reason why these parameters of a hash cannot be used, or None."""
         if self.n < 2 or self.n & (self.n - 1) or self.r < 1 or self.p < 1:
             return "N must be a power of two of at least 2, r and p at least 1"
         if 128 * self.n * self.r > _MEMORY_BYTES_MAX or self.p > _PARALLEL_MAX:

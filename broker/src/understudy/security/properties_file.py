@@ -25,7 +25,7 @@ class Entry:
     """One entry of a properties file."""
 
     line: int
-    """Number of its first line, from 1."""
+    """Number of the entry's first line, from 1."""
     key: str
     value: str
     start: int

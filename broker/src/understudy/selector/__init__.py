@@ -44,7 +44,7 @@ class Selector:
         self.text = text
         self._evaluate = evaluate
         self.steps = steps
-        """Cost of evaluating it for a message, without the characters read by LIKE (``work``)."""
+        """Cost of evaluating the selector for a message, without the characters read by LIKE (``work``)."""
 
     def matches(self, message: Message) -> bool:
         """Whether the message is selected. Unknown counts as false. The work is counted (``work``)."""

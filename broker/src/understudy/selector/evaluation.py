@@ -30,7 +30,7 @@ ORDERS: Final[dict[str, Callable[[float, float], bool]]] = {
 
 
 def constant(value: Value) -> Evaluate:
-    """A literal."""
+    """Evaluation of a literal."""
     return lambda message: value
 
 
@@ -218,7 +218,7 @@ class LikeTexts:
         self.characters_max = LIKE_TEXT_CHARACTERS_MAX
 
     def add(self) -> None:
-        """Count one more LIKE operator."""
+        """Count one more LIKE operator of the selector."""
         self.count += 1
         self.characters_max = LIKE_TEXT_CHARACTERS_MAX // self.count
 

@@ -58,7 +58,7 @@ class Parser:
         self._tokens = tokens
         self._steps_max = steps_max
         self.steps = 0
-        """Operands and operators so far."""
+        """Number of operands and operators read so far."""
         self._texts = LikeTexts()
         self._next = 0
         self._nesting = 0

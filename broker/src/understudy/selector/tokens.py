@@ -25,13 +25,13 @@ _HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token."""
+    """One token of a selector."""
 
     kind: str
     """A sign, a keyword in capitals, or ``string``, ``number``, ``identifier``, ``end``."""
     value: str | int | float
     position: int
-    """Position from 0."""
+    """Index of the token's first character, from 0."""
 
 
 def invalid(message: str, position: int) -> InvalidSelector:

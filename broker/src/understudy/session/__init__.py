@@ -1,1 +1,1 @@
-"""Sessions: what one client asked for, its consumers, credits and transaction."""
+"""Sessions of clients: requests, consumers, credits and transactions."""

@@ -25,13 +25,13 @@ class State(Enum):
 
     NEW = auto()
     ACTIVE = auto()
-    """Sessions work in it."""
+    """Sessions work in the branch."""
     SUSPENDED = auto()
     IDLE = auto()
     """No session works in it any more; it can be prepared or decided."""
     PREPARED = auto()
     ROLLED_BACK = auto()
-    """A session undid its work (SESS_ROLLBACK); its transaction manager does not know that yet."""
+    """A session has undone its work (SESS_ROLLBACK); the transaction manager does not know that yet."""
     DECIDED = auto()
     """Committed, rolled back, or given up for its age."""
 
@@ -41,12 +41,12 @@ class Event(Enum):
 
     START = auto()
     RESTORE = auto()
-    """The log has it as prepared."""
+    """The log contains the branch as prepared."""
     FAILED = auto()
     """A client reports that a failover undid work of the branch (SESS_XA_FAILED) and goes on working in it."""
     JOIN = auto()
     LEAVE = auto()
-    """A session ended its part, or closed."""
+    """A session has ended its part of the branch, or was closed."""
     SUSPEND = auto()
     RESUME = auto()
     PREPARE = auto()
@@ -56,7 +56,7 @@ class Event(Enum):
     UNDO = auto()
     """The work of the branch was undone by a local rollback, and no session works in it any more."""
     EXPIRE = auto()
-    """The branch is older than its timeout and no session works in it."""
+    """The timeout of the branch has passed while no session works in it."""
 
 
 _TABLE: Final = table(
@@ -97,11 +97,11 @@ class BranchMember(Protocol):
     """The branch in which it works."""
 
     def enlist(self, transaction: Transaction) -> None:
-        """Work in another transaction of the same branch from now on."""
+        """Work in another transaction of the same branch from then on."""
 
 
 class Branch(Machine[State, Event]):
-    """One XA branch: the sessions associated with it, its state, and its transaction."""
+    """One XA branch with its sessions, its state and its transaction."""
 
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event
@@ -156,7 +156,7 @@ def encode_name(kind: Kind, xid: Xid) -> bytes:
 
 
 def decode_name(name: bytes) -> tuple[Kind, Xid]:
-    """Raises StoreError: it was not written by a broker."""
+    """Decode a name of a branch. Raises StoreError: no broker has written it."""
     try:
         kind, format_id, first, second = _NAME.unpack_from(name)
         rest = name[_NAME.size :]

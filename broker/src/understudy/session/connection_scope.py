@@ -8,7 +8,7 @@ from understudy.routing.queues.queue import Queue
 
 
 class ConnectionScope:
-    """One client connection, as sessions and management see it, whatever its protocol."""
+    """One client connection of any protocol, for its sessions and for management."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class ConnectionScope:
         self.certificate_subject = certificate_subject
         """Distinguished name of the verified certificate of the client; None: it has presented none."""
         self.created_ms = created_ms
-        """Wall time."""
+        """Wall time in ms at which the connection was made."""
         self.held_characters = 0
         """Characters of names and metadata of its sessions (``held_names``)."""
         self.temporary_queues: dict[str, Queue] = {}

@@ -137,7 +137,7 @@ class SessionConsumers:
         Raises IllegalState.
         """
         consumer = self.with_id(consumer_id)
-        context, order = self._office.context, self._state.order
+        context, order = self._office.store.context, self._state.order
         lane = order.lane or context
         if order.sequence > lane.durable:
             order.sequence = context.appended

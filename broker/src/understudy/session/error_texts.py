@@ -30,7 +30,7 @@ class ErrorTexts:
     """Texts of errors for remote clients."""
 
     def __init__(self, prefix: str = "E") -> None:
-        """``prefix``: of its references."""
+        """Begin with a prefix for the references that errors get."""
         self._prefix = prefix
         self._count = 0
         self._references: OrderedDict[str, str] = OrderedDict()
@@ -41,7 +41,7 @@ class ErrorTexts:
         if naming is None:
             return str(error)
         if naming is not error and isinstance(error, (AddressFull, LargeMessageFailed)):
-            # their own text is neutral, only their cause is not
+            # the texts of these errors reveal nothing, but their causes may
             text = str(error)
         else:
             text = next(neutral for kind, neutral in _NEUTRAL if isinstance(error, kind))

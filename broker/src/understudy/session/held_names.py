@@ -8,27 +8,22 @@ Not here: messages and what queues hold, which permissions and address settings 
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from understudy.errors import LimitExceeded
 from understudy.limits import NAMES_OF_CONNECTION_CHARACTERS_MAX, NAMES_OF_SESSION_CHARACTERS_MAX
+from understudy.session.connection_scope import ConnectionScope
 
 #: What the objects around one text cost, in characters.
 ENTRY_CHARACTERS: Final = 100
 
 
-class NamesScope(Protocol):
-    """A connection, as its sessions share its limit."""
-
-    held_characters: int
-
-
 class HeldNames:
-    """The texts of one session."""
+    """Texts that one session makes the broker keep."""
 
     __slots__ = ("_scope", "characters")
 
-    def __init__(self, scope: NamesScope) -> None:
+    def __init__(self, scope: ConnectionScope) -> None:
         self._scope = scope
         self.characters = 0
 
@@ -59,7 +54,7 @@ class HeldNames:
         self.characters -= length + ENTRY_CHARACTERS
         self._scope.held_characters -= length + ENTRY_CHARACTERS
 
-    def move(self, scope: NamesScope) -> None:
+    def move(self, scope: ConnectionScope) -> None:
         """The session goes on at another connection, which may exceed its limit by this until it ends."""
         self._scope.held_characters -= self.characters
         self._scope = scope

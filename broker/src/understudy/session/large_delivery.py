@@ -15,7 +15,7 @@ from understudy.store.messages.reference import MessageReference
 
 
 class LargeDelivery:
-    """One delivery between its first packet and its last."""
+    """Delivery of one large message from its first packet to its last."""
 
     __slots__ = ("_file_id", "_folder", "_piece_bytes", "_reader", "reference")
 
@@ -42,7 +42,7 @@ class LargeDelivery:
 
     @property
     def path(self) -> str:
-        """The file it is read from."""
+        """Path of the file with the body."""
         return self._reader.path
 
     def next_piece(self) -> tuple[bytes, bool]:

@@ -54,7 +54,7 @@ class MovedBranches:
         self._add(xid, node_id)
 
     def came(self, xid: Xid) -> None:
-        """A branch of another node is prepared here."""
+        """Note that this node has a prepared branch of another node."""
         self._add(xid, "")
 
     def _add(self, xid: Xid, node_id: str) -> None:

@@ -39,7 +39,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One outcome."""
+    """Outcome of one delivery."""
 
     kind: Kind
     delivery_failed: bool = False
@@ -47,7 +47,7 @@ class Outcome:
     undeliverable_here: bool = False
     """Do not deliver the message to this consumer again."""
     delay_ms: int | None = None
-    """Time until it is delivered again; None for that of the address settings."""
+    """Time in ms until the message is delivered again; None for that of the address settings."""
 
 
 ACCEPTED: Final = Outcome(Kind.ACCEPT)

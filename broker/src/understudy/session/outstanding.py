@@ -27,7 +27,7 @@ class Outstanding:
         self._times: deque[int] = deque()
         """Wall time of each part."""
         self.count = 0
-        """Messages."""
+        """Number of outstanding messages."""
 
     def __len__(self) -> int:
         return self.count
@@ -105,7 +105,7 @@ class Outstanding:
         return References()
 
     def clear(self) -> list[MessageReference]:
-        """Take all of them, in order."""
+        """Take every outstanding delivery, in order."""
         taken = list(self.values())
         self._parts.clear()
         self._times.clear()

@@ -20,7 +20,7 @@ from understudy.terms import RoutingType
 
 @dataclass(frozen=True, slots=True)
 class AddressPrefixes:
-    """The prefixes of one acceptor."""
+    """Prefixes of names at one acceptor."""
 
     entries: tuple[tuple[str, RoutingType], ...] = ()
     """The longest first: of two that fit, the one that says more counts."""

@@ -13,7 +13,7 @@ from understudy.terms import RoutingType
 
 @dataclass(frozen=True, slots=True)
 class QueueQueryResult:
-    """Fields of SESS_QUEUEQUERY_RESP_V3."""
+    """Answer to a query of a queue, the fields of SESS_QUEUEQUERY_RESP_V3."""
 
     exists: bool
     name: str
@@ -49,7 +49,7 @@ class QueueQueryResult:
 
 @dataclass(frozen=True, slots=True)
 class AddressQueryResult:
-    """Fields of SESS_BINDINGQUERY_RESP_V5."""
+    """Answer to a query of an address, the fields of SESS_BINDINGQUERY_RESP_V5."""
 
     exists: bool
     queue_names: tuple[str, ...]

@@ -87,7 +87,7 @@ class ResourceManager:
         """A new branch. Raises XaError: the name is taken, or there are too many."""
         known = self._branches.get(xid)
         if known is not None and known.state is State.ROLLED_BACK and known.refusal:
-            # its manager took the rollback code of its prepare as the end of it
+            # the transaction manager took the rollback code of its prepare as the end of the branch
             self.roll_back(known)
         if xid in self._branches or xid in self._heuristics or self._moved.has_come(xid):
             raise XaError("there is a branch of this name", xa_code=XaCode.DUPLICATE_XID)
@@ -162,7 +162,7 @@ class ResourceManager:
             self._moved.came(branch.xid)
 
     def commit(self, branch: Branch, one_phase: bool, order: ResponseOrder, done: Done) -> None:
-        """Raises XaError: it cannot be, and with a rollback code it was rolled back."""
+        """Commit a branch. Raises XaError: it cannot be committed; with a rollback code it was rolled back."""
         event = Event.COMMIT_ONE_PHASE if one_phase else Event.COMMIT
         self._check_not_undone(branch)
         branch.require(event)
@@ -175,7 +175,7 @@ class ResourceManager:
         self._moved.decided(branch.xid)
 
     def roll_back(self, branch: Branch) -> Returned:
-        """Undo it. Returns the acknowledged deliveries, which the caller gives back.
+        """Roll a branch back. Returns the acknowledged deliveries, which the caller gives back.
 
         Raises:
             XaError: it cannot be decided now.
@@ -266,7 +266,7 @@ class ResourceManager:
             branch.fire(Event.UNDO)
         else:
             return
-        # work done in it after the rollback
+        # return the messages that were consumed in the branch after its rollback
         self.give_back(branch.transaction.roll_back())
 
     def give_back(self, returned: Returned) -> None:
@@ -313,7 +313,7 @@ class ResourceManager:
         return self._moved.node_of(xid) == node_id
 
     def hand_over(self, branch: Branch) -> None:
-        """Another node has a prepared branch, as prepared; this one remembers only which node."""
+        """Remove a prepared branch that another node has taken as prepared; only that node is remembered."""
         branch.fire(Event.ROLL_BACK)
         del self._branches[branch.xid]
         branch.transaction.hand_over()

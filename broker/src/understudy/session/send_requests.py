@@ -189,14 +189,14 @@ class SendRequests:
             if reply_to is None:
                 return
             # what the reply reports must be durable
-            state.order.sequence = max(state.order.sequence, office.context.appended)
+            state.order.sequence = max(state.order.sequence, office.store.context.appended)
             try:
                 office.send(message.replace(address=reply_to), state.order)
             except BrokerError as error:
                 state.callback.operation_failed(error)
 
         management.handle(request, state.security, state.connection.remote_address, reply)
-        office.acceptance.answer(state.order, done, office.context.appended)
+        office.acceptance.answer(state.order, done, office.store.context.appended)
 
     def route(
         self, message: Message, size_bytes: int, done: Done | None, transaction: Transaction | None

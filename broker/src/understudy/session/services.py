@@ -34,7 +34,7 @@ class SessionServices:
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """Properties of one session that are fixed when it is created."""
+    """Properties of a session that are fixed when it is created."""
 
     min_large_message_size: int = MIN_LARGE_MESSAGE_BYTES
     """Size of the pieces in which large messages are delivered. Bytes."""

@@ -93,7 +93,7 @@ class ServerSession:
             state.failed(error, done, transaction)
             return
         if done is not None:
-            self._office.acceptance.answer(state.order, done, self._office.context.appended)
+            self._office.acceptance.answer(state.order, done, self._office.store.context.appended)
 
     def settle(self, consumer_id: int, message_id: int, outcome: Outcome, done: Done | None = None) -> None:
         """Settle one delivery (``outcomes``).
@@ -124,7 +124,7 @@ class ServerSession:
             state.failed(error, done, transaction)
             return
         if done is not None:
-            self._office.acceptance.answer(state.order, done, self._office.context.appended)
+            self._office.acceptance.answer(state.order, done, self._office.store.context.appended)
 
     def _settling(self, consumer_id: int, transaction: Transaction | None) -> ServerConsumer:
         """The consumer whose deliveries are settled.

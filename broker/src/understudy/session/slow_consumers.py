@@ -34,7 +34,7 @@ _SECONDS: Final = {
 
 
 class SlowConsumerListener(Protocol):
-    """Publishes notifications."""
+    """Listener that publishes notifications of slow consumers."""
 
     def consumer_slow(self, queue: Queue, consumer: ServerConsumer) -> None:
         """A consumer is slower than slow-consumer-threshold allows, and the policy is NOTIFY."""
@@ -42,7 +42,7 @@ class SlowConsumerListener(Protocol):
 
 
 class _Watch:
-    """One queue under observation."""
+    """One observed queue."""
 
     __slots__ = ("acknowledged", "began_ms", "messages_added", "timer")
 
@@ -55,7 +55,8 @@ class _Watch:
 
 
 class SlowConsumers:
-    """Implements ``routing.listeners.RoutingListener``."""
+    """Checks of consumers that are slower than their address allows. Implements
+    ``routing.listeners.RoutingListener``."""
 
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self.listeners: list[SlowConsumerListener] = []
@@ -64,7 +65,7 @@ class SlowConsumers:
         self._watches: dict[Queue, _Watch] = {}
 
     def close(self) -> None:
-        """No further checks."""
+        """Stop the checks."""
         for watch in self._watches.values():
             if watch.timer is not None:
                 watch.timer.cancel()
@@ -101,7 +102,7 @@ class SlowConsumers:
         """Do nothing: a new queue has no consumer yet."""
 
     def address_added(self, address: Address) -> None:
-        """No queue of it has consumers yet."""
+        """Do nothing: no queue of a new address has consumers."""
 
     def address_removed(self, address: Address) -> None:
         """Do nothing: the queues of the address went before."""

@@ -114,7 +114,7 @@ class SessionState:
         """Call when everything written so far is durable, in the order of this session's answers. Used for answers to
         requests that create or delete something.
         """
-        context = self.office.context
+        context = self.office.store.context
         if max(self.order.sequence, context.appended) > context.durable:
             self.order.sequence, self.order.lane = context.appended, None
             context.when_durable(context.appended, call, *args)

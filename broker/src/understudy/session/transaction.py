@@ -336,7 +336,7 @@ class Transaction(Machine[State, Event]):
             if duplicate_id not in address.duplicate_ids:
                 address.duplicate_ids.add(duplicate_id, office.store.last_sequence)
         self._duplicate_ids.clear()
-        context = office.context
+        context = office.store.context
         lane = order.lane or context
         if not self._log_id:
             sequence = order.sequence

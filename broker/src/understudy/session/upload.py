@@ -44,11 +44,11 @@ class Event(Enum):
     """The file is safe."""
     FAIL = auto()
     DISCARD = auto()
-    """Another one begins, or the session ends."""
+    """Another large message begins, or the session ends."""
 
 
 Arrived = Callable[[LargeMessage | None, BrokerError | None], None]
-"""Told the message when its body is safe, or why there is none."""
+"""Callback with the message when its body is safe, or with the error."""
 
 
 class Upload(Machine[State, Event]):

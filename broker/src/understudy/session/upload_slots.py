@@ -41,7 +41,7 @@ class UploadSlots:
 
 
 class UploadSlot:
-    """The place of one unfinished large message."""
+    """Slot of one unfinished large message."""
 
     __slots__ = ("_counts", "_keys")
 

@@ -19,7 +19,7 @@ class ValidatedUsers:
     populate: bool = False
     """Write the name into every message (populate-validated-user)."""
     reject_empty: bool = False
-    """Refuse messages without it (reject-empty-validated-user)."""
+    """Whether messages without a validated user are refused (reject-empty-validated-user)."""
 
     def __bool__(self) -> bool:
         return self.populate or self.reject_empty

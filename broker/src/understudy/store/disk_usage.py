@@ -35,7 +35,7 @@ class DiskUsage:
         """Which directory lies on too full a disk, and how full that is; empty if none does."""
 
     def look(self, disk: Disk | None = None) -> None:
-        """Ask the disks, or another ``disk``. Raises DiskFailed: one cannot be asked."""
+        """Read the usage of the disks, or of another ``disk``. Raises DiskFailed: a disk gave no answer."""
         spaces = [(disk or self._disk).space(directory) for directory in self.directories]
         self.used_percent = _used_percent(*spaces[0])
         problems = (

@@ -50,15 +50,15 @@ class Condition(Enum):
 
     FITS = auto()
     UNKNOWN = auto()
-    """No checksum of it is known."""
+    """No checksum of the file is known, so that nothing can be compared."""
     DAMAGED = auto()
 
 
 class Check(Protocol):
-    """The check of one file."""
+    """Result of reading one file and comparing its bytes with the known checksums."""
 
     def feed(self, data: bytes) -> None:
-        """The next bytes."""
+        """Take the next bytes of the file."""
 
     @property
     def fits(self) -> bool:

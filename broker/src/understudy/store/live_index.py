@@ -87,7 +87,7 @@ class LiveIndex:
             _clear(masks, block, gone)
 
     def remove_queue(self, queue_id: int) -> None:
-        """The queue is gone with all that was in it."""
+        """Remove a queue with every reference in it."""
         self.queues.pop(queue_id, None)
 
     def is_live(self, queue_id: int, message_id: int) -> bool:

@@ -27,9 +27,9 @@ class ReadableFormat:
     """The format version that the passive nodes which follow a log read."""
 
     version: int
-    """Newest format version that all of them read."""
+    """Newest format version that all nodes read."""
     node: str
-    """One that reads no later one, for errors."""
+    """Name of a node that reads no later format version, for errors."""
 
 
 class LogFormat:
@@ -53,7 +53,7 @@ class LogFormat:
         return self._state.format_version
 
     def prepare(self, record: SettingRecord) -> None:
-        """A record is about to be appended: give the log the version that it needs.
+        """Give the log the format version that the next record needs.
 
         Raises:
             StoreFormatHeld: a passive node does not read that version.

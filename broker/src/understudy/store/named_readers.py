@@ -54,7 +54,7 @@ class NamedReader:
     committed_ms: int
     """Wall time of the last commit; of the registration if there was none."""
     dropped: str | None = None
-    """Why it holds nothing any more; None: it holds segments."""
+    """Reason why the reader holds no segments any more; None while it does."""
 
 
 class NamedReaders:
@@ -191,7 +191,7 @@ class NamedReaders:
         return self._keep(replace(reader, position=position, committed_ms=self._clock.wall_ms()))
 
     def remove(self, name: str) -> NamedReader:
-        """Forget a reader; its segments may go. Raises ResourceNotFound."""
+        """Forget a reader; segments that only it held may be removed. Raises ResourceNotFound."""
         reader = self.get(name)
         self._store(SettingRecord(SettingKind.READER, name, None))
         del self._readers[name]

@@ -56,7 +56,7 @@ class NodeLock:
         self._creation_lock = file_lock(self._path)
         self._primary_held = False
         self._released = False
-        """See ``was_released``."""
+        """Whether the lock was released by ``release``; read by ``was_released``."""
         self._noted = False
         """The file says that the store was released, as it was read last; ``touch`` withdraws it."""
         self._written_ns: int | None = None
@@ -244,7 +244,7 @@ class NodeLock:
             raise DiskFailed(f"{self._path} has vanished") from None
 
     def _create(self) -> None:
-        """Under the lock of the file, so that two nodes choose one id."""
+        """Create the identity while the file is locked, so that two nodes choose one id."""
         content = self._read()
         if content is not None and len(content) >= _FILE_BYTES:
             return

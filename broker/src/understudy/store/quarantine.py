@@ -67,7 +67,7 @@ class QuarantineEntry:
     queue_id: int = 0
     address: str = ""
     message_id: int = 0
-    """0 when it is not known."""
+    """Id of the damaged message; 0 when it is not known."""
     file_id: int = 0
     """File of a large message, whose body is kept as long as the entry; 0 for others."""
     durable: bool = True
@@ -87,9 +87,9 @@ class Kept:
 
     entry: QuarantineEntry
     stored: bool
-    """Whether its file is on the medium."""
+    """Whether the file of the entry is on the medium."""
     bytes: int
-    """Size of its file."""
+    """Size of the file of the entry."""
 
 
 class KnownDamage:
@@ -98,7 +98,7 @@ class KnownDamage:
     def __init__(self, entries: Iterable[QuarantineEntry] = ()) -> None:
         self._segments: dict[tuple[int, int], dict[int, int]] = {}
         self.count = 0
-        """Extents added so far; rises whenever something new is known."""
+        """Number of damaged extents added so far; rises whenever a new extent is known."""
         for entry in entries:
             self.add(entry)
 
@@ -213,7 +213,7 @@ def _name_of(entry_id: str) -> str:
 
 @dataclass(slots=True)
 class _Waiting:
-    """An entry on its way to the medium."""
+    """An entry that is being written to the medium."""
 
     entry: QuarantineEntry
     raw: Callable[[], bytes]
@@ -314,7 +314,7 @@ class Quarantine:
     # --- writing --------------------------------------------------------------------------------
 
     def keep(self, entry: QuarantineEntry, raw: Callable[[], bytes], done: Done) -> None:
-        """Set something aside.
+        """Keep the bytes of a damaged record or message in the quarantine.
 
         Args:
             raw: Gets its bytes; called on the writer's thread.

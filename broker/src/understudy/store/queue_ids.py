@@ -31,14 +31,14 @@ class QueueIds:
         return f"QueueIds({list(self)})"
 
     def add(self, queue_id: int, message_id: int) -> None:
-        """One pair."""
+        """Add one message with its queue."""
         message_ids = self.by_queue.get(queue_id)
         if message_ids is None:
             message_ids = self.by_queue[queue_id] = array("Q")
         message_ids.append(message_id)
 
     def extend(self, queue_id: int, message_ids: Iterable[int]) -> None:
-        """Several messages of one queue."""
+        """Add several messages of one queue."""
         self.by_queue.setdefault(queue_id, array("Q")).extend(message_ids)
 
     def remove_queue(self, queue_id: int) -> None:

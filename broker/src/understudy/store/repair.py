@@ -43,11 +43,11 @@ class Outcome(Enum):
     READABLE = auto()
     """The bytes of this node fit: they were read wrong once."""
     REPAIRED = auto()
-    """The bytes of the other node fit, and are those of this node now."""
+    """The bytes of the other node fit; this node has written them to its own file."""
     DAMAGED_HERE = auto()
-    """There is no other node at the moment, or it did not answer."""
+    """The other node is absent or did not answer, so the damage on this node remains."""
     DAMAGED_TWICE = auto()
-    """The other node has no bytes that fit either."""
+    """The bytes of the other node do not fit either, so the damage remains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Bytes of the other node's file are needed."""
+    """Request for bytes of a file of the other node."""
 
     directory: Directory
     name: str
@@ -74,7 +74,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Bytes of the other node's file."""
+    """Bytes of a file of the other node."""
 
     size_bytes: int
     """Bytes of the file."""
@@ -100,7 +100,7 @@ Repair = Generator[Ask | Write, Answer | None, Outcome]
 
 
 def repair_record(disk: DiskReader, place: Place, offset: int, length: int) -> Repair:
-    """One record of a segment, which need not be sealed.
+    """Repair one record of a segment, which need not be sealed.
 
     Args:
         place: The segment.

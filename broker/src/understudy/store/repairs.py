@@ -47,9 +47,9 @@ class Side:
     """One of the two directories of a store."""
 
     directory: str
-    """Absolute path."""
+    """Absolute path of the directory."""
     writer: LogWriter
-    """Changes files in it."""
+    """Log writer that changes the files in the directory."""
     prefix: str = ""
     """Prefix of names for the writer."""
 
@@ -70,7 +70,7 @@ class RepairsState(Enum):
     """States of the repair under way."""
 
     IDLE = auto()
-    """There is none."""
+    """No repair is under way."""
     READING = auto()
     ASKING = auto()
     WRITING = auto()
@@ -83,9 +83,9 @@ class RepairsEvent(Enum):
     BEGIN = auto()
     """The next repair begins. Its argument is the job."""
     ASK = auto()
-    """The other node is to be asked for bytes. Its argument is the ``Ask``."""
+    """The other node is to be asked for bytes; the argument is the ``Ask``."""
     ANSWERED = auto()
-    """The other node has answered, or cannot. Its argument is the ``Answer`` or None."""
+    """The other node has answered, or cannot; the argument is the ``Answer`` or None."""
     WRITE = auto()
     """The right bytes are known. Its argument is the ``Write``."""
     WRITTEN = auto()
@@ -128,7 +128,7 @@ class Repairs(Machine[RepairsState, RepairsEvent]):
         self.pair: Pair | None = None
         """The pair of which each node has a copy; None: there is no other copy."""
         self.on_attach: Callable[[], None] = lambda: None
-        """Called when another copy can be asked from now on."""
+        """Called when the other node becomes available for questions."""
         self.on_repaired: Callable[[], None] = lambda: None
         """Called when bytes of this node were replaced or proved to be right."""
         self.repaired = 0
@@ -140,7 +140,7 @@ class Repairs(Machine[RepairsState, RepairsEvent]):
 
     @property
     def attached(self) -> bool:
-        """Whether another copy can be asked."""
+        """Whether the other node can be asked for bytes."""
         return self._other is not None
 
     def expect_other(self, node: str, wait_ms: int) -> None:

@@ -42,7 +42,7 @@ class RetentionSettings:
     """Where segments and bodies are kept, and how long."""
 
     directory: str
-    """Absolute (journal-retention-directory)."""
+    """Absolute path of the retained files (element journal-retention-directory)."""
     period_ms: int = 0
     """Age at which segments go, from their seal on (period and unit); 0 keeps them."""
     bytes_max: int = -1
@@ -75,7 +75,7 @@ class Retention:
         self._disk = disk
         self._settings = settings
         self._seen: dict[str, _Kept] = {}
-        """Retained segments as they were found: they do not change."""
+        """Retained segments found before; they never change."""
         self._gone_id_max = 0
         """Highest id of a message in a segment that was removed."""
 

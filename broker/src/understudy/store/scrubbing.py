@@ -44,7 +44,7 @@ class ScrubSettings:
     """Settings of a scrubber."""
 
     rate_bytes: int
-    """Per second; 0: there are no passes."""
+    """Bytes read per second; 0: the scrubber makes no passes."""
     period_ms: int
     """Milliseconds from the begin of a pass to the begin of the next."""
 
@@ -59,29 +59,29 @@ class ScrubStore:
     completed: Callable[[str], tuple[int, int] | None]
     """Size and crc of a body that was completed not long ago; called on the other thread."""
     repair: Callable[[Directory, str, LargeBody | None, Callable[[Outcome], None]], None]
-    """Repair a file."""
+    """Repairs a damaged file or body and passes the outcome to the callback."""
 
 
 @dataclass(slots=True)
 class ScrubReport:
-    """Progress and findings."""
+    """Progress and findings of the scrubber."""
 
     running: bool = False
     """A pass is under way."""
     pass_bytes: int = 0
     """Bytes read in the pass under way, or the last one."""
     pass_files: int = 0
-    """Files compared in it."""
+    """Files compared in the present pass."""
     unverified: int = 0
-    """Bodies in it that no record of the log names."""
+    """Large bodies of the present pass that no record of the log names."""
     passes: int = 0
-    """Complete passes."""
+    """Number of complete passes."""
     completed_ms: int = 0
     """Wall time of the end of the last complete pass; 0: there was none."""
     damaged: int = 0
     """Files found that do not fit their checksum."""
     repaired: int = 0
-    """Number of these files that were repaired."""
+    """Number of damaged files that were repaired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ _S, _E = ScrubberState, ScrubberEvent
 
 
 class Scrubber(Machine[ScrubberState, ScrubberEvent]):
-    """The passes over one store."""
+    """Passes over one store that verify sealed segments and large bodies."""
 
     STATES: ClassVar[type[Enum]] = ScrubberState
     EVENTS: ClassVar[type[Enum]] = ScrubberEvent

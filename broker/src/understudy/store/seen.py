@@ -144,7 +144,7 @@ class SeenPosition:
             )
 
     def note(self, position: Position, *, sync: bool = False) -> None:
-        """Remember a position if it is higher than the one that was noted last.
+        """Remember a position of the log if it is higher than the one that was noted last.
 
         A file that cannot be written is logged once; the node goes on.
 
@@ -336,7 +336,7 @@ class WatchedFollower(Follower):
         return applied
 
     def finish(self, disk: DiskReader | None = None) -> None:
-        """Finish like ``Follower.finish``.
+        """End reading as ``Follower.finish`` does.
 
         Raises:
             StoreBehind: the log ends before the position that was seen, or its newest segments are missing.

@@ -59,7 +59,7 @@ _VERSIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SettingRecord:
-    """The setting of one match."""
+    """Settings of one match of addresses, as a record of the log."""
 
     scope: SettingKind
     match: str

@@ -28,13 +28,13 @@ class StoreSettings:
     retention: RetentionSettings | None = None
     """Where segments go that leave the log (journal-retention-directory)."""
     disk_usage_percent_max: int = 90
-    """Refuse messages above it (max-disk-usage); -1 or 100 for never."""
+    """Percentage of used disk space above which messages are refused (max-disk-usage); -1 or 100 for never."""
     disk_free_bytes_min: int = -1
-    """Refuse messages below it (min-disk-free); -1 for never."""
+    """Free bytes of the disk below which messages are refused (min-disk-free); -1 for never."""
     compact_segments_min: int = 10
     """Segments between snapshots, and before messages are copied (journal-compact-min-files); 0 for never."""
     delivery_count_max: int = 10
-    """Delivery counts above it are not stored (max-redelivery-records); -1 stores all."""
+    """Delivery count above which further counts are not stored (max-redelivery-records); -1 stores all."""
     count_before_delivery: bool = False
     """Store the count of a delivery before it is sent (persist-delivery-count-before-delivery)."""
     compact_percent: int = 30

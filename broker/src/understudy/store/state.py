@@ -13,7 +13,7 @@ Not here: reading the log (``replay``, ``follower``), writing it, or what queues
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from functools import partial
@@ -23,6 +23,7 @@ from understudy.dataclass import dataclass
 from understudy.ids import NodeId, uuid_text
 from understudy.limits import ID_CACHE_SIZE, SKIMMED_BYTES_MAX
 from understudy.message import large_body_of
+from understudy.store.known_ids import KnownIds, newest_of
 from understudy.store.live_index import LiveIndex
 from understudy.store.log.checkpoint import encode_duplicate_ids, encode_item
 from understudy.store.log.format_version import FORMAT_VERSION_FIRST
@@ -65,15 +66,15 @@ from understudy.store.setting_record import SettingKind, SettingRecord, encode_s
 
 @dataclass(slots=True)
 class TransactionRecord:
-    """An open transaction."""
+    """A transaction that has neither been committed nor rolled back."""
 
     tx_id: int
     first_segment: int
-    """Segment of its first record, which must stay as long as it is open."""
+    """Segment of the transaction's first record, which is kept as long as the transaction is open."""
     xid: bytes | None = None
-    """Set once it is prepared."""
+    """Encoded xid once the transaction is prepared; None before."""
     adds: StagedReferences = field(default_factory=StagedReferences)
-    """References it adds; filled by a follower."""
+    """References that the transaction adds; filled by a follower."""
     added_ids: QueueIds = field(default_factory=QueueIds)
     """Ids of queues of the same, also filled in the active store."""
     acknowledges: QueueIds = field(default_factory=QueueIds)
@@ -93,7 +94,7 @@ class SegmentUse:
     epoch: int
     """Epoch of the segment, part of its file name."""
     first_sequence: int
-    """Sequence of its first record."""
+    """Sequence of the first record of the segment."""
     message_id_min: int = 0
     """0 when no message was added."""
     message_id_max: int = 0
@@ -147,8 +148,8 @@ class StoreState:
         self.references: dict[int, Backlog] = {}
         """Queue id to its waiting references. Routing takes these over at the activation; the store does
         not look at them afterwards."""
-        self.duplicate_ids: dict[int, deque[bytes]] = {}
-        """Address id to ids, oldest first."""
+        self.duplicate_ids: dict[int, KnownIds] = {}
+        """Address id to ids."""
         self.transactions: dict[int, TransactionRecord] = {}
         self.live = LiveIndex()
         self.segments: dict[int, SegmentUse] = {}
@@ -192,7 +193,7 @@ class StoreState:
         self.backlog(queue_id).append_reference(reference)
 
     def relocate(self, queue_id: int, message_id: int, location: Location) -> bool:
-        """The message lies there now. Whether it waits in the queue."""
+        """Record the new place of a message in the log; return whether the message waits in the queue."""
         backlog = self.references.get(queue_id)
         # checked first because a search for an absent id is slow
         return (
@@ -273,14 +274,12 @@ class StoreState:
             return
         ids = self.duplicate_ids.get(address_id)
         if ids is None:
-            ids = self.duplicate_ids[address_id] = deque(maxlen=self.id_cache_size)
+            ids = self.duplicate_ids[address_id] = KnownIds(self.id_cache_size)
         ids.extend(duplicate_ids)
 
     def remember_packed(self, address_id: int, length: int, ids: bytes) -> None:
         """The address has seen these ids of ``length`` bytes each, one after the other; see ``remember_duplicate``."""
-        # no more than the cache keeps are taken apart
-        begin = max(0, len(ids) - self.id_cache_size * length)
-        self.remember_duplicates(address_id, [ids[at : at + length] for at in range(begin, len(ids), length)])
+        self.remember_duplicates(address_id, newest_of(ids, length, self.id_cache_size))
 
     def transaction(self, tx_id: int, segment: int) -> TransactionRecord:
         """The open transaction of that id; begins it if there is none."""
@@ -308,7 +307,7 @@ class StoreState:
                 self.live.remove(queue_id, message_ids)
 
     def add_rows(self, queue_id: int, priority: int, segment: int, rows: Rows) -> None:
-        """Append messages of one priority to the queue."""
+        """Append rows of messages of one priority to a queue."""
         self.backlog(queue_id).extend(priority, segment, rows)
         self.live.add_all(queue_id, rows.ids)
 
@@ -355,7 +354,7 @@ class StoreState:
             self.settings[record.key] = record
 
     def holds_live(self, use: SegmentUse) -> bool:
-        """Whether a message is live whose id lies in the range of those in a segment; it may lie in another."""
+        """Whether a live message has an id within the range of ids of a segment; it may lie in another segment."""
         return use.message_id_min > 0 and self.live.any_between(use.message_id_min, use.message_id_max)
 
     def dead_prefix(self, before: int) -> list[int]:
@@ -474,7 +473,7 @@ class StoreState:
         self.forget_segments([number for number in self.segments if number < record.first_number])
 
     def forget_segments(self, numbers: Iterable[int]) -> None:
-        """They are no part of the log any more."""
+        """Remove segments that do not belong to the log any more."""
         for number in numbers:
             use = self.segments.pop(number, None)
             if use is not None:

@@ -31,6 +31,7 @@ from understudy.management.model.node import (
     Node,
     Peer,
     Promotion,
+    Protection,
     Quarantine,
     Readers,
     Store,
@@ -41,6 +42,8 @@ from understudy.management.snapshot.rows import Rows
 from understudy.management.view import Browsed, Promoted
 
 _HA = HighAvailability(policy="shared-store", role="primary", state="active", machine_state="ACTIVE")
+_KEPT = "both nodes use the same store: no confirmed durable message is lost"
+_WHO = "10.0.0.2:61616 takes over when this node fails"
 _NODE = Node(
     name="node-a",
     version="0.0.0",
@@ -51,6 +54,7 @@ _NODE = Node(
     epoch=3,
     ha=_HA,
     peer=Peer("backup", "10.0.0.2:61616"),
+    protection=Protection(True, "10.0.0.2:61616", _WHO, _KEPT, None, f"{_WHO}; {_KEPT}"),
     acceptors=[Acceptor("artemis", "tcp://0.0.0.0:61616")],
     store=Store("/data/journal", 2, 4096, False, 99, live_bytes=1024, amplification=4.0),
     connections=5,

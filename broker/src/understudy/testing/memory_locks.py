@@ -47,7 +47,7 @@ class MemoryService:
             del self.holders[lock_id]
 
     def swap(self, number_id: str, expected: int, value: int) -> bool:
-        """Compare and set."""
+        """Set a number if it has the expected value (compare and set)."""
         if self.numbers.get(number_id, 0) != expected:
             return False
         self.numbers[number_id] = value
@@ -55,7 +55,7 @@ class MemoryService:
 
 
 class MemoryRequest:
-    """A request on its way. Implements ``ha.locks.distributed_lock.Request``."""
+    """A request to the service that is not answered yet. Implements ``ha.locks.distributed_lock.Request``."""
 
     def __init__(
         self,
@@ -110,10 +110,10 @@ class MemoryRequest:
 
 
 class MemoryLock:
-    """Implements ``ha.locks.distributed_lock.DistributedLock``."""
+    """Lock in memory. Implements ``ha.locks.distributed_lock.DistributedLock``."""
 
     def __init__(self, manager: MemoryLockManager, lock_id: str) -> None:
-        """Not held."""
+        """Begin without holding the lock."""
         self.manager = manager
         self.lock_id = lock_id
         self.lost: Callable[[BrokerError], None] | None = None
@@ -176,10 +176,10 @@ class MemoryLock:
 
 
 class MemoryNumber:
-    """Implements ``ha.locks.distributed_lock.DistributedNumber``."""
+    """Number in memory. Implements ``ha.locks.distributed_lock.DistributedNumber``."""
 
     def __init__(self, manager: MemoryLockManager, number_id: str) -> None:
-        """Reads nothing."""
+        """Begin without a read."""
         self._manager = manager
         self._id = number_id
 
@@ -203,7 +203,7 @@ class MemoryLockManager:
     """One node's access to the service. Implements ``ha.locks.distributed_lock.LockManager``."""
 
     def __init__(self, service: MemoryService, clock: Clock, timers: Timers, *, immediate: bool = True) -> None:
-        """Not started.
+        """Begin in the state before ``start``.
 
         Args:
             service: Shared by all nodes.
@@ -247,7 +247,7 @@ class MemoryLockManager:
     def ask(
         self, work: Callable[[], object], answer: Callable[[object], None], undo: Callable[[], object] | None = None
     ) -> MemoryRequest:
-        """Send a request."""
+        """Send a request to the service."""
         request = MemoryRequest(self, work, answer, undo)
         if self._immediate:
             self.timers.call_later(0, partial(self._serve, request))

@@ -79,7 +79,7 @@ def quiet_logging(out: TextIO | None = None) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The runs of one scenario."""
+    """Runs of one scenario."""
 
     scenario: str
     outcomes: list[Outcome]
@@ -122,7 +122,7 @@ def run_quietly(
 
 
 def parse_seeds(text: str) -> range:
-    """``7`` or ``0-99``.
+    """Parse the option ``--seeds``, such as ``7`` or ``0-99``.
 
     Raises:
         ValueError: neither.
@@ -152,6 +152,9 @@ Scenarios:
 {scenarios}
 
 Exit codes: 0 every seed kept every promise, 1 one did not, 2 wrong usage.
+
+\b
+Example: understudy sim --scenario replication --seeds 0-9
 """
 
 

@@ -60,7 +60,7 @@ class DistinguishedName:
     text: str
     """The name as Artemis shows it, most specific part first: ``CN=client, OU=systems, O=Example``."""
     rfc2253: str
-    """``CN=client,OU=systems,O=Example``."""
+    """Text of the name in the form of RFC 2253: ``CN=client,OU=systems,O=Example``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class CertificateFacts:
     not_after_ms: int
     """End of validity, wall time."""
     sha256: str
-    """Fingerprint, hexadecimal."""
+    """SHA-256 fingerprint of the certificate, hexadecimal."""
 
 
 class _Der:

@@ -32,7 +32,7 @@ class Store:
     """``keyStore`` or ``trustStore``, for messages."""
     path: str
     kind: str | None = None
-    """One of ``STORE_TYPES``; None: the contents of the file decide."""
+    """Type of the store, one of ``STORE_TYPES``; None: the contents of the file decide."""
     password: str | None = field(default=None, repr=False)
     alias: str | None = None
     """Name of the entry of a PKCS12 key store; None: the only one."""

@@ -28,7 +28,7 @@ class Identity:
     """A certificate chain and its key."""
 
     pem: bytes = field(repr=False)
-    """Chain, then key, for OpenSSL."""
+    """Certificate chain, then private key, in PEM for OpenSSL."""
     password: str | None = field(repr=False)
     """Password of the key in ``pem``; None if it is not encrypted."""
     certificate: bytes
@@ -54,7 +54,7 @@ def read_identity(store: Store, read: ReadFile) -> Identity:
 
 
 def read_trusted(store: Store, read: ReadFile) -> bytes:
-    """The certificates of a trust store, DER, one after the other.
+    """Certificates of a trust store in DER form.
 
     Raises:
         ConfigError: the file cannot be read, has another type, or contains no certificate; names the file.

@@ -58,7 +58,7 @@ class CompactionPlan:
     """Bytes of records that are needed."""
     segments: int
     dead_segments: int
-    """Nothing in them lives: they would be dropped."""
+    """Segments without a record that is still needed, which the compaction removes."""
     sparse_segments: int
     """Little in them lives: it would be copied to the end of the log, and they would be dropped."""
     copy_bytes: int
@@ -138,7 +138,7 @@ class Compaction:
         percent: int,
         retention: RetentionSettings | None = None,
     ) -> None:
-        """Begins an epoch.
+        """Begin an epoch for the compaction.
 
         Args:
             disk: Where the store is, writable; the store's lock is held.
@@ -200,7 +200,7 @@ class Compaction:
     def run(
         self, progress: Callable[[int, int, int], None] = lambda segments, dropped, copied: None
     ) -> CompactionReport:
-        """Do it all, and close the log.
+        """Copy the live messages, remove the segments, and close the log.
 
         Args:
             progress: Told segments left, segments dropped and messages copied, after each round.

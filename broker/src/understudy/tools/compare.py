@@ -38,12 +38,12 @@ class Relation(Enum):
 
     IDENTICAL = "identical"
     PREFIX = "prefix"
-    """The left one is the beginning of the right one."""
+    """The left copy is the beginning of the right one."""
     EXTENSION = "extension"
-    """The right one is the beginning of the left one."""
+    """The right copy is the beginning of the left one."""
     DIVERGED = "diverged"
     UNKNOWN = "unknown"
-    """They have no record in common: one begins after the end of the other."""
+    """The copies have no record in common: one begins after the end of the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,9 @@ class Side:
     rollbacks: int = 0
     prepares: int = 0
     replay: list[QueueShare] = field(default_factory=list)
-    """Live messages that the other copy never had: what to bring over to it."""
+    """Live messages that the other copy never had, which are to be brought over to it."""
     sample: list[dict[str, object]] = field(default_factory=list)
-    """The first of them."""
+    """The first of the messages that only this copy has."""
     settled: int = 0
     """Live messages that the other copy had too and that left their queue there: they come again
     if this copy is the one that goes on."""
@@ -91,7 +91,7 @@ class Side:
 
 @dataclass(slots=True)
 class Pair:
-    """Two copies."""
+    """Two copies of a store that are compared."""
 
     left: int
     """Index of the copy."""
@@ -108,7 +108,7 @@ class Pair:
 
 @dataclass(slots=True)
 class CopyReport:
-    """One copy."""
+    """Figures of one copy of a store."""
 
     directory: str
     node_id: str | None
@@ -121,12 +121,12 @@ class CopyReport:
     live_messages: int | None = None
     """References in queues; None if nothing asked for them."""
     prepared: int = 0
-    """Prepared transactions; their messages are not live."""
+    """Number of prepared transactions, whose messages do not count as live."""
 
 
 @dataclass(slots=True)
 class Comparison:
-    """The whole verdict."""
+    """Verdict of a comparison of two copies."""
 
     copies: list[CopyReport]
     newest: list[int]
@@ -265,7 +265,7 @@ def first_difference(left: LogCopy, right: LogCopy) -> int | None:
         stop = min(left_extent.last_sequence, right_extent.last_sequence)
         for mine, theirs in zip(left.read(sequence, stop), right.read(sequence, stop), strict=False):
             if not mine.is_same(theirs):
-                # what one of them has no more may have been different already
+                # a record that one of the copies has removed may have been different before
                 return sequence if sequence > first or first == 1 else None
             sequence += 1
     return min(sequence, min(left.last_sequence, right.last_sequence) + 1)
@@ -304,7 +304,7 @@ def _fill_sides(copies: list[LogCopy], contents: dict[int, Contents], pair: Pair
 
 
 def counterpart(copy: LogCopy, mine: Contents, theirs: Contents, sequence: int, committed: set[int]) -> Counterpart:
-    """The other side of a split, for ``live_messages``."""
+    """The other side of a split log, for ``live_messages``."""
     open_here = mine.open_at.get(sequence, {})
     uncommitted = [added for tx_id, added in open_here.items() if tx_id not in committed]
     origins = mine.state.origins or {}
@@ -325,7 +325,7 @@ def _side(
             if len(side.sample) < sample:
                 side.sample.append(_describe(message))
     except JournalCorrupt as error:
-        # its crc was right a moment ago
+        # the crc of the record was right when it was read before
         copy.state, copy.problem = CopyState.DAMAGED, Problem(error.file, error.offset, bare_message(error))
     side.replay = [QueueShare(*key, *value) for key, value in sorted(shares.items())]
     side.settled = sum(

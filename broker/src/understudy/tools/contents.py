@@ -189,7 +189,7 @@ def beginning_is_missing(copy: LogCopy, contents: Contents) -> bool:
 
 @dataclass(slots=True)
 class Tally:
-    """Records of one side after the split."""
+    """Number of records of one side after the split, by kind."""
 
     records: int = 0
     messages: int = 0
@@ -235,23 +235,23 @@ def _decode(copy: LogCopy, entry: Entry) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Counterpart:
-    """Another copy, seen from one that split from it."""
+    """Another copy of a store whose log split from this one."""
 
     split: Split
     """The split that is looked at."""
     uncommitted: frozenset[Reference]
     """Messages added by transactions that were open at the split, unless the other side committed them."""
     other: StoreState
-    """State of the other side at its end."""
+    """State at the end of the other copy."""
     origins: Mapping[int, Location]
     """Where messages of the one that is looked at lay before they were copied forward."""
 
     def common(self, queue_id: int, reference: MessageReference) -> bool:
-        """Whether the other side has, or had, this message in this queue too."""
+        """Whether the other copy has, or had, this message in this queue too."""
         return self.had(reference) and (queue_id, reference.message_id) not in self.uncommitted
 
     def had(self, reference: MessageReference) -> bool:
-        """Whether the message was added before the split, wherever it lies now."""
+        """Whether the message was added before the split, even if its record has been copied to a later place."""
         location = self.origins.get(reference.message_id, reference.location)
         return location is not None and location < self.split.location
 

@@ -103,7 +103,7 @@ class ExportedMessage:
     """A message of the file, with where it comes from."""
 
     queue: str
-    """Empty for one that goes to its address, whatever queues there are (replay)."""
+    """Queue of the message; empty for a message that goes to its address, whatever queues it has (replay)."""
     node_id: str
     epoch: int
     sequence: int
@@ -174,11 +174,11 @@ class ExportedPiece:
 
 @dataclass(frozen=True, slots=True)
 class ExportedTransaction:
-    """A prepared transaction; its messages follow, marked with its id."""
+    """A prepared transaction; the messages after it in the file are marked with its id."""
 
     transaction_id: int
     xid: Xid | None
-    """None: its name is no XID, or only the memory of a heuristic decision."""
+    """Xid of the transaction; None if its name is no XID, or if only the memory of a heuristic decision is left."""
     outcome: str
     """``prepared``, or the outcome decided without the transaction manager."""
     messages: int
@@ -188,13 +188,13 @@ class ExportedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ExportHeader:
-    """The first line."""
+    """First line of an exported file."""
 
     node_id: str
     epoch: int
     sequence: int
     source: str
-    """Directory it was made from, for people."""
+    """Directory from which the export was made, for a reader of the file."""
 
 
 class ExportedDivert(NamedTuple):
@@ -207,7 +207,7 @@ class ExportedDivert(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExportEnd:
-    """The last line."""
+    """Last line of an exported file."""
 
     messages: int
     left_out: int
@@ -238,7 +238,7 @@ class BodyCheck:
         return self.finished()
 
     def finished(self) -> bool:
-        """Whether everything is there. Raises ValueError if it differs from the stored body."""
+        """Whether the whole body was read. Raises ValueError if it differs from the stored body."""
         if self._offset < self._large.size_bytes:
             return False
         if self._crc != self._large.crc:
@@ -408,7 +408,7 @@ def _from_json(tag: int, value: Any) -> PropertyValue:
 
 
 def parse_line(line: str, header: ExportHeader | None) -> Line:
-    """Parse a line.
+    """Parse a line of an exported file.
 
     Args:
         line: With or without its end.

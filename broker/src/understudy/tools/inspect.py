@@ -39,10 +39,10 @@ _READ_BYTES: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LoggedRecord:
-    """One record with its place."""
+    """One record of the log with its place."""
 
     number: int
-    """Number of its segment."""
+    """Number of the segment that has the record."""
     epoch: int
     frame: Frame
     record: Record
@@ -50,7 +50,7 @@ class LoggedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Damage, and where."""
+    """Place and description of a damage."""
 
     file: str
     offset: int
@@ -70,7 +70,7 @@ class SegmentReport:
     """``open``, ``sealed``, ``closed``, ``ended`` (by a newer epoch), ``empty`` or ``damaged``."""
     records: int
     first_sequence: int
-    """0 if there is no record."""
+    """Sequence of the first record of the segment; 0 if it has none."""
     last_sequence: int
     used_bytes: int
     """Header and valid records that count."""
@@ -104,7 +104,7 @@ class VerifyReport:
     epoch: int
     segments: tuple[SegmentReport, ...]
     snapshots: tuple[SnapshotReport, ...]
-    """Newest first."""
+    """Snapshots of the store, the newest first."""
     records: int
     last_sequence: int
     live_messages: int
@@ -195,7 +195,7 @@ def verify(disk: Disk, directory: str, progress: Callable[[int, int], None] = la
     last = chain.links[-1] if chain is not None and chain.links else None
     for done, (link, part_of_log) in enumerate(links):
         progress(done, len(links))
-        # up to there segments may be missing in between
+        # segments below this one may be missing: a snapshot replaces them
         follows = sequence if part_of_log and link.number > complete else 0
         report = _verify_segment(disk, directory, link, part_of_log, follows, link == last, known)
         reports.append(report)
@@ -380,7 +380,7 @@ def _check_seal(file: File, path: str, seal: SealRecord, used: int, offsets: lis
 
 
 def describe(logged: LoggedRecord, node_id: str | None) -> dict[str, object]:
-    """One record as plain values, for JSON lines; bodies are left out."""
+    """One record as plain values for JSON lines, without the body of a message."""
     frame, record = logged.frame, logged.record
     values: dict[str, object] = {
         "node": node_id,

@@ -81,7 +81,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record of a copy with its place."""
+    """One record of a copied log with its place."""
 
     number: int
     epoch: int
@@ -119,7 +119,7 @@ def _meaning(kind: int, raw: bytes) -> bytes:
 
 
 class LogCopy:
-    """One copy of a log, read-only, with how far it can be read."""
+    """One copy of a log, which is only read, up to the last record that can be read."""
 
     def __init__(self, disk: Disk, directory: str, *, full: bool = False) -> None:
         """Reads headers, seals, and the records of segments without a seal.
@@ -297,7 +297,7 @@ class LogCopy:
                 sequence = HEADER.unpack(raw)[2] if len(raw) == HEADER_BYTES else 0
                 found = read_seal(file, read_header(file, link.number, link.epoch))
             except JournalCorrupt:
-                # the scan says it
+                # damage of the segment is found by the scan
                 found = None
             finally:
                 file.close()
@@ -307,7 +307,7 @@ class LogCopy:
         return gapless, first
 
     def _scan(self, link: Link) -> bool:
-        """Take in one segment; False when the log does not go on after it."""
+        """Read one segment; False when the log does not continue after it."""
         file = self.disk.open(f"{self.directory}/{link.name}", read_only=True)
         try:
             try:

@@ -120,7 +120,7 @@ class RestoringDisk:
     """A store with the right bytes of another copy in place of wrong ones. Implements ``DiskReader``."""
 
     def __init__(self, disk: DiskReader, directory: str, other: OtherCopy) -> None:
-        """Compares both copies.
+        """Compare both copies of the store.
 
         Args:
             disk: Where the damaged store is; only read.
@@ -209,7 +209,7 @@ class RestoringDisk:
             self._patches[f"{self._directory}/{name}"] = patches
 
     def _missing_frames(self, ours: bytes, theirs: bytes, header: SegmentHeader, limit: int) -> list[Frame]:
-        """Valid records of the other copy where the first one has no valid record."""
+        """Valid records of the other copy at places where the first copy has no valid record."""
         seed, found = seed_of(header.number, header.epoch), []
         at, sequence = HEADER_BLOCK_BYTES, 0
         while at < limit:
@@ -256,7 +256,7 @@ class RestoringDisk:
         return found
 
     def take_segments(self, names: Iterable[str]) -> None:
-        """Show these segments of the other copy as part of the store."""
+        """Add these segments of the other copy to the files of the store."""
         for name in names:
             self._whole.add(f"{self._directory}/{name}")
             self._names = sorted({*self._names, name})

@@ -33,7 +33,7 @@ _NOTE_BYTES_MAX: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A finished restore."""
+    """Figures of a finished restore."""
 
     node_id: str
     epoch: int
@@ -133,7 +133,8 @@ class Restore:
     def _put_in_place(self) -> None:
         """Rename the staged files. The first segments and the snapshots come last: a part of the files is no store."""
         disk = self._present.disk
-        # bodies first, then the end of the log
+        # bodies are moved first and the end of the log last, so that an interrupted move never shows a shorter store as
+        # whole
         keys = sorted(list_store(disk, self._staging), key=_order)
         for directory, name in keys:
             target = self._present.path(directory, name)
@@ -200,7 +201,7 @@ class Restore:
 
 
 def _order(key: tuple[Directory, str]) -> tuple[int, int]:
-    """Bodies and entries, then segments from the newest to the oldest, then snapshots."""
+    """Sort key of files: bodies and entries, then segments from the newest to the oldest, then snapshots."""
     directory, name = key
     if directory is Directory.BODIES or name.startswith(f"{DIRECTORY_NAME}/"):
         return 0, 0

@@ -31,13 +31,13 @@ from understudy.store.log.segment import SegmentHeader, parse_name, read_header,
 
 @dataclass(slots=True)
 class RetainedCounts:
-    """Counts of one reading."""
+    """Figures of one reading of retained segments."""
 
     segments: int = 0
     messages: int = 0
     """Messages that were added, whatever became of them."""
     without_outcome: int = 0
-    """Left out: their transaction was not committed, or only after the last segment."""
+    """Number of messages left out because their transaction was not committed, or only after the last segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class RetainedMessage:
         return large_body_of(self.record.encoded) if self.record.flags & MESSAGE_LARGE else None
 
     def decode(self) -> Message:
-        """The message, its id 0; a large one has no body.
+        """Decode the message, with the id 0; a large message has no body.
 
         Raises:
             RemoteProtocolError: the log has a message that is none.

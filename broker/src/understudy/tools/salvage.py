@@ -79,7 +79,7 @@ class SalvageReport:
     """The snapshot that reading began with."""
     segments: int = field(default=0, init=False)
     lost: list[Lost] = field(default_factory=list, init=False)
-    """At most ``LISTED_MAX``."""
+    """Lost messages and records, at most ``LISTED_MAX``."""
     lost_count: int = field(default=0, init=False)
     addresses: int = field(default=0, init=False)
     queues: int = field(default=0, init=False)
@@ -91,14 +91,14 @@ class SalvageReport:
     doubtful_transactions: int = field(default=0, init=False)
     """Transactions whose outcome may be lost; their messages are kept."""
     other: str | None = None
-    """Directory of the other copy; None without one."""
+    """Directory of the other copy of the store; None if there is none."""
     restored: dict[str, int] = field(default_factory=dict, init=False)
     """Number of parts taken from the other copy, by kind: types of records that lay at the same place, ``segment``,
     ``header``, ``snapshot``, ``message`` (a record found by its message id), ``body``; and ``quarantined message``, a
     message that was set aside and is in its queue again."""
 
     def add(self, lost: Lost) -> None:
-        """Something is lost."""
+        """Add a lost message or record to the report."""
         self.lost_count += 1
         if len(self.lost) < LISTED_MAX:
             self.lost.append(lost)
@@ -269,7 +269,7 @@ class Salvage:
             self._pass_over(cursor, rest, following.offset if following else None, is_last)
             if following is None:
                 return
-            # whatever its sequence is, it is the next
+            # the sequence of a valid record after damage is taken as the next one
             cursor.offset, cursor.sequence = following.offset, following.sequence - 1
             if link.number not in self.state.segments:
                 self.state.begin_segment(link.number, link.epoch, following.sequence)
@@ -323,7 +323,7 @@ class Salvage:
         return True
 
     def _end_epoch(self) -> None:
-        """Open transactions end: those that may have lost their outcome are kept."""
+        """End the open transactions; those whose outcome may be among the lost records are kept."""
         state = self.state
         for tx_id, transaction in list(state.transactions.items()):
             if transaction.prepared:

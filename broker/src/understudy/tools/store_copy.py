@@ -54,16 +54,16 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class StoreCopy:
-    """A finished copy."""
+    """Figures of a finished copy of a store."""
 
     node_id: NodeId
     epoch: int
     sequence: int
     """The copy has the log up to this record."""
     messages: int
-    """References in queues."""
+    """Number of references in all queues."""
     prepared: int
-    """Prepared transactions."""
+    """Number of prepared transactions."""
     bodies: int
     """Bodies of large messages."""
     size_bytes: int
@@ -111,7 +111,7 @@ def copy_store(
 
 
 class _Pass:
-    """One pass over a store."""
+    """One pass of a copy over the files of a store."""
 
     def __init__(self, source: StoreDirectories, target: StoreDirectories, number: int, progress: Progress) -> None:
         self._source = source
@@ -162,7 +162,7 @@ class _Pass:
             raise JournalCorrupt("the log has no record", file=source.log, offset=0)
         newest = log.extents[-1]
         sealed = {extent.name for extent in log.extents if extent.seal}
-        # those that were made meanwhile have later records only
+        # segments made after the snapshot hold later records only, so a later pass copies them
         segments = [name for name in names if is_segment(Directory.LOG, name) and _number(name) <= newest.number]
         if newest.name not in segments:
             raise _Changed(f"{newest.name} was begun")
@@ -235,7 +235,7 @@ class _Pass:
     # --- bodies and entries of the quarantine ---------------------------------------------------------------
 
     def _copy_body(self, large: LargeBody, made: LogCopy) -> None:
-        """Copy one body, whose bytes are compared with the checksum in the log.
+        """Copy the file of one large body and compare its bytes with the checksum in the log.
 
         Raises:
             _Changed: the body is not there, and the log has gone on: its message may have been consumed.
@@ -244,7 +244,7 @@ class _Pass:
         name = f"{large.file_id}.large"
         path = self._target.path(Directory.BODIES, name)
         if self._target.disk.exists(path):
-            return  # compared with its checksum by an earlier pass
+            return  # an earlier pass has compared the file with its checksum
         try:
             reader = LargeReader(self._source.disk, self._source.path(Directory.BODIES, name), large)
             file = self._new_file(path + _UNFINISHED)

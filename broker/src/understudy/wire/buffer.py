@@ -34,7 +34,7 @@ _I64 = struct.Struct(">q")
 
 
 class Reader:
-    """Reads primitives one after the other from ``data[offset:end]``."""
+    """Reader of primitive values, one after the other, from ``data[offset:end]``."""
 
     __slots__ = ("_skips_excess", "data", "end", "offset")
 
@@ -61,31 +61,31 @@ class Reader:
         return start
 
     def i8(self) -> int:
-        """Signed 8-bit integer."""
+        """Read a signed 8-bit integer."""
         value: int = _I8.unpack_from(self.data, self._take(1))[0]
         return value
 
     def i16(self) -> int:
-        """Signed 16-bit integer."""
+        """Read a signed 16-bit integer."""
         value: int = _I16.unpack_from(self.data, self._take(2))[0]
         return value
 
     def i32(self) -> int:
-        """Signed 32-bit integer."""
+        """Read a signed 32-bit integer."""
         value: int = _I32.unpack_from(self.data, self._take(4))[0]
         return value
 
     def i64(self) -> int:
-        """Signed 64-bit integer."""
+        """Read a signed 64-bit integer."""
         value: int = _I64.unpack_from(self.data, self._take(8))[0]
         return value
 
     def boolean(self) -> bool:
-        """One byte; any value except zero is true."""
+        """Read a truth value of one byte; any value except zero is true."""
         return self.data[self._take(1)] != 0
 
     def raw(self, size: int) -> bytes:
-        """Exactly ``size`` bytes."""
+        """Read exactly ``size`` bytes."""
         start = self._take(size)
         return self.data[start : start + size]
 
@@ -120,7 +120,7 @@ class Reader:
         return utf_16_le_decode(self.raw(size), "surrogatepass", True)[0]
 
     def string(self, units_max: int = STRING_UNITS_MAX) -> str:
-        """``str``: unit count, then one of three encodings, which depends on the count."""
+        """Read a ``str``: a count of UTF-16 units, then one of three encodings, which depends on the count."""
         start = self.offset
         units = self.i32()
         if units < 0:
@@ -155,7 +155,7 @@ class Reader:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
     def nullable(self, read: Callable[[], T]) -> T | None:
-        """A flag byte, then the value unless the flag is zero."""
+        """Read a flag byte, then the value unless the flag is zero."""
         return read() if self.boolean() else None
 
     def count(self, item_bytes_min: int, items_max: int = LIST_ITEMS_MAX) -> int:
@@ -183,23 +183,23 @@ class Writer:
         self.parts: list[bytes] = []
 
     def getvalue(self) -> bytes:
-        """Everything written so far."""
+        """All bytes written so far."""
         return b"".join(self.parts)
 
     def i8(self, value: int) -> None:
-        """Signed 8-bit integer."""
+        """Write a signed 8-bit integer."""
         self.parts.append(_I8.pack(value))
 
     def i16(self, value: int) -> None:
-        """Signed 16-bit integer."""
+        """Write a signed 16-bit integer."""
         self.parts.append(_I16.pack(value))
 
     def i32(self, value: int) -> None:
-        """Signed 32-bit integer."""
+        """Write a signed 32-bit integer."""
         self.parts.append(_I32.pack(value))
 
     def i64(self, value: int) -> None:
-        """Signed 64-bit integer."""
+        """Write a signed 64-bit integer."""
         self.parts.append(_I64.pack(value))
 
     def boolean(self, value: bool) -> None:

@@ -210,7 +210,7 @@ def test_citations_that_resolve_are_not_reported() -> None:
     )
 
 
-def test_decisions_are_listed_and_have_the_same_sections() -> None:
+def test_decisions_are_listed_and_have_a_status_and_the_same_sections() -> None:
     folder = ROOT / "docs" / "adr"
     listed = (folder / "README.md").read_text()
     for page in sorted(folder.glob("0*.md")):
@@ -218,5 +218,7 @@ def test_decisions_are_listed_and_have_the_same_sections() -> None:
         assert re.fullmatch(rf"{page.name[:4]}: .+", title), f"{page.name}: title {title!r}"
         expected = ["Context", "Decision", "Consequences"]
         assert [each for each in sections if each in expected] == expected, f"{page.name}: sections {sections}"
+        status = re.search(r"^Status: .+(?:\n.+)*\n\n## Context", page.read_text(), re.MULTILINE)
+        assert status, f"{page.name}: no line 'Status: ...' before its section Context"
         row = f"| [{page.name[:4]}]({page.name}) | {title[6:]} |"
         assert row in listed, f"docs/adr/README.md lacks the row\n{row}"

@@ -50,7 +50,9 @@ def raises(versions: list[Numbers]) -> Iterator[tuple[str, str, int]]:
         left = {key: number for key, number in before.items() if key not in after}
         for (section, entry), number in after.items():
             if number > before.get((section, entry), LIMITS.get(section, 0)):
-                moved = next((key for key in left if _has_moved(key, section, entry) and left[key] >= number), None)
+                # the lowest of those that suffice: a higher one may be needed for another entry
+                places = [key for key in left if _has_moved(key, section, entry) and left[key] >= number]
+                moved = min(places, key=left.__getitem__, default=None)
                 if moved is None:
                     yield section, entry, number
                 else:
@@ -96,5 +98,8 @@ def test_a_raise_needs_a_row() -> None:
     # a class that moves to another module keeps its number, and the number does not grow
     assert not missing([before, {("parameters", "x.a:b"): 9, ("class methods", "c:D"): 41}], "")
     assert missing([before, {("parameters", "x.a:b"): 10, ("class methods", "c:D"): 41}], "")
+    # modules have no name of a class: each takes the place of the lowest number that suffices
+    moved = {("imported modules", "old.a"): 25, ("imported modules", "old.b"): 16}
+    assert not missing([moved, {("imported modules", "new.b"): 16, ("imported modules", "new.a"): 25}], "")
     # a number that was lowered in between is raised again
     assert missing([before, {("parameters", "a:b"): 8}, before], "")

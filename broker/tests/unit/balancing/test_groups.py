@@ -164,7 +164,7 @@ def test_idle_groups_are_freed_and_used_ones_are_not() -> None:
     assert sorted(kept(node)) == ["proposed.q", "used.q"]
     assert [each for each in node.published if each.kind == "UNPROPOSAL"] == [GroupNotice("UNPROPOSAL", "idle.q", NEAR)]
     node.groups.close()
-    assert node.world.clock.pending == World(automatic=False).clock.pending
+    assert node.world.clock.pending() == World(automatic=False).clock.pending()
 
 
 def test_many_idle_groups_are_freed_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from support.routing import FakeClock
+from support.routing import manual_time
 from understudy.cluster.balancing.succession import Successions
 
 
@@ -21,7 +21,7 @@ def successions(*flows: Any) -> tuple[Successions, dict[str, Any]]:
     by_node = {each.node_id: each for each in flows}
     any_flows: Any = SimpleNamespace(by_node=by_node)
     office: Any = None
-    return Successions(any_flows, office, "own", FakeClock()), by_node
+    return Successions(any_flows, office, "own", manual_time()), by_node
 
 
 def test_it_begins_when_the_link_is_gone() -> None:

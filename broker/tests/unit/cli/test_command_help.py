@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -46,3 +48,24 @@ def test_a_name_like_no_command_is_an_error_without_a_guess() -> None:
     found = CliRunner().invoke(cli, ["xyzzyx"])
     assert found.exit_code == 2
     assert "there is no command 'xyzzyx'\n" in found.output
+
+
+def leaves(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
+    """Each command that is no group, with its help."""
+    with click.Context(command, info_name=path) as context:
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                found = command.get_command(context, name)
+                assert found is not None
+                yield from leaves(found, f"{path} {name}")
+        else:
+            yield path, command.get_help(context)
+
+
+def test_every_help_has_an_example_of_its_command() -> None:
+    found = dict(leaves(cli, "understudy"))
+    assert len(found) > 100
+    # the list of queues has the name of Artemis, too
+    wanted = {path: path.replace("queue list", "queue stat") for path in found}
+    shown = {path: " ".join(text.partition("Example")[2].split()) for path, text in found.items()}
+    assert [path for path in found if wanted[path] not in shown[path]] == []

@@ -114,15 +114,15 @@ def test_every_acknowledgement_is_answered(ack: str, mode: AcknowledgeMode) -> N
     assert Intake("q", None, None, None, None, ack, 1, "c").mode is mode
 
 
-class Host:
-    """As much session as a received message looks at."""
+class Channel:
+    """The part of a channel that a received message looks at."""
 
     generation = 0
 
 
 def received(message: Message) -> ReceivedMessage:
     consumer = ConsumerState.__new__(ConsumerState)
-    consumer.host = Host()  # type: ignore[assignment]
+    consumer.channel = Channel()  # type: ignore[assignment]
     return ReceivedMessage(message, 1, 10, consumer)
 
 

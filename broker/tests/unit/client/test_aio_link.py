@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from understudy.client.aio.link import Link
+from understudy.client.core.connection.tracing import NO_TRACING
 from understudy.client.core.url.parsing import parse_url
+from understudy.client.host import Surroundings
 
 
 class FakeTransport(asyncio.Transport):
@@ -48,7 +49,7 @@ async def lose_a_paused_transport(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(loop, "create_connection", create_connection)
     url = parse_url("tcp://a:61616?reconnectAttempts=-1&initialConnectAttempts=-1&retryInterval=1")
-    link = Link(url, None, None, lambda: 0, os.urandom, 0)
+    link = Link(url, None, None, Surroundings(wall_ms=lambda: 0), NO_TRACING, 0)
     link.core.connect(loop.create_future())
     first = await dialled(made, 1)
     first.pause_writing()

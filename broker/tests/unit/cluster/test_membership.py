@@ -6,13 +6,15 @@ import pytest
 
 from support.membership import Network, Node, connector, three
 from understudy.cluster.membership.announcement import announcement_fault
-from understudy.cluster.membership.membership import Event, Membership, MembershipSettings, State
+from understudy.cluster.membership.member_link import MemberLink
+from understudy.cluster.membership.membership import Event, LinkObserver, Membership, MembershipSettings, State
 from understudy.cluster.membership.topology import Member
 from understudy.errors import MachineError
 from understudy.ha.votes.decisions import ClusterVoter, VoteOptions
 from understudy.ha.votes.round import Answer, Question
 from understudy.machine import ILLEGAL
 from understudy.runtime.members.member_rules import ClusterBallot
+from understudy.wire.core import packets
 from understudy.wire.core.transport import TransportConfiguration
 
 ALL = {"A": ("a", None), "B": ("b", None), "C": ("c", None)}
@@ -315,6 +317,36 @@ def test_a_node_that_watches_announces_nothing() -> None:
     spare.membership.announce("A")
     network.run(300)
     assert a.sees()["A"] == ("a", "spare")
+
+
+class Identified(LinkObserver):
+    """Keeps the ids of the nodes to which messages can go."""
+
+    def __init__(self) -> None:
+        self.nodes: set[str | None] = set()
+
+    def link_identified(self, link: MemberLink) -> None:
+        self.nodes.add(link.node_id)
+
+    def link_received(self, link: MemberLink, packet: packets.Packet) -> None:
+        """Nothing is expected."""
+
+    def link_lost(self, link: MemberLink) -> None:
+        self.nodes.discard(link.node_id)
+
+
+@pytest.mark.parametrize("node_id", ["A", "X"])
+def test_an_active_node_uses_the_links_that_it_had_while_it_was_passive(node_id: str) -> None:
+    """Also that to the node whose backup it was, when it has become the replica of another one (ADR 0119)."""
+    network, *_ = three()
+    spare = network.node("spare", "a")
+    spare.membership.watch("A")
+    network.run(300)
+    observer = Identified()
+    spare.topology.set_primary(node_id, connector("spare"), network.time.wall_ms())
+    spare.membership.observe(observer)
+    spare.membership.join(node_id)
+    assert observer.nodes == {"A", "B", "C"} - {node_id}
 
 
 @pytest.mark.parametrize("state", State)

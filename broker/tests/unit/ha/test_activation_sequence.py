@@ -261,7 +261,7 @@ def test_a_lock_that_was_lost_in_a_long_pause_gives_no_permission() -> None:
         pending.deliver()
     (read,) = service.pending
     read.carry_out()
-    time._now_ms += service.lease_ms + 1  # the node was suspended: no timer ran
+    time.now_ms += service.lease_ms + 1  # the node was suspended: no timer ran
     read.deliver()
     (release,) = service.pending
     release.deliver()

@@ -14,7 +14,7 @@ class _Suspended(ManualTime):
 
     def suspend(self, duration_ms: int) -> None:
         """The machine sleeps."""
-        self._now_ms += duration_ms
+        self.now_ms += duration_ms
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from support.slices import counted, finish
 from understudy.management.doors import http
 from understudy.management.doors.http import COLLECTIONS, PageQuery, parse_page, parse_stop
-from understudy.management.model.node import Activation, Following, Node, Step, readiness
+from understudy.management.model.node import Activation, Following, Node, Protection, Step, readiness
 from understudy.management.snapshot.rows import STEP_ITEMS, STEP_ROWS
 from understudy.management.view import NodeView
 from understudy.testing.fake_node import FakeNodeView, fake_item, fake_node, fake_queue
@@ -46,6 +46,15 @@ def test_an_active_node() -> None:
             "machine_state": "ACTIVE",
             "waiting_because": None,
             "without_lock_manager": None,
+        },
+        "protection": {
+            "protected": True,
+            "successor": "10.0.0.2:61616",
+            "who": "10.0.0.2:61616 takes over when this node fails",
+            "loss": "both nodes use the same store: no confirmed durable message is lost",
+            "advice": None,
+            "sentence": "10.0.0.2:61616 takes over when this node fails; both nodes use the same store: no confirmed"
+            " durable message is lost",
         },
         "promotion": None,
         "earlier_data": None,
@@ -134,7 +143,22 @@ def test_a_passive_node_that_knows_little() -> None:
 def test_ready_means_active_or_passive_and_caught_up(node: Node, ready: bool, reason: str | None) -> None:
     found = readiness(node)
     assert (found.ready, found.reason) == (ready, reason)
-    assert http.ready_json(node) == {"ready": ready, "state": node.ha.state, "reason": reason}
+    said = {"protected": node.protection.protected, "protection": node.protection.sentence}
+    assert http.ready_json(node) == {"ready": ready, "state": node.ha.state, "reason": reason, **said}
+
+
+def test_an_option_of_the_ready_check_asks_for_another_node_that_may_take_over() -> None:
+    alone = fake_node(protection=Protection(False, None, "none", "all", "Do.", "none; all. Do."))
+    assert http.ready_json(alone)["ready"]
+    assert http.ready_json(alone, [("protected", "false")])["ready"]
+    refused = http.ready_json(alone, [("protected", "true")])
+    assert (refused["ready"], refused["reason"]) == (False, "none; all. Do.")
+    assert http.ready_json(fake_node(), [("protected", "true")])["ready"]
+    disk = http.ready_json(fake_node(protection=alone.protection, trouble="disk full"), [("protected", "true")])
+    assert disk["reason"] == "disk full", "the first reason is the more urgent one"
+    for parameter in (("protected", "yes"), ("other", "true")):
+        with pytest.raises(ValueError, match="protected=true"):
+            http.ready_json(alone, [parameter])
 
 
 def test_the_body_of_an_error() -> None:

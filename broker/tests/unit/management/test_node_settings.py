@@ -9,7 +9,7 @@ import pytest
 
 from support.core import Client
 from support.managed import ManagedWorld
-from support.routing import FakeClock, World, callback_of, text
+from support.routing import World, callback_of, manual_time, text
 from understudy.config.json_settings import ADDRESS_SETTING_ROWS
 from understudy.config.model import SecuritySettingConfiguration
 from understudy.errors import AddressFull, StoreError
@@ -191,7 +191,7 @@ def test_the_long_form_sets_every_value() -> None:
 
 
 def secured() -> ManagedWorld:
-    entropy, clock = Entropy(), FakeClock()
+    entropy, clock = Entropy(), manual_time()
     users = {user: PasswordHash.make("pw", entropy, CHEAP) for user in USERS}
     everything = {permission: frozenset({"admin"}) for permission in Permission}
     settings = SecuritySettings([SecuritySettingConfiguration("#", everything)])

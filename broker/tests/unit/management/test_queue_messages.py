@@ -406,3 +406,23 @@ def test_moving_at_most_0_messages_moves_all(limit: int, moved: int) -> None:
     other = node.world.queue("other")
     assert node.ask("queue.q", "moveMessages", 100, None, "other", False, limit) == moved
     assert (queue.message_count, other.message_count) == (5 - moved, moved)
+
+
+def test_a_retry_with_a_delay_is_counted_and_delivered_later() -> None:
+    node, queue = loaded(2)
+    target = node.world.queue("other")
+    node.ask("queue.q", "moveMessages", None, "other")
+    first, second = ids(target)
+    assert "0 ms or more" in node.refused("queue.other", "retryMessage", first, -1)
+    assert node.ask("queue.other", "retryMessage", first, 0)
+    assert node.ask("queue.q", "listMessages", None)[0]["_UNDERSTUDY_RETRIES"] == 1
+    assert node.ask("queue.other", "retryMessage", second, 5_000)
+    assert (queue.message_count, queue.scheduled_count) == (2, 1)
+    node.ask("queue.q", "deliverScheduledMessages", None)
+    assert [each["_UNDERSTUDY_RETRIES"] for each in node.ask("queue.q", "listMessages", None)] == [1, 1]
+    node.ask("queue.q", "moveMessages", None, "other")
+    assert node.ask("queue.other", "retryMessage", ids(target)[0], 0)
+    assert node.ask("queue.q", "listMessages", None)[0]["_UNDERSTUDY_RETRIES"] == 2
+    assert not node.ask("queue.other", "retryMessage", 12345, 0), "there is no such message"
+    whole(node, queue)
+    whole(node, target)

@@ -16,7 +16,7 @@ import pytest
 from fuzz.targets_wire import sample_packets
 from support.cluster_links import PASSWORD, hello_of
 from support.core import NODE, CoreNode
-from support.routing import FakeClock, text
+from support.routing import manual_time, text
 from understudy.cluster.membership.credentials import ClusterCredentials
 from understudy.config.model import SecuritySettingConfiguration
 from understudy.errors import BrokerError, ClusterSecurityError, LimitExceeded, NotAuthorized, RemoteProtocolError
@@ -57,7 +57,7 @@ class RefusesAllLogins(RoleSecurity):
     """Security is on and there are no users."""
 
     def __init__(self) -> None:
-        super().__init__(Authenticator({}, {}, Entropy(), FakeClock()), SecuritySettings())
+        super().__init__(Authenticator({}, {}, Entropy(), manual_time()), SecuritySettings())
 
 
 def everything_of(node: CoreNode) -> tuple[Any, ...]:
@@ -214,12 +214,12 @@ def test_one_read_is_carried_out_in_bounded_parts(sends: bool) -> None:
         assert queue.message_count == count
 
 
-#: What only other nodes say.
+#: Packets that only other nodes send.
 FROM_NODES = (
     p.NodeAnnounce, p.BackupRegistration, p.BackupRequest, p.QuorumVote, p.QuorumVoteReply, p.ScaleDownAnnouncement,
     p.DuplicateIds,
-    p.ClusterTopology, p.ClusterTopologyV2, p.ClusterTopologyV3, p.ClusterTopologyV4, p.ReplicationAppend,
-    p.ReplicationSyncFile, p.ReplicationPageWrite, p.ClusterConnect,
+    p.ClusterTopology, p.ClusterTopologyV2, p.ClusterTopologyV3, p.ClusterTopologyV4, p.ReplicaRegistration,
+    p.ReplicationCopy, p.ReplicationOperations, p.ClusterConnect,
 )  # fmt: skip
 
 
@@ -325,7 +325,7 @@ class Secured(CoreNode):
             )
             for match in matches
         ]
-        super().__init__(security=_ByName(Authenticator({}, {}, Entropy(), FakeClock()), SecuritySettings(settings)))
+        super().__init__(security=_ByName(Authenticator({}, {}, Entropy(), manual_time()), SecuritySettings(settings)))
         self.world.queue("orders")
         self.world.queue("secret")
 

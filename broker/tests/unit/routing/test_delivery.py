@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from support.routing import FakeCallback, World, callback_of, text
+from understudy.errors import DescriptorsExhausted, LockLost
 from understudy.routing.queues.consumer import ALLOWANCE_BYTES
+from understudy.routing.queues.delivery import PROVE_AGAIN_MS
 from understudy.session.session import ServerSession
 
 
@@ -276,3 +278,61 @@ def test_what_expired_on_the_way_is_not_delivered() -> None:
         assert bodies(session) == ["new"]
         assert (queue.messages_expired, queue.message_count) == (1, 1)
         assert queue.delivering_count == 1
+
+
+class AskedFence:
+    """A fence with the answers of a test. Implements ``ports.Fence``."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.proved_until_ms = world.clock.now_ms
+        self.why: Exception | None = None
+        self.asked = 0
+
+    def why_not_confirm(self) -> Exception | None:
+        self.asked += 1
+        if self.why is None:
+            self.proved_until_ms = self.world.clock.now_ms + 80
+        return self.why
+
+
+def fenced() -> tuple[World, AskedFence, ServerSession, list[BaseException]]:
+    world = World()
+    world.queue()
+    fence, failures = AskedFence(world), list[BaseException]()
+    world.office.permission.depend_on(fence, failures.append)
+    return world, fence, reader(world), failures
+
+
+def test_messages_are_delivered_on_a_valid_proof_and_an_old_one_is_renewed_first() -> None:
+    world, fence, session, _ = fenced()
+    send(world, "a")
+    assert (bodies(session), fence.asked) == (["a"], 0)
+    world.clock.advance(1)
+    send(world, "b")
+    send(world, "c")
+    assert (bodies(session), fence.asked) == (["a", "b", "c"], 1)
+
+
+def test_a_node_that_has_lost_its_lock_delivers_nothing() -> None:
+    """Its successor may have delivered the messages already, and got their acknowledgements."""
+    world, fence, session, failures = fenced()
+    world.clock.advance(1)
+    fence.why = LockLost("taken")
+    send(world, "a")
+    session.consumers.force_delivery(0, 7)
+    send(world, "b")
+    assert (bodies(session), callback_of(session).forced) == ([], []), "also no word that the queue is empty"
+    assert failures == [fence.why]
+
+
+def test_messages_wait_while_the_lock_cannot_be_asked_about() -> None:
+    world, fence, session, failures = fenced()
+    world.clock.advance(1)
+    fence.why = DescriptorsExhausted("none left")
+    send(world, "a")
+    assert bodies(session) == []
+    fence.why = None
+    world.clock.advance(PROVE_AGAIN_MS)
+    world.turn()
+    assert (bodies(session), failures) == (["a"], [])

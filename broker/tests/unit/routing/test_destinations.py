@@ -13,6 +13,7 @@ from understudy.message import (
     ACK_ROUTE_TO,
     BRIDGE_DUPLICATE_ID,
     DUPLICATE_ID,
+    KEPT_DUPLICATE_ID,
     ROUTE_TO,
     ROUTING_TYPE,
     SCALE_DOWN_TO,
@@ -222,6 +223,24 @@ def test_a_message_for_a_third_node_waits_in_the_queue_that_leads_there() -> Non
     assert queue_ids(message.properties[ROUTE_TO + "sf"]) == [42]
     assert message.address == "a"
     assert message.properties[BRIDGE_DUPLICATE_ID][16:] == struct.pack(">q", 7), "the third node knows it by this id"
+
+
+def test_a_message_that_two_nodes_have_kept_has_the_id_of_the_first_one() -> None:
+    """It may have come from the first one already. Sent again by the second one it is recognised by the id of that."""
+    node = Receiving()
+    flow = node.directory.create_queue(
+        QueueConfiguration("sf", "sf", RoutingType.MULTICAST, internal=True), may_create_address=True
+    )
+    for duplicate in (8, 8, 9):
+        message = kept(42, "sf", duplicate=duplicate)
+        properties = message.properties.copy()
+        properties[KEPT_DUPLICATE_ID] = b"of the first"
+        node.node.sends.send(message.with_properties(properties))
+    assert node.depths() == {"sf": 2}
+    for _, reference in flow.browse((9, -1)):
+        properties = flow.read(reference).properties
+        assert properties[BRIDGE_DUPLICATE_ID] == b"of the first"
+        assert KEPT_DUPLICATE_ID not in properties
 
 
 @pytest.mark.parametrize("queue", ["b", "unknown"])

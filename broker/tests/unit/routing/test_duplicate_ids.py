@@ -69,3 +69,21 @@ def test_the_id_of_a_bridge_is_never_that_of_a_producer() -> None:
         forwarded_id_bytes("x" * (DUPLICATE_ID_BYTES_MAX + 1))
     with pytest.raises(LimitExceeded, match="limit"):
         forwarded_id_bytes("x" * DUPLICATE_ID_BYTES_MAX)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_ids_of_clients_displace_no_id_of_a_bridge(together: bool) -> None:
+    cache = DuplicateIdCache(2)
+    forwarded = [forwarded_id_bytes(bytes([number])) for number in range(3)]
+    clients = [b"a", b"b", b"c"]
+    mixed = [each for pair in zip(forwarded, clients, strict=True) for each in pair]
+    if together:
+        assert cache.take(mixed, 1) == 6
+    else:
+        for sequence, each in enumerate(mixed, 1):
+            cache.add(each, sequence)
+    assert list(cache) == [b"b", b"c", *forwarded[1:]]
+    assert (cache.sequence_of(forwarded[1]), cache.sequence_of(b"c")) == (3, 6)
+    cache.resize(1)
+    assert list(cache) == [b"c", forwarded[2]]
+    assert list(DuplicateIdCache(2, mixed)) == [b"b", b"c", *forwarded[1:]]

@@ -61,7 +61,7 @@ class Turn:
             client.session.sends.send(text("first"))
             client.session.sends.send(text("first", "other"))
         self.world.sync()
-        self.context = self.world.office.context
+        self.context = self.world.office.store.context
         self.released = self.context.released
 
     def appended(self) -> int:

@@ -113,7 +113,8 @@ def test_a_socket_is_bound_at_a_high_number() -> None:
 @pytest.mark.parametrize(("soft", "hard", "result"), [(400, 800, "800 800"), (100, 200, "ConfigError")])
 def test_the_soft_limit_is_raised_to_the_hard_one(soft: int, hard: int, result: str) -> None:
     code = (
-        "import resource\nfrom understudy.errors import ConfigError\nfrom understudy.runtime import descriptors\n"
+        "import resource\nfrom understudy.errors import ConfigError\n"
+        "from understudy.runtime.process import descriptors\n"
         f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))\n"
         "try:\n    print(descriptors.raise_soft_limit(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
         "except ConfigError as error:\n    assert 'LimitNOFILE' in str(error)\n    print('ConfigError')\n"

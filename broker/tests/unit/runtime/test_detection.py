@@ -24,9 +24,10 @@ class Socket:
     def __init__(self) -> None:
         self.handler: ConnectionHandler | None = None
         self.ended: list[str] = []
+        self.sent: list[bytes] = []
 
     def send(self, data: bytes) -> None:
-        raise AssertionError("nothing is sent before the protocol is known")
+        self.sent.append(data)
 
     def outgoing_bytes(self) -> int:
         return 0
@@ -65,7 +66,7 @@ def test_the_handler_of_the_protocol_takes_its_place_and_gets_every_byte() -> No
     assert layer.receive_data(memoryview(b"MIS and more")), "what the handler says of left-over input is passed on"
     assert socket.handler is cast(ConnectionHandler, handler)
     assert handler.received == [b"ARTEMIS and more"]
-    assert not socket.ended
+    assert (socket.ended, socket.sent) == ([], [])
 
 
 @pytest.mark.parametrize("first", [b"GET / HTTP/1.1\r\n", b"\x16\x03\x01\x00\x05hello", b"x" * 9])
@@ -75,6 +76,7 @@ def test_a_protocol_that_is_not_served_closes_the_connection(first: bytes, caplo
     assert not layer.receive_data(first)
     assert (socket.ended, handler.received) == (["close"], [])
     assert socket.handler is layer
+    assert [each[:8] for each in socket.sent] == ([b"HTTP/1.1"] if first.startswith(b"GET") else [])
     assert ("the client speaks TLS" if first.startswith(b"\x16") else "protocol not served") in caplog.text
 
 

@@ -7,13 +7,14 @@ import contextvars
 import json
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from support.operations import FileApplier
 from understudy.runtime.base.environment import LoopTimers
 from understudy.runtime.base.journal_writer import ThreadLogWriter
-from understudy.runtime.base.logs import NODE, JsonFormatter
+from understudy.runtime.base.logs import NODE, JsonFormatter, TextFormatter, configure_logs, event_id, formatter_of
 from understudy.runtime.base.turn import Turn
 from understudy.runtime.base.worker import ThreadWorker
 
@@ -34,7 +35,8 @@ def test_a_line_of_a_node_names_it() -> None:
     context = contextvars.copy_context()
     context.run(NODE.set, "one")
     assert context.run(log_line, reason="a test") | {"ts": ""} == {
-        "ts": "", "level": "info", "logger": "understudy", "event": "an event", "node": "one", "reason": "a test",
+        "ts": "", "level": "info", "logger": "understudy", "event": "an event",
+        "id": event_id("an event"), "node": "one", "reason": "a test",
     }  # fmt: skip
 
 
@@ -61,3 +63,61 @@ def test_work_on_a_thread_and_its_end_belong_to_the_node(make: Callable[..., Run
         assert seen == ["one", "one"]
 
     asyncio.run(main())
+
+
+def text_line(*, dated: bool = True, **fields: object) -> str:
+    record = logging.makeLogRecord(
+        {"name": "understudy", "levelname": "INFO", "msg": "an event", "created": 0.25, "msecs": 250, **fields}
+    )
+    return TextFormatter(dated=dated).format(record)
+
+
+def test_a_line_of_text() -> None:
+    own = event_id("an event")
+    assert (
+        text_line(reason="a test", count=3)
+        == f'1970-01-01 00:00:00.250Z INFO    {own} an event (reason="a test", count=3)'
+    )
+    assert text_line(dated=False) == f"INFO    {own} an event"
+    context = contextvars.copy_context()
+    context.run(NODE.set, "one")
+    assert f"[one] {own}" in context.run(text_line)
+
+
+def test_an_event_has_the_code_of_artemis_or_one_of_its_text() -> None:
+    assert log_line(id="AMQ221031")["id"] == "AMQ221031"
+    assert "AMQ221031 an event" in text_line(id="AMQ221031")
+    assert text_line(id="AMQ221031").count("AMQ221031") == 1
+    assert log_line(msg="took over from %s", args=("a",))["id"] == event_id("took over from %s")
+    assert log_line(msg="took over from %s", args=("a",))["event"] == "took over from a"
+
+
+def test_control_characters_of_a_value_have_no_effect() -> None:
+    assert "\x1b" not in text_line(reason="\x1b[2J", msg="a %s", args=("\x1b",))
+
+
+def test_format_of_terminal_journal_and_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False, raising=False)
+    assert isinstance(formatter_of("auto", None, {}), JsonFormatter)
+    assert isinstance(formatter_of("auto", "/var/log/x", {}), JsonFormatter)
+    assert isinstance(formatter_of("text", "/var/log/x", {}), TextFormatter)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    assert isinstance(formatter_of("auto", None, {}), TextFormatter)
+    assert isinstance(formatter_of("json", None, {}), JsonFormatter)
+
+
+def test_a_log_file_is_opened_again_after_it_was_renamed(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    before = logging.getLogger().handlers[:], logging.getLogger().level
+    try:
+        configure_logs("info", str(file), "text", {"understudy.loud": "debug"})
+        logging.getLogger("understudy.quiet").debug("not shown")
+        logging.getLogger("understudy.loud").debug("shown")
+        file.rename(tmp_path / "log.1")
+        logging.getLogger("understudy.quiet").warning("after")
+    finally:
+        logging.getLogger("understudy.loud").setLevel(logging.NOTSET)
+        logging.basicConfig(level=before[1], handlers=before[0], force=True)
+    assert "shown" in (tmp_path / "log.1").read_text()
+    assert "not shown" not in (tmp_path / "log.1").read_text()
+    assert "after" in file.read_text()

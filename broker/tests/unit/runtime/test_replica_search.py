@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from understudy.cluster.membership.topology import Member
-from understudy.runtime.replica.search import candidates
+from understudy.runtime.replica.search import candidates, silent_members
 from understudy.wire.core.transport import TransportConfiguration
 
 
@@ -37,3 +37,26 @@ def test_members_of_another_group_are_left_out(theirs: str | None, expected: lis
 
 def test_a_member_without_an_active_node_is_no_candidate() -> None:
     assert candidates(Member("b", 1), [], [Member("c", 1, None, at("backup of c"))], None) == []
+
+
+@pytest.mark.parametrize(
+    ("others", "answered", "artemis", "expected"),
+    [
+        ("bc", "bc", "", []),
+        ("bc", "b", "", ["c"]),
+        ("bc", "bx", "c", []),
+        ("", "x", "", []),
+        ("b", "", "b", []),
+        ("b", "", "", ["the other members"]),
+        ("", "", "", ["the other members"]),
+    ],
+)
+def test_members_that_gave_no_answer_are_named(others: str, answered: str, artemis: str, expected: list[str]) -> None:
+    """Without any answer the members are not known. An Artemis has nothing to say."""
+    found = silent_members(
+        [member(each) for each in others],
+        at("own"),
+        [at(each) for each in answered],
+        lambda connector: connector.host in list(artemis),
+    )
+    assert [at(each).to_url() if len(each) == 1 else each for each in expected] == list(found)

@@ -10,7 +10,16 @@ import pytest
 from support.routing import World, callback_of, text
 from understudy.cluster.scale_down.messages import Companion, MovingMessages
 from understudy.cluster.scale_down.work import Pause
-from understudy.message import BRIDGE_DUPLICATE_ID, DELIVERIES, ROUTE_TO, SCHEDULED_DELIVERY, Message
+from understudy.message import (
+    BRIDGE_DUPLICATE_ID,
+    DELIVERIES,
+    KEPT_DUPLICATE_ID,
+    ROUTE_TO,
+    SCALE_DOWN_TO,
+    SCHEDULED_DELIVERY,
+    Message,
+)
+from understudy.properties import Properties
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.queues.queue import Queue
 from understudy.terms import RoutingType
@@ -43,6 +52,10 @@ class Remote:
         if queue.name in self.refused:
             return None
         return 100 + queue.queue_id
+        yield
+
+    def find(self, name: str) -> Any:
+        return 100
         yield
 
 
@@ -245,3 +258,26 @@ def test_a_message_moves_with_the_delivery_count_of_each_queue() -> None:
     found = [(each.body, node.ids(each), each.properties.get(DELIVERIES)) for each in node.target.sent]
     assert sorted(found) == [(b"m", ["one"], 1), (b"m", ["three", "two"], None), (b"n", ["one", "three", "two"], None)]
     assert len({each.properties[BRIDGE_DUPLICATE_ID] for each in node.target.sent}) == 3
+
+
+@pytest.mark.parametrize("leads_to_target", [True, False])
+def test_a_message_that_was_kept_before_keeps_the_id_by_which_its_last_node_knows_it(leads_to_target: bool) -> None:
+    """The first node that kept it may have sent it there. The target that keeps it now knows it by another id."""
+    node = Node()
+    name = "sf"
+    queue = node.office.directory.create_queue(
+        QueueConfiguration(name, name, RoutingType.MULTICAST, internal=True), may_create_address=True
+    )
+    properties = Properties({SCALE_DOWN_TO + name: struct.pack(">q", 42), BRIDGE_DUPLICATE_ID: b"of the first"})
+    node.world.session(of_cluster=True).sends.send(Message(b"m", address="news", properties=properties))
+    node.world.turn()
+    assert queue.message_count == 1
+    for _ in node.moving.move_kept(node.target, node.remote, queue, leads_to_target):  # type: ignore[arg-type]
+        continue
+    (sent,) = node.target.sent
+    own, kept = sent.properties[BRIDGE_DUPLICATE_ID], sent.properties.get(KEPT_DUPLICATE_ID)
+    if leads_to_target:
+        assert (own, kept) == (b"of the first", None)
+    else:
+        assert isinstance(own, bytes)
+        assert (own[:16], kept) == (bytes.fromhex(OWN.replace("-", "")), b"of the first")

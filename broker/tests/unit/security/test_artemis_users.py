@@ -7,7 +7,7 @@ from pathlib import Path
 import click.testing
 import pytest
 
-from support.routing import FakeClock
+from support.routing import manual_time
 from understudy.cli.node.user import convert
 from understudy.errors import AuthenticationFailed, ConfigError
 from understudy.runtime.base.environment import SystemEntropy
@@ -59,7 +59,7 @@ def test_a_login_replaces_the_hash_in_the_file_and_in_memory(tmp_path: Path) -> 
         read(before),
         parse_roles("amq = ann", file="roles"),
         SystemEntropy(),
-        FakeClock(),
+        manual_time(),
         rehashed=UsersFile(file).rehashed,
     )
     with pytest.raises(AuthenticationFailed):
@@ -87,14 +87,18 @@ def test_a_password_that_was_changed_meanwhile_is_not_replaced(tmp_path: Path) -
 
 def test_a_file_that_cannot_be_replaced_stops_no_login(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     users = Authenticator(
-        read(f"ann = {ANN}"), {}, SystemEntropy(), FakeClock(), rehashed=UsersFile(tmp_path / "missing" / FILE).rehashed
+        read(f"ann = {ANN}"),
+        {},
+        SystemEntropy(),
+        manual_time(),
+        rehashed=UsersFile(tmp_path / "missing" / FILE).rehashed,
     )
     assert login(users, "ann", "secret-of-ann").user == "ann"
     assert "stays in the users file" in caplog.text
 
 
 def test_the_work_of_a_check_does_not_tell_the_kind_of_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    users = Authenticator(read(f"ann = {ANN}"), {}, SystemEntropy(), FakeClock())
+    users = Authenticator(read(f"ann = {ANN}"), {}, SystemEntropy(), manual_time())
     costs: list[HashParameters] = []
     real = PasswordHash.salted
 

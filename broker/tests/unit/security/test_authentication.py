@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from support.routing import FakeClock
+from support.routing import manual_time
 from understudy.errors import AuthenticationFailed, ConfigError
 from understudy.security import password_hashes
 from understudy.security.authentication import (
@@ -51,7 +51,7 @@ def derivations(monkeypatch: pytest.MonkeyPatch) -> list[HashParameters]:
     return costs
 
 
-CLOCK = FakeClock()
+CLOCK = manual_time()
 
 
 def login(found: Authenticator, user: str | None, password: str | None) -> Principal:
@@ -306,13 +306,13 @@ def test_no_password_is_kept_in_memory() -> None:
 
 def test_no_login_succeeds_without_users() -> None:
     with pytest.raises(AuthenticationFailed):
-        login(Authenticator({}, {}, CountingEntropy(), FakeClock()), "alice", "pw")
+        login(Authenticator({}, {}, CountingEntropy(), manual_time()), "alice", "pw")
 
 
 def guested(*, on_wrong_credentials: bool = False) -> Authenticator:
     guest = Guest(Principal("guest", frozenset({"guests"})), on_wrong_credentials)
     users = {"ada": PasswordHash.make("pw", CountingEntropy(), CHEAP)}
-    return Authenticator(users, {}, CountingEntropy(), FakeClock(), others=OtherLogins(guest))
+    return Authenticator(users, {}, CountingEntropy(), manual_time(), others=OtherLogins(guest))
 
 
 def outcome(authenticator: Authenticator, user: str | None, password: str | None) -> Principal:
@@ -324,7 +324,7 @@ def outcome(authenticator: Authenticator, user: str | None, password: str | None
 def test_a_client_without_credentials_is_the_guest(user: str | None, password: str | None) -> None:
     assert outcome(guested(), user, password) == Principal("guest", frozenset({"guests"}))
     with pytest.raises(AuthenticationFailed):
-        outcome(Authenticator({}, {}, CountingEntropy(), FakeClock()), user, password)
+        outcome(Authenticator({}, {}, CountingEntropy(), manual_time()), user, password)
 
 
 @pytest.mark.parametrize(
@@ -340,6 +340,6 @@ def test_wrong_credentials_make_no_guest_unless_configured(user: str | None, pas
 def test_the_guest_is_none_of_the_users() -> None:
     with pytest.raises(ConfigError, match="guest-user 'ada'"):
         Authenticator(
-            {"ada": PasswordHash.make("pw", CountingEntropy(), CHEAP)}, {}, CountingEntropy(), FakeClock(),
+            {"ada": PasswordHash.make("pw", CountingEntropy(), CHEAP)}, {}, CountingEntropy(), manual_time(),
             others=OtherLogins(Guest(Principal("ada"))),
         )  # fmt: skip

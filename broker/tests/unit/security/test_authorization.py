@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from support.directories import ADA, ADA_ROLES, FakeDirectory, role
-from support.routing import FakeClock
+from support.routing import manual_time
 from understudy.config.model import Configuration, SecuritySettingConfiguration
 from understudy.errors import AuthenticationFailed, ConfigError, NotAuthorized
 from understudy.security.authentication import Authenticator
@@ -47,7 +47,7 @@ def setting(match: str, **roles: str) -> SecuritySettingConfiguration:
 
 def policy(*settings: SecuritySettingConfiguration, cache_size: int = 1000) -> RoleSecurity:
     return RoleSecurity(
-        Authenticator({}, {}, CountingEntropy(), FakeClock()), SecuritySettings(settings), cache_size=cache_size
+        Authenticator({}, {}, CountingEntropy(), manual_time()), SecuritySettings(settings), cache_size=cache_size
     )
 
 
@@ -159,7 +159,7 @@ def test_two_users_of_one_name_with_other_roles_are_not_confused() -> None:
 def test_other_wildcards() -> None:
     signs = Wildcards(delimiter="/", any_words=">", single_word="+")
     security = RoleSecurity(
-        Authenticator({}, {}, CountingEntropy(), FakeClock()),
+        Authenticator({}, {}, CountingEntropy(), manual_time()),
         SecuritySettings([setting("a/+/c", send="admins")], signs),
     )
     assert may(security, ADMIN, Permission.SEND, "a/b/c")
@@ -178,7 +178,7 @@ def test_the_policy_of_a_configuration() -> None:
     security = security_policy(
         configuration,
         CountingEntropy(),
-        FakeClock(),
+        manual_time(),
         UserTexts("ada = pw", "users", "admins = ada", "roles"),
         allow_plain=True,
         parameters=CHEAP,
@@ -195,7 +195,7 @@ def test_the_policy_of_a_configuration_refuses_plain_passwords_by_default() -> N
         security_policy(
             Configuration(),
             CountingEntropy(),
-            FakeClock(),
+            manual_time(),
             UserTexts("ada = pw", "users", "", "roles"),
         )
 
@@ -204,7 +204,7 @@ def test_the_files_are_not_looked_at_without_security() -> None:
     security = security_policy(
         Configuration(security_enabled=False),
         CountingEntropy(),
-        FakeClock(),
+        manual_time(),
         UserTexts("?", "u", "?", "r"),
     )
     assert isinstance(security, NoSecurity)
@@ -212,7 +212,7 @@ def test_the_files_are_not_looked_at_without_security() -> None:
 
 def test_changed_users_and_roles_count_for_clients_that_logged_in_before() -> None:
     configuration = Configuration(security_settings=(setting("#", send="admins"),))
-    entropy, clock = CountingEntropy(), FakeClock()
+    entropy, clock = CountingEntropy(), manual_time()
     before = UserTexts("ada = pw\nbob = pw", "users", "admins = ada, bob", "roles")
     security = security_policy(configuration, entropy, clock, before, allow_plain=True, parameters=CHEAP)
     assert isinstance(security, RoleSecurity)
@@ -233,7 +233,7 @@ def test_changed_users_and_roles_count_for_clients_that_logged_in_before() -> No
 
 def test_roles_of_a_directory_stay_when_the_users_file_changes() -> None:
     configuration = Configuration(security_settings=(setting("#", send="a", consume="admins"),))
-    entropy, clock = CountingEntropy(), FakeClock()
+    entropy, clock = CountingEntropy(), manual_time()
     answers = {"(uid=ada)": [ADA], ADA_ROLES: [role("a")]}
     mapping = FakeDirectory(answers, authenticateUser="false")
     proving = FakeDirectory({**answers, "(uid=dan)": [Entry("uid=dan", {})]})
@@ -262,7 +262,9 @@ def test_a_guest_has_only_its_role_and_is_off_by_default() -> None:
 
     def made(**guest: bool) -> SecurityPolicy:
         configuration = Configuration(security_settings=settings, **guest)  # type: ignore[arg-type]
-        return security_policy(configuration, CountingEntropy(), FakeClock(), texts, allow_plain=True, parameters=CHEAP)
+        return security_policy(
+            configuration, CountingEntropy(), manual_time(), texts, allow_plain=True, parameters=CHEAP
+        )
 
     with pytest.raises(AuthenticationFailed):
         made().authenticate(None, None)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from support.core import LazyWorker
 from support.directories import ADA, ADA_ROLES, FakeDirectory, role
-from support.routing import FakeClock
+from support.routing import manual_time
 from understudy.errors import AuthenticationFailed, BrokerError, SessionRejected
 from understudy.limits import LDAP_LOOKUPS_MAX
 from understudy.security import logins as logins_module
@@ -39,7 +39,7 @@ class SteppedLogins:
     """Logins of three users, whose passwords are their names, over a worker that the test runs step by step."""
 
     def __init__(self, at_once: int = 1, cache_ms: int = 10_000, modules: tuple[LoginModule, ...] = ()) -> None:
-        entropy, self.clock, self.worker, self.lookups = CountingEntropy(), FakeClock(), LazyWorker(), LazyWorker()
+        entropy, self.clock, self.worker, self.lookups = CountingEntropy(), manual_time(), LazyWorker(), LazyWorker()
         users = {user: PasswordHash.make(user, entropy, CHEAP) for user in USERS}
         cache = LoginCache(lifetime_ms=cache_ms)
         authenticator = Authenticator(users, {}, entropy, self.clock, cache=cache, others=OtherLogins(modules=modules))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from understudy.message import Message
+from understudy.routing.lifecycle.duplicate_ids import forwarded_id_bytes
 from understudy.store.log import records
 from understudy.store.log.checkpoint import encode_item
 from understudy.store.log.records import AddressRecord, QueueRecord, Record, RecordType
@@ -124,6 +127,22 @@ def test_duplicate_ids_are_bounded_oldest_first() -> None:
     log.apply(records.AddressRemoveRecord(1))
     assert not log.state.duplicate_ids
     assert not log.state.addresses
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_ids_of_clients_displace_no_id_of_a_bridge(packed: bool) -> None:
+    log = Log(id_cache_size=2)
+    log.apply(AddressRecord(1, "a", (1,)))
+    forwarded = [forwarded_id_bytes(bytes([number])) for number in range(3)]
+    clients = [b"client %02d" % number for number in range(3)]
+    mixed = [each for pair in zip(forwarded, clients, strict=True) for each in pair]
+    if packed:
+        log.state.remember_packed(1, len(mixed[0]), b"".join(mixed))
+    else:
+        for each in mixed:
+            log.apply(records.DuplicateIdRecord(1, 0, each))
+    assert list(log.state.duplicate_ids[1]) == [*clients[1:], *forwarded[1:]]
+    assert len(log.state.duplicate_ids[1]) == 4
 
 
 def test_duplicate_ids_of_missing_addresses_are_not_kept() -> None:

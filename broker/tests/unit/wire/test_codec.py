@@ -186,14 +186,9 @@ def test_a_value_that_cannot_be_encoded_is_a_local_protocol_error() -> None:
         (p.Ping(1), 2**63, 136),
         (p.DeleteQueue(None), 10, 136),  # type: ignore[arg-type]
         (p.CreateAddress("a", (1, 300)), 10, 136),
-        (p.ReplicationLargeMessageEnd(1, None, True), 2, 136),
         (p.QuorumVote("x", p.FailoverVote(True, "n")), 3, 136),
         (p.QuorumVote(p.PRIMARY_FAILOVER_VOTE, b"raw"), 3, 136),
         (p.QuorumVote(p.BACKUP_VOTE, p.FailoverVote(True, "n")), 3, 136),
-        (p.ReplicationAppend(0, p.Operation.EVENT, 1, 1, b""), 2, 130),
-        (p.ReplicationSyncFile(1, 7), 2, 136),
-        (p.ReplicationPageWrite(1, p.PagedMessage(1, ()), "a"), 2, 136),
-        (p.ReplicationPageWrite(2**40, p.PagedMessage(1, (), MESSAGE), "a"), 2, 132),
     ):
         with pytest.raises(LocalProtocolError):
             encode(packet, channel_id, version)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.understudy.broker.plugins.module_utils.health import drift, report
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_record import Phase, Record
 
 TOPOLOGY: dict[str, Any] = {
     "a1": {"pair": "east", "ha_role": "primary", "ha_policy": "shared_store", "instance_directory": "/i"},
@@ -40,6 +41,12 @@ def node(state: str, *, ready: bool = True, **more: Any) -> dict[str, Any]:
 def stopped(reason: str = "") -> dict[str, Any]:
     broker = {"reachable": False, "ready": False, "state": "stopped", "reason": reason, "node": {}}
     return {"deployed": True, "release": "1", "running_release": "", "broker": broker}
+
+
+def in_roll(phase: str, *, running: bool) -> dict[str, Any]:
+    """What a killed roll leaves in a result: the record as it was written last, and whether the broker runs."""
+    record = Record("20260101T000000Z", "restart", "", "east", Phase(phase), served=True)
+    return {"rollout": {"record": record.as_dict()}, "service": {"running": running, "kept": running}}
 
 
 def made(a1: dict[str, Any], a2: dict[str, Any], **rolls: list[str]) -> dict[str, Any]:
@@ -84,7 +91,7 @@ def test_a_pair_in_order_needs_nothing() -> None:
             "a1, a2 serve at the same time. Stop all but one at once (docs/reliability.md).",
         ),
         (
-            {**stopped(), "rollout": {"record": {"phase": "applied"}}},
+            {**stopped(), **in_roll("applied", running=False)},
             node("passive", ready=False),
             f"NO NODE SERVES, and none may take over. {HALF} a2 is not in sync: wait, or look at its log.",
         ),
@@ -135,8 +142,28 @@ def test_clocks_are_reported_when_the_times_of_the_question_cannot_explain_the_d
 
 
 def test_a_whole_pair_in_an_unfinished_roll_is_not_done() -> None:
-    told = made(node("active", rollout={"record": {"phase": "begun"}}), node("passive"))
+    told = made(node("active", **in_roll("begun", running=True)), node("passive"))
     assert told["pairs"][0]["sentence"].endswith("a2 may take over. Resume or undo the roll as said above.")
+
+
+@pytest.mark.parametrize(
+    ("written", "running", "phase"),
+    [
+        ("begun", True, "begun"),
+        ("begun", False, "stopped"),
+        ("stopped", True, "begun"),
+        ("applied", False, "applied"),
+        ("applied", True, "started"),
+        ("started", False, "applied"),
+        ("restoring", True, "restoring"),
+        ("done", True, ""),
+        ("done", False, ""),
+    ],
+)
+def test_the_phase_of_a_roll_is_that_of_the_record_and_of_the_process(written: str, running: bool, phase: str) -> None:
+    seen = node("active") if running else stopped()
+    told = made({**seen, **in_roll(written, running=running)}, node("passive"))
+    assert told["nodes"][0]["roll_phase"] == phase
 
 
 def test_a_node_without_a_pair_has_a_sentence_too() -> None:

@@ -101,5 +101,7 @@ def test_answers_of_hosts_become_states() -> None:
     assert RollState.from_result("a1", {}) is None
     assert RollState.from_result("a1", {"deployed": False}) == RollState("a1")
     rollout = {"hold": hold(ELSEWHERE).as_dict(), "hold_age_s": 7, "record": record(Phase.BEGUN).as_dict()}
-    found = RollState.from_result("a1", {"deployed": True, "rollout": rollout})
-    assert found == RollState("a1", hold(ELSEWHERE), 7, record(Phase.BEGUN))
+    answer = {"deployed": True, "rollout": rollout}
+    for kept, phase in ((True, Phase.BEGUN), (False, Phase.STOPPED)):
+        found = RollState.from_result("a1", {**answer, "service": {"running": False, "kept": kept}})
+        assert found == RollState("a1", hold(ELSEWHERE), 7, record(phase))

@@ -35,6 +35,12 @@ def test_an_update_leaves_members_without_a_difference_alone_and_a_restart_takes
     assert len(quorum_waves(group(pending=()), "restart")) == 3
 
 
+def test_a_resumed_restart_repeats_no_wave_and_a_resumed_update_has_those_that_are_missing() -> None:
+    assert quorum_waves(group(), "restart", resumed=True) == quorum_waves(group(), "update")
+    assert quorum_waves(group(pending=()), "restart", resumed=True) == ()
+    assert len(quorum_waves(group(), "update", resumed=True)) == 3
+
+
 def test_a_rollback_leaves_the_quorum_alone() -> None:
     assert quorum_waves(group(), "rollback") == ()
 

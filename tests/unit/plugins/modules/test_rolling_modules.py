@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.understudy.broker.plugins.module_utils.process import ProcessTable
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_record import Phase, Record
 from ansible_collections.understudy.broker.plugins.modules import (
     drain,
     failover,
@@ -75,6 +76,16 @@ def test_host_outside_of_the_limit_is_not_judged(run_module: Any) -> None:
     nodes = [pair()[0], {"name": "a2", "inventory": {"pair": "east"}}]
     result = run_module(rollout, kind="restart", roll=ROLL, nodes=nodes)
     assert result["refused"] == ["a2 is not within --limit, but a1 of pair east is; give both"]
+
+
+@pytest.mark.parametrize(("written", "waves"), [(ROLL, []), ("another", ["w"])])
+def test_a_resumed_restart_leaves_the_quorum_alone(run_module: Any, written: str, waves: list[str]) -> None:
+    record = Record(written, "restart", "", "east", Phase.BEGUN if written == ROLL else Phase.DONE, served=True)
+    nodes = [node("a1", "primary", "active", rollout={"record": record.as_dict()}), pair()[1]]
+    witness = {"name": "w", "place": "10.0.0.9:61619", "answering": ["10.0.0.9:61619"]}
+    plan = run_module(rollout, kind="restart", roll=ROLL, nodes=nodes, quorum=[witness])["plan"]
+    assert [wave["host"] for wave in plan["quorum"]] == waves
+    assert [wave["name"] for wave in plan["waves"]] == ["east"]
 
 
 def other_run() -> dict[str, object]:

@@ -71,7 +71,11 @@ def print_records(
     to_sequence: int | None,
     limit: int | None,
 ) -> None:
-    """Print the records of the log in DIRECTORY, one a line, without message bodies."""
+    """Print the records of the log in DIRECTORY, one a line, without message bodies.
+
+    \b
+    Example: understudy data print /srv/broker/data
+    """
     disk = open_store(directory)
     node_id = segment_links(disk, directory)[0].node_id
     wanted = {kind.upper() for kind in kinds}

@@ -64,6 +64,9 @@ def compact_store(
     lock of the store and refuses while a broker holds it, or while a process of this machine uses the store
     without it, as a node of a replicated pair with a lock manager does. May be interrupted at any time and
     restarted.
+
+    \b
+    Example: understudy data compact /srv/broker/data
     """
     disk = open_store(directory)
     try:

@@ -109,7 +109,7 @@ class ExportFile:
 
     @property
     def fingerprint(self) -> str:
-        """Digest of its contents, independent of its name."""
+        """Digest of the file's contents, independent of its name."""
         return self._digest.hexdigest()
 
     def _lines(self, note: Callable[[bytes], object] = lambda raw: None) -> Iterator[tuple[int, int, Line]]:
@@ -135,7 +135,7 @@ class ExportFile:
                 return
             if isinstance(line, ExportedMessage):
                 queue = self.queues[line.queue]
-                # directly to its queue: other queues of the address have their own copies
+                # sent to the queue directly, because other queues of the address have copies of their own
                 message = line.to_send(f"{queue.address}::{queue.name}", back=True)
                 body = None if line.large is None else _ExportedBody(self.path, offset, line.large, line.compressed)
                 yield Outgoing(message, body)

@@ -37,7 +37,7 @@ class LedgerFiles:
 
 
 def refuse_twice(paths: tuple[Path, ...]) -> None:
-    """The same ledger given twice would make every row of it a duplicate."""
+    """Refuse a ledger that is named twice, which would make every row of it a duplicate."""
     seen: set[Path] = set()
     for path in paths:
         real = path.resolve()

@@ -65,6 +65,9 @@ def replay_messages(
 
     Each goes to its address, with a duplicate id of its own, so that replaying twice is once. One
     whose expiration has passed gets none. A large one whose body is not kept any more is named and left out.
+
+    \b
+    Example: understudy data replay /srv/broker/data
     """
     disk = open_store(directory)
     try:

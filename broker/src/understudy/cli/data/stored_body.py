@@ -25,7 +25,7 @@ def inflated(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class StoredBody:
-    """A body in its file; read from its beginning each time it is iterated."""
+    """Body of a message in its file, which is read from its beginning at each iteration."""
 
     def __init__(self, disk: Disk, path: str, large: LargeBody, *, compressed: bool) -> None:
         """
@@ -40,7 +40,7 @@ class StoredBody:
         self._compressed = compressed
 
     def check(self) -> None:
-        """Read all of it once.
+        """Read the whole body once and check it.
 
         Raises:
             LargeMessageFailed: it is missing, or not the body that was stored.

@@ -17,13 +17,13 @@ from understudy.runtime.locks.file_lock import RealFileLock
 from understudy.store.node_lock import NodeLock
 from understudy.tools.inspect import is_store
 
-#: An existing directory.
+#: Type of an argument that names an existing directory.
 STORE: Final = click.Path(exists=True, file_okay=False, resolve_path=True)
 _PROCESSES: Final = Path("/proc")
 
 
 def open_store(*directories: str) -> RealDisk:
-    """The disk they are on.
+    """Open the disk on which the stores are.
 
     Raises:
         UsageError: one of them holds no journal.

@@ -104,6 +104,9 @@ def export_messages(
     """Write the messages that live in the journal in DIRECTORY, one JSON object a line.
 
     The journal is only read. The file is made under another name and renamed when it is complete.
+
+    \b
+    Example: understudy data export /srv/broker/data -o messages.jsonl
     """
     chosen = _Chosen(frozenset(queues), frozenset(addresses))
     summary, complete = export_copy(
@@ -376,6 +379,9 @@ def import_messages(
     where it comes from, so that doing it twice is doing it once. A message that its queue does not take is counted
     as unrouted; the exit code is 1 then. FILE.progress notes how far it is: after an
     interruption the same command goes on there, and once all is done it sends nothing to that broker any more.
+
+    \b
+    Example: understudy data import messages.jsonl
     """
     exported = ExportFile(file)
     include = prepared == "include"

@@ -75,6 +75,9 @@ def create(instance: Path | None, server: str | None, url: str | None, token_fil
 
     The names are those of Artemis: name, queue-name, forwarding-address, static-connectors and so on (docs/bridges.md).
     Exit codes: 0 created; 1 refused, with the reason; 3 not reachable.
+
+    \b
+    Example: understudy bridge create orders-to-west.json
     """
     try:
         if str(file) == "-":
@@ -95,7 +98,11 @@ def create(instance: Path | None, server: str | None, url: str | None, token_fil
 @token_file_option
 @click.argument("name")
 def destroy(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str) -> None:
-    """Stop the bridge NAME and forget it; one of broker.xml is there again after the next activation."""
+    """Stop the bridge NAME and forget it; one of broker.xml is there again after the next activation.
+
+    \b
+    Example: understudy bridge destroy orders-to-west
+    """
     _invoke(Place.of(instance, url, token_file, server), "broker", "destroyBridge", name)
     echo("destroyed")
 
@@ -107,7 +114,11 @@ def destroy(instance: Path | None, server: str | None, url: str | None, token_fi
 @token_file_option
 @click.argument("name")
 def start(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str) -> None:
-    """Start the bridge NAME."""
+    """Start the bridge NAME.
+
+    \b
+    Example: understudy bridge start orders-to-west
+    """
     _invoke(Place.of(instance, url, token_file, server), f"bridge.{name}", "start")
     echo("started")
 
@@ -119,7 +130,11 @@ def start(instance: Path | None, server: str | None, url: str | None, token_file
 @token_file_option
 @click.argument("name")
 def stop(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str) -> None:
-    """Stop the bridge NAME after the messages under way."""
+    """Stop the bridge NAME after the messages under way.
+
+    \b
+    Example: understudy bridge stop orders-to-west
+    """
     _invoke(Place.of(instance, url, token_file, server), f"bridge.{name}", "stop")
     echo("stopping")
 
@@ -134,7 +149,11 @@ def stop(instance: Path | None, server: str | None, url: str | None, token_file:
 def add_connector(
     instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str, target: str
 ) -> None:
-    """Add the connector NAME to the broker at TARGET, tcp://host:port with parameters, for bridges to be created."""
+    """Add the connector NAME to the broker at TARGET, tcp://host:port with parameters, for bridges to be created.
+
+    \b
+    Example: understudy bridge add-connector west tcp://west:61616
+    """
     _invoke(Place.of(instance, url, token_file, server), "broker", "addConnector", name, target)
     echo("added")
 
@@ -148,6 +167,10 @@ def add_connector(
 def remove_connector(
     instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str
 ) -> None:
-    """Remove the connector NAME that was added; bridges that have it keep it until the next activation."""
+    """Remove the connector NAME that was added; bridges that have it keep it until the next activation.
+
+    \b
+    Example: understudy bridge remove-connector west
+    """
     _invoke(Place.of(instance, url, token_file, server), "broker", "removeConnector", name)
     echo("removed")

@@ -91,7 +91,7 @@ async def _browse(
     """Whether the ledger, if there is one, now says that the queue was seen completely."""
     rows: list[dict[str, Any]] = []
     whole = True
-    # written as they come, unless all are needed for an order
+    # messages are written one by one, unless all of them are needed for an order
     lines = view.as_json and view.columns is None and not view.order
 
     async def use(connection: aio.Connection) -> None:

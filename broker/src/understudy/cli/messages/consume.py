@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from understudy.cli.messages.load import (
+    Durations,
     LedgerFile,
     Meter,
     body_digest,
@@ -70,6 +71,8 @@ class Consumption:
         self._meter = meter
         self.delivered = 0
         self.redelivered = 0
+        self.age = Durations()
+        """Times from the timestamp of the client that sent a message to its delivery, by the clocks of both hosts."""
         self.rolled_back = 0
         """Batches undone by a failover; their messages come again."""
         self.unknown = 0
@@ -181,6 +184,8 @@ class Consumption:
     def _delivered(self, received: ReceivedMessage) -> None:
         self.delivered += 1
         self.redelivered += received.redelivered
+        if received.message.timestamp:
+            self.age.add(now_ms() - received.message.timestamp)
         identity = identity_of(received)
         if self._rows is not None and identity is not None:
             producer, number = identity
@@ -245,6 +250,7 @@ async def _consume(
                 "rate": round(meter.rate, 1),
                 "failovers": failovers,
                 "longest_gap_ms": round(meter.longest_gap_ms, 1),
+                **consumption.age.summary("age"),
             }
             print_summary("consume", summary, as_json=as_json)
     return 0 if meter.count >= (intake.count or 0) else 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import signal
 import socket
@@ -20,6 +21,7 @@ import click
 import uvloop
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from understudy.cli.managing.contexts import current_context
 from understudy.cli.node.defaults import DEFAULT_URL
 from understudy.cli.tables import Page, console
 from understudy.cli.terminal import echo
@@ -37,6 +39,9 @@ LEDGER_PRODUCER: Final = "ledger_producer"
 LEDGER_NUMBER: Final = "ledger_number"
 #: Between two lines of progress where there is no terminal.
 PROGRESS_LINE_S: Final = 5.0
+#: Shortest duration that differs from 0, and the logarithm of the width of a class of durations.
+_SHORTEST_MS: Final = 0.001
+_CLASS: Final = math.log(1.02)
 #: Between two repaints of the bar.
 _PAINT_S: Final = 0.1
 _PASSWORD_BYTES_MAX: Final = 4096
@@ -50,19 +55,35 @@ def connection_options(command: F) -> F:
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             help="File with the password on its first line; or set UNDERSTUDY_PASSWORD.",
         ),
-        click.option("--user", envvar="UNDERSTUDY_USER", help="User name."),
         click.option(
-            "--url", envvar="UNDERSTUDY_URL", default=DEFAULT_URL, show_default=True, help="Where the brokers are."
+            "--user",
+            envvar="UNDERSTUDY_USER",
+            default=lambda: _of_context("user"),
+            help="User name.",
+            show_default=False,
+        ),
+        click.option(
+            "--url",
+            envvar="UNDERSTUDY_URL",
+            default=lambda: _of_context("broker") or DEFAULT_URL,
+            show_default=f"{DEFAULT_URL}, or that of the context",
+            help="Where the brokers are.",
         ),
     ):
         command = option(command)
     return command
 
 
+def _of_context(name: str) -> str | None:
+    """A value of the context in use; None: it has none."""
+    found = current_context(os.environ)
+    return None if found is None else found.get(name)
+
+
 def read_password(password_file: Path | None) -> str | None:
     """The password of the options, or of the environment."""
     if password_file is None:
-        return os.environ.get("UNDERSTUDY_PASSWORD")
+        return os.environ.get("UNDERSTUDY_PASSWORD") or _of_context("password")
     with password_file.open(encoding="utf-8") as file:
         return file.readline(_PASSWORD_BYTES_MAX).rstrip("\r\n")
 
@@ -142,8 +163,38 @@ class LedgerFile:
             self._file.flush()
 
 
+class Durations:
+    """Durations in classes of 2 %, so that any number of them takes the same memory; percentiles of them."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
+        self.count = 0
+
+    def add(self, duration_ms: float) -> None:
+        """Count a duration; a negative one, of clocks that differ, is none."""
+        place = math.ceil(math.log(max(duration_ms, _SHORTEST_MS) / _SHORTEST_MS) / _CLASS)
+        self._counts[place] = self._counts.get(place, 0) + 1
+        self.count += 1
+
+    def percentile(self, percent: float) -> float | None:
+        """The duration in milliseconds that ``percent`` of all do not exceed, 2 % too long at most; None: there are
+        none.
+        """
+        wanted, seen = self.count * percent / 100, 0
+        for place in sorted(self._counts):
+            seen += self._counts[place]
+            if seen >= wanted:
+                return round(_SHORTEST_MS * math.exp(place * _CLASS), 3)
+        return None
+
+    def summary(self, name: str) -> dict[str, float | None]:
+        """Figures of a summary, such as ``latency_p99_ms``."""
+        shown = ((50, "p50"), (95, "p95"), (99, "p99"), (99.9, "p99_9"), (100, "max"))
+        return {f"{name}_{text}_ms": self.percentile(percent) for percent, text in shown}
+
+
 class Meter:
-    """Counts outcomes, their rate and the longest pause between two of them; shows progress."""
+    """Counter of outcomes, their rate and the longest pause between two of them; shows progress."""
 
     def __init__(self, verb: str, total: int | None, *, quiet: bool = False) -> None:
         self._verb = verb
@@ -183,7 +234,7 @@ class Meter:
             self._bar.stop()
 
     def add(self, count: int = 1) -> None:
-        """Count outcomes."""
+        """Count further outcomes."""
         moment_s = time.monotonic()
         if self.count:
             self.longest_gap_ms = max(self.longest_gap_ms, (moment_s - self._last_s) * 1000)
@@ -260,7 +311,7 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 async def connected(
     url: ClientUrl, user: str | None, password: str | None, use: Callable[[aio.Connection], Awaitable[T]]
 ) -> T:
-    """``use`` a connection; it is closed afterwards, at once if ``use`` was cut short."""
+    """Run ``use`` with a connection, which is closed afterwards, at once if ``use`` was cut short."""
     connection = await aio.connect(url, user, password)
     try:
         result = await use(connection)

@@ -16,6 +16,7 @@ import click
 from understudy.cli.messages.load import (
     LEDGER_NUMBER,
     LEDGER_PRODUCER,
+    Durations,
     LedgerFile,
     Meter,
     confirmer,
@@ -36,6 +37,8 @@ from understudy.errors import ConfigError
 from understudy.ledger import digest_of
 from understudy.limits import FRAME_BYTES_MAX
 
+#: Messages without any option that ends the run: a run without an end at full speed fills a disk.
+_COUNT: Final = 1_000
 #: Longest wait for open confirmations after an interrupt.
 _LAST_CONFIRMATIONS_S: Final = 10.0
 
@@ -89,6 +92,8 @@ class Production:
         self._rows = ledger.rows
         self._meter = meter
         self.sent = 0
+        self.latency = Durations()
+        """Times from a send to its confirmation."""
         self.error: BaseException | None = None
 
     async def send_all(self, connection: aio.Connection) -> None:
@@ -150,10 +155,11 @@ class Production:
                 self._body, self._digest = body, digest_of(body)
             self._rows.sent(load.producer, number, load.address, now_ms(), durable=load.durable, digest=self._digest)
         self.sent += 1
+        began_s = time.monotonic()
         self._last = producer.send_nowait(
             body, properties={LEDGER_PRODUCER: load.producer, LEDGER_NUMBER: number}, durable=load.durable
         )
-        self._last.add_done_callback(partial(self._done, number))
+        self._last.add_done_callback(partial(self._done, number, began_s))
 
     _connection: aio.Connection
     _last: asyncio.Future[None] | None = None
@@ -161,11 +167,12 @@ class Production:
     _body: bytes | None = None
     _digest = 0
 
-    def _done(self, number: int, future: asyncio.Future[None]) -> None:
+    def _done(self, number: int, began_s: float, future: asyncio.Future[None]) -> None:
         error = None if future.cancelled() else future.exception()
         if error is not None:
             self.error = self.error or error
             return
+        self.latency.add((time.monotonic() - began_s) * 1000)
         self._meter.add()
         if self._rows is not None:
             load = self._load
@@ -215,6 +222,7 @@ async def _produce(
                 "rate": round(meter.rate, 1),
                 "failovers": failovers,
                 "longest_gap_ms": round(meter.longest_gap_ms, 1),
+                **production.latency.summary("latency"),
                 "error": str(production.error) if production.error is not None else None,
             }
             print_summary("produce", summary, as_json=as_json)
@@ -228,7 +236,11 @@ async def _produce(
 @click.option(
     "--routing", type=click.Choice(["anycast", "multicast"]), default="anycast", show_default=True, help="Routing type."
 )
-@click.option("--count", type=click.IntRange(min=0), help="Messages to send; default: until interrupted.")
+@click.option(
+    "--count",
+    type=click.IntRange(min=0),
+    help="Messages to send; default: 1000, or until interrupted with --until or --rate, or all lines of --file.",
+)
 @click.option(
     "--size",
     "size_bytes",
@@ -290,10 +302,14 @@ def produce(
         raise click.UsageError("give either --queue or --address")
     if repeat_to is not None and file is None:
         raise click.UsageError("--repeat-to needs --file")
+    if count is None:
+        count = repeat_to
+    if count is None and until is None and file is None and rate is None:
+        count = _COUNT
     load = Load(
         address=queue or address or "",
         routing=routing,
-        count=repeat_to if count is None else count,
+        count=count,
         until=until,
         rate=rate,
         producer=producer or default_identity("producer"),

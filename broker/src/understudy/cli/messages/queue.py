@@ -92,6 +92,9 @@ def explain(
 ) -> None:
     """Say why the messages of queue NAME wait, or one of them.
 
+    \b
+    Example: understudy queue explain orders
+
     Exit codes: 0 shown; 1 no such queue or message; 3 not reachable.
     """
     one = "" if message_id is None else f"/messages/{message_id}"

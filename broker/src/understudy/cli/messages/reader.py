@@ -102,7 +102,11 @@ def register(
     token_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Hold the log for the reader NAME from a position on. A reader that exists keeps its position."""
+    """Hold the log for the reader NAME from a position on. A reader that exists keeps its position.
+
+    \b
+    Example: understudy reader register archive
+    """
     place = Place.of(instance, url, token_file, server)
     try:
         limit_bytes = parse_bytes(max_bytes)
@@ -129,7 +133,11 @@ def commit(
     token_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Move the reader NAME to POSITION (EPOCH:SEQUENCE, or latest): it has processed everything up to there."""
+    """Move the reader NAME to POSITION (EPOCH:SEQUENCE, or latest): it has processed everything up to there.
+
+    \b
+    Example: understudy reader commit archive latest
+    """
     place = Place.of(instance, url, token_file, server)
     if position == "latest":
         confirmed = invoke(place, "listReadersAsJSON")["confirmed"]
@@ -148,7 +156,11 @@ def commit(
 def drop(
     name: str, instance: Path | None, server: str | None, url: str | None, token_file: Path | None, as_json: bool
 ) -> None:
-    """Forget the reader NAME. The segments that it holds may be removed from then on."""
+    """Forget the reader NAME. The segments that it holds may be removed from then on.
+
+    \b
+    Example: understudy reader drop archive
+    """
     found = invoke(Place.of(instance, url, token_file, server), "dropReader", name)
     _show(found, f"{name} dropped at sequence {found['sequence']}", as_json)
 

@@ -57,7 +57,7 @@ class SendPlan:
     queues: Mapping[str, ExportedQueue]
     """Queues to create before, if they are missing."""
     messages: Callable[[], Iterator[Outgoing]]
-    """The messages; the same in the same order at each call."""
+    """Function that yields the messages, the same ones in the same order at each call."""
     total: int
     addresses: Mapping[str, int]
     """Number of messages for each address, because duplicate ids are cached per address."""
@@ -105,7 +105,7 @@ class _Progress:
             self.note()
 
     def note(self) -> None:
-        """Write it down."""
+        """Write the progress to its file."""
         if self._file is None or self.confirmed == self._noted:
             return
         self._noted = self.confirmed
@@ -118,7 +118,7 @@ class _Progress:
 
 
 class _Sending:
-    """One run."""
+    """One run that sends the messages of a plan."""
 
     def __init__(self, plan: SendPlan, meter: Meter) -> None:
         self._plan = plan
@@ -174,8 +174,10 @@ class _Sending:
                 echo(f"note: address {address!a} has no queue: messages to it are in no queue", err=True)
 
     async def _ensure(self, session: aio.Session, queue: ExportedQueue) -> None:
-        """Raises:
-        InvalidQueueConfiguration: there is one of the name that is another.
+        """Create a queue of the plan.
+
+        Raises:
+            InvalidQueueConfiguration: a queue with the name exists and has another configuration.
         """
         answer: QueueQueryResponse = await session.query_queue(queue.name)
         if answer.exists:
@@ -205,11 +207,11 @@ class _Sending:
                 )  # fmt: skip
                 return
             except QueueExists:
-                return  # another client was faster
+                return  # another client has created it meanwhile
             except AddressNotFound:
                 if again:
                     raise
-                # the settings there make no address for a queue
+                # the address settings of the broker create no address for a queue
                 await self._create_address(session, queue)
 
     async def _create_address(self, session: aio.Session, queue: ExportedQueue) -> None:
@@ -217,7 +219,7 @@ class _Sending:
         try:
             await session.create_address(queue.address, *(routing_types or [RoutingType(queue.routing_type)]))
         except AddressExists:
-            pass  # another client was faster
+            pass  # another client has created it meanwhile
 
     async def _send(self, producer: aio.Producer, progress: _Progress) -> None:
         started_s = time.monotonic()

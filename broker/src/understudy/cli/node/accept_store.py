@@ -38,6 +38,9 @@ def accept_store(instance: Path, config: Path | None, properties: tuple[str, ...
     it on each node of the pair, as the user of the broker, while the node is stopped. The position that a lock manager
     has noted for a replicated pair, and records that a replica has more, are given up with it: there it is run on one
     node only, and the other one copies its data.
+
+    \b
+    Example: understudy accept-store --instance /srv/broker
     """
     loaded = read_configuration(config or config_of(instance), instance, properties)
     configuration = loaded.server(server)

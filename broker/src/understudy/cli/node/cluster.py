@@ -254,7 +254,7 @@ def _problem(peer: str, code: str, text: str, **values: object) -> dict[str, obj
 
 
 def _problems(peer: str, found: dict[str, Any]) -> list[dict[str, object]]:
-    """Problems that one peer sees."""
+    """Problems of the pair or cluster that one peer reports."""
     problems = [
         _problem(
             peer,
@@ -294,7 +294,7 @@ def _problems(peer: str, found: dict[str, Any]) -> list[dict[str, object]]:
 
 
 def _disagreements(seen: dict[str, dict[str, Any]]) -> list[dict[str, object]]:
-    """Members that one peer knows as active and another one does not."""
+    """Members that one peer counts as active and another one does not."""
     active = {
         peer: {each["node_id"] for each in found["members"] if each["primary"] is not None}
         for peer, found in seen.items()
@@ -309,7 +309,7 @@ def _disagreements(seen: dict[str, dict[str, Any]]) -> list[dict[str, object]]:
 
 
 def _colocated(found: dict[str, Any]) -> list[Row]:
-    """The own backup, then those hosted here."""
+    """The node's own backup, then the backups that it hosts."""
     colocated = found["colocated"]
     if colocated is None:
         return []

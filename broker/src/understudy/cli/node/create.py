@@ -72,6 +72,9 @@ def create(
 
     Security is on unless --allow-anonymous is given. Start the instance with `understudy run --instance DIRECTORY`.
 
+    \b
+    Example: understudy create /srv/broker --queue orders --password-file password
+
     Exit codes: 0 written, 2 an option or the directory cannot be used; nothing is written then.
     """
     directory = directory.resolve()

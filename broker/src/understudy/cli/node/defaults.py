@@ -10,7 +10,7 @@ from understudy.errors import ConfigError
 
 #: Default of ``--url``: the acceptor of a default instance.
 DEFAULT_URL: Final = "tcp://127.0.0.1:61616"
-#: Default of ``--http``.
+#: Default address of the option ``--http``.
 DEFAULT_HTTP: Final = "127.0.0.1:8161"
 
 

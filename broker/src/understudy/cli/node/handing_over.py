@@ -54,6 +54,9 @@ def failover(
 
     Returns when the node has ended. Exit codes: 0 it has; 1 it is not active, or no peer is known to it (see --force);
     3 not reachable; 4 it still runs after --timeout.
+
+    \b
+    Example: understudy failover --instance /srv/broker
     """
     place = Place.of(instance, url, token_file, server)
     node = _active(place)
@@ -82,6 +85,9 @@ def failback(
 
     Returns when the backup is passive, or has ended if restart-backup is false. Exit codes: 0 it is; 1 it is not an
     active backup, or its primary does not wait; 3 not reachable; 4 it is still active after --timeout.
+
+    \b
+    Example: understudy failback --instance /srv/broker
     """
     place = Place.of(instance, url, token_file, server)
     node = _active(place)
@@ -112,6 +118,9 @@ def activate(
 
     Returns when the backup is active. Exit codes: 0 it is; 1 it is no passive backup, or activates by itself; 3 not
     reachable; 4 it is not active after --timeout.
+
+    \b
+    Example: understudy activate --instance /srv/broker
     """
     place = Place.of(instance, url, token_file, server)
     node: dict[str, Any] = place.ask("/api/v1/node")

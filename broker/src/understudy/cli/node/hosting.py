@@ -27,17 +27,17 @@ class ManagedPlace(Protocol):
 
     @property
     def config(self) -> Path:
-        """Path of its broker.xml."""
+        """Path of the instance's broker.xml."""
         ...
 
     @property
     def http(self) -> str:
-        """``host:port`` of its management, or ``off``."""
+        """Address ``host:port`` of the instance's management, or ``off``."""
         ...
 
     @property
     def token_file(self) -> Path | None:
-        """File with its management token."""
+        """File with the management token of the instance."""
         ...
 
 
@@ -85,7 +85,7 @@ def backup_parts(
         try:
             return listen_for_management(place, allow_remote, port_offset * (backup.place + 1))
         except ConfigError as error:
-            # it is more important that there is a backup
+            # a backup without management is better than no backup
             log.error("a hosted backup has no management", extra={"server": backup.name, "error": str(error)})
             return None
 

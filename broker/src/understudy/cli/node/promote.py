@@ -40,6 +40,9 @@ def promote(
     files are kept in oldreplica.N. The promotion is recorded in promotions.json beside the lock files, and in status.
     Exit codes: 0 the node activates; 1 it is active, an active node was found, its data is incomplete, or it was not
     confirmed; 3 not reachable.
+
+    \b
+    Example: understudy promote --instance /srv/broker --accept-data-loss
     """
     place = Place.of(instance, url, token_file, server)
     node: dict[str, Any] = place.ask("/api/v1/node")

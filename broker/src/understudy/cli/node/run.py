@@ -53,7 +53,25 @@ log = logging.getLogger(__name__)
     help=f"File with the management token, mode 0600; default: {TOKEN_FILE} beside broker.xml if it exists.",
 )
 @click.option("--http-allow-remote", is_flag=True, help="Let management listen on an address that is not loopback.")
-@click.option("--log-file", type=click.Path(dir_okay=False), help="Append JSON log lines here instead of stderr.")
+@click.option(
+    "--log-file",
+    type=click.Path(dir_okay=False),
+    help="Append log lines here instead of stderr; the file is opened again when it was renamed.",
+)
+@click.option(
+    "--log-format",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "text", "json"]),
+    help="auto: text on a terminal and in the journal of systemd, else one JSON object per line.",
+)
+@click.option(
+    "--logger",
+    "loggers",
+    multiple=True,
+    metavar="NAME=LEVEL",
+    help="Level of one logger, such as understudy.cluster=debug; repeatable.",
+)
 @click.option(
     "--log-level", default="info", show_default=True, type=click.Choice(["debug", "info", "warning", "error"])
 )
@@ -90,6 +108,8 @@ def run(
     http_token_file: Path | None,
     http_allow_remote: bool,
     log_file: str | None,
+    log_format: str,
+    loggers: tuple[str, ...],
     log_level: str,
     properties: tuple[str, ...],
     quarantine: bool,
@@ -104,11 +124,15 @@ def run(
     Without --config and --instance it runs a default instance for this machine: port 61616 on loopback, no login,
     addresses created on first use. Its etc/broker.xml is written on the first run and can be edited.
 
+    \b
+    Example: understudy run --instance /srv/broker --http 127.0.0.1:8161
+
     Exit codes: 0 stopped cleanly, 1 the node failed (the last log line says why), 2 the
     configuration cannot be used.
     """
     if data is not None and (config is not None or instance is not None):
         raise click.UsageError("--data is the default instance's directory; it excludes --config and --instance")
+    levels = _levels(loggers)
     default = config is None and instance is None
     if config is not None:
         directory = (instance or config.resolve().parent.parent).resolve()
@@ -130,7 +154,7 @@ def run(
         return
     lock = InstanceLock(directory)
     lock.claim()
-    configure_logs(log_level, log_file)
+    configure_logs(log_level, log_file, log_format, levels)
     for warning in loaded.warnings:
         log.warning("configuration", extra={"detail": str(warning)})
     place = Instance(directory, config.resolve(), http, http_token_file or token_of(config), greets=default)
@@ -140,6 +164,15 @@ def run(
         _volatile_store(directory).claim()
     serving = serve(loaded, place, http_allow_remote, read, _volatile_store(directory))
     sys.exit(uvloop.run(serving))
+
+
+def _levels(given: tuple[str, ...]) -> dict[str, str]:
+    """Levels of loggers of ``NAME=LEVEL``. Raises UsageError."""
+    levels = dict(each.partition("=")[::2] for each in given)
+    for name, level in levels.items():
+        if level not in ("debug", "info", "warning", "error"):
+            raise click.UsageError(f"--logger {name}={level}: the level is debug, info, warning or error")
+    return levels
 
 
 def _effects(read_running: Callable[[], LoadedConfig], loaded: LoadedConfig) -> list[str]:

@@ -27,6 +27,9 @@ def start(instance: Path | None, server: str, token_file: Path | None, timeout_s
 
     Another server of the process is asked over HTTP. Exit codes: 0 it is active or passive, which is printed; 1 it
     was refused, or the server has ended; 3 no server of the process answers; 4 it still starts after --timeout.
+
+    \b
+    Example: understudy start --instance /srv/broker --server west
     """
     if instance is None:
         raise ConfigError("--instance names the process")

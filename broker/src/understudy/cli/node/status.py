@@ -20,11 +20,12 @@ from typing import Any, Final, cast
 
 import click
 
+from understudy.cli.managing.contexts import current_context
 from understudy.cli.node.defaults import default_directory
 from understudy.cli.tables import View, view_options
 from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, Unreachable
-from understudy.runtime.base.management_client import ANSWER_TIMEOUT_MS, OPENER, ManagementAddress
+from understudy.runtime.base.management_client import ANSWER_TIMEOUT_MS, ManagementAddress
 from understudy.texts import masked_url
 from understudy.units import format_bytes
 
@@ -59,8 +60,14 @@ class Place(ManagementAddress):
             raise ConfigError("give either --instance or --url")
         if server is not None and url is not None:
             raise ConfigError("--server names a server of an instance: a --url is that of one server")
+        chosen = current_context(os.environ) if instance is None and url is None else None
+        ca = None if chosen is None else chosen.get("ca")
+        if chosen is not None and "management" in chosen:
+            token = "" if token_file is None else _read_file(token_file).strip()
+            return cls(chosen["management"].rstrip("/"), token or chosen.get("token", ""), ca)
         if instance is None and url is None:
-            instance = default_directory(os.environ)
+            given = None if chosen is None else chosen.get("instance")
+            instance = default_directory(os.environ) if given is None else Path(given)
         if instance is not None:
             path = instance / "run" / "node.json"
             try:
@@ -163,7 +170,7 @@ def readiness_of(place: Place) -> dict[str, Any]:
     """The body of /health/ready, which comes with status 503 when the node is not."""
     request = urllib.request.Request(place.url + "/health/ready")
     try:
-        with OPENER.open(request, timeout=ANSWER_TIMEOUT_MS / 1000) as response:
+        with place.opener().open(request, timeout=ANSWER_TIMEOUT_MS / 1000) as response:
             body = response.read(FILE_BYTES_MAX)
     except urllib.error.HTTPError as error:
         with error:
@@ -172,7 +179,14 @@ def readiness_of(place: Place) -> dict[str, Any]:
         raise Unreachable(f"{place.url} does not answer: {error}") from error
     try:
         found = json.loads(body)
-        return {"ready": bool(found["ready"]), "state": str(found["state"]), "reason": found["reason"]}
+        return {
+            "ready": bool(found["ready"]),
+            "state": str(found["state"]),
+            "reason": found["reason"],
+            # a node of an earlier version does not say it
+            "protected": bool(found.get("protected", False)),
+            "protection": str(found.get("protection", "unknown: the version of the node does not say it")),
+        }
     except (ValueError, KeyError, TypeError) as error:
         raise BrokerError(f"{place.url}/health/ready did not answer as a node does") from error
 
@@ -183,6 +197,7 @@ def _node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]
     figures = {
         "state": f"{ha['state']} ({ha['machine_state']})",
         "ready": ("yes" if ready["ready"] else "no") + (f": {ready['reason']}" if ready["reason"] else ""),
+        "protection": ready["protection"],
         "configured as": f"{ha['role']}, {ha['policy']}",
         "node id": node["node_id"] or "unknown",
         "epoch": "none" if node["epoch"] is None else str(node["epoch"]),
@@ -289,6 +304,9 @@ def stop(
 
     With --instance the process gets SIGTERM and stops all its servers; with --url, with --server, or with --failover,
     the node is asked over HTTP. Exit codes: 0 stopped, 3 it was not running, 4 still running after --timeout.
+
+    \b
+    Example: understudy stop --instance /srv/broker --failover
     """
     deadline = time.monotonic() + timeout_s
     if instance is None and url is None:

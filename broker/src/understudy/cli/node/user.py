@@ -17,7 +17,7 @@ from understudy.security.properties_file import entries, replaced
 
 @click.group(cls=Commands)
 def user() -> None:
-    """Entries for artemis-users.properties."""
+    """Make entries for artemis-users.properties."""
 
 
 @user.command(name="hash")

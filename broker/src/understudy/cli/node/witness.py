@@ -102,6 +102,9 @@ def run(
 ) -> None:
     """Run the witness in the foreground. SIGTERM and SIGINT stop it; holders keep their locks over a restart.
 
+    \b
+    Example: understudy witness run --directory /srv/witness --listen 0.0.0.0:7070 --secret-file secret
+
     Exit codes: 0 stopped, 1 failed (the last log line says why), 2 the configuration cannot be used.
     """
     places = [_place(each) for each in addresses]
@@ -170,6 +173,9 @@ def set_sequence(address: str, node_id: str, sequence: int, secret_file: Path, t
 
     For a node that refuses to activate because the data with a newer sequence is lost for good: messages that only that
     data has are lost. Stop all nodes of the pair first.
+
+    \b
+    Example: understudy witness set w1:7070 NODE-ID 7 --secret-file secret
     """
     if "," in address:
         secret = read_secret(str(secret_file))
@@ -188,6 +194,9 @@ def form_group(members: str, secret_file: Path, timeout: float) -> None:
     """Make one group of the witnesses MEMBERS (host:port,host:port,host:port), of which a majority decides.
 
     Each of them runs with an empty directory and the same secret. The command can be repeated after an error.
+
+    \b
+    Example: understudy witness form w1:7070,w2:7070,w3:7070 --secret-file secret
     """
     places = _members(members)
     found = _run(secret_file, timeout, lambda requests: form(requests.ask, places, secrets.token_bytes(TOKEN_BYTES)))
@@ -204,6 +213,9 @@ def replace_member(members: str, new: str, secret_file: Path, timeout: float) ->
 
     NEW runs with an empty directory; the member before it must not run any more. All other members must answer. Nodes
     are served meanwhile. The command can be repeated after an error.
+
+    \b
+    Example: understudy witness replace w1:7070,w2:7070,w3:7070 w4:7070 --secret-file secret
     """
     places, place = _members(members), _place(new)
     found = _run(secret_file, timeout, lambda requests: replace(requests.ask, places, place))
@@ -239,7 +251,7 @@ async def _set_by_majority(places: Places, secret: bytes, node_id: str, sequence
             done.set_result(error)
 
     class Available:
-        """Implements ``ManagerListener``."""
+        """Listener that ends the wait once the manager is available. Implements ``ManagerListener``."""
 
         def available(self) -> None:
             group.number(node_id).set(sequence, give)
@@ -262,7 +274,11 @@ async def _set_by_majority(places: Places, secret: bytes, node_id: str, sequence
 @witness.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def secret(file: Path) -> None:
-    """Write a new random secret to FILE with mode 0600. An existing file is left alone (exit code 2)."""
+    """Write a new random secret to FILE with mode 0600. An existing file is left alone (exit code 2).
+
+    \b
+    Example: understudy witness secret secret
+    """
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:

@@ -126,6 +126,9 @@ def archive_command(
     journal of a running broker is read with --reader only, up to the end that the active node has confirmed.
     docs/pipeline.md describes the columns.
 
+    \b
+    Example: understudy pipeline archive /srv/broker/data -o /archive
+
     Exit codes: 0 done, 1 Spark failed or rows are missing, 2 usage, or a journal or the archive cannot be used, 3 done,
     but the bodies of some large messages could not be archived.
     """

@@ -157,6 +157,9 @@ def _write_reports(
 def verify_report(report: Path) -> None:
     """Check that a hash-chained REPORT is complete and unchanged; prints its hash.
 
+    \b
+    Example: understudy pipeline verify-report audit.json
+
     Exit codes: 0 unchanged, 2 changed, cut or no report.
     """
     echo(verify(report))

@@ -74,6 +74,9 @@ def replay_command(
     Each has a duplicate id made of its node, id and content, so that replaying twice is once, as far as the broker
     remembers duplicate ids (id-cache-size). An expiration that has passed is removed.
 
+    \b
+    Example: understudy pipeline replay /archive
+
     Exit codes: 0 done, 1 the broker refused, or an address has no queue, or messages were left out because the archive
     has not their body, 2 usage, or the archive cannot be used, 3 broker unreachable, 4 timed out.
     """

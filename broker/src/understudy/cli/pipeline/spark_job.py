@@ -46,7 +46,7 @@ def byte_count(context: click.Context, parameter: click.Parameter, value: str | 
 
 @contextmanager
 def job_session(name: str, master: str, work_dir: Path | None) -> Iterator[SparkSession]:
-    """A session for one job. Errors of Spark end as one line."""
+    """Session of Spark for one job. Errors of Spark are printed as one line."""
     require_spark()
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException

@@ -13,7 +13,7 @@ from understudy.dataclass import dataclass
 from understudy.texts import printable
 from understudy.units import format_bytes, format_duration_ms
 
-#: One row: a JSON object, or the same with further keys.
+#: One row: a JSON object, perhaps with further keys.
 Row = Mapping[str, Any]
 
 #: A cell without a value.
@@ -48,7 +48,7 @@ class Column:
     doc: str
     """Meaning, for the help of the command."""
     title: str = ""
-    """Heading, if it is not the name."""
+    """Heading of the column, if it is not the name."""
     value: Callable[[Row], object] | None = None
     """Makes the value from the row, where that has no such key."""
     optional: bool = False

@@ -32,7 +32,7 @@ class Page:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether people read it."""
+        """Whether the output is a terminal."""
         return self._console.file.isatty()
 
     def clear(self) -> None:

@@ -22,7 +22,7 @@ _LEAST: Final = {Kind.NAME: 8, Kind.TEXT: 16}
 
 
 def layout(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None) -> list[tuple[int, int]]:
-    """Divide a line.
+    """Divide the width of a line among columns.
 
     Args:
         cells: Headings, then the texts of each row.

@@ -49,7 +49,7 @@ class View:
 
     @property
     def page(self) -> Page:
-        """Standard output."""
+        """Page that is written to standard output."""
         return Page()
 
     def rows(

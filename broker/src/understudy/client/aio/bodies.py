@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final
 
 from understudy.client.aio.link import Link, Signal, exclusive
+from understudy.client.core.connection.tracing import Tracing
+from understudy.client.core.consumer.backoff import Backoff, delay_after
 from understudy.client.core.consumer.body_stream import BodyStream
 from understudy.client.core.consumer.content import Content
 from understudy.client.core.consumer.state import ReceivedMessage
 from understudy.client.core.session.outcomes import modification, rejection
+from understudy.client.core.session.settlements import Settlements
 from understudy.errors import LimitExceeded
 from understudy.limits import FRAME_BYTES_MAX
 
@@ -95,11 +99,12 @@ class Received(ReceivedMessage):
     ``save_to`` and ``body_stream``, before its consumer is asked for the next message.
     """
 
-    __slots__ = ("_link", "_reader")
+    __slots__ = ("_link", "_reader", "_settlements")
 
-    def _arrives_by(self, link: Link) -> None:
-        """Remember the connection that it came on. Called by the consumer."""
+    def _arrives_by(self, link: Link, settlements: Settlements) -> None:
+        """Remember the connection that it came on, and what ends its delivery. Called by the consumer."""
         self._link = link
+        self._settlements = settlements
 
     async def ack(self) -> bool:
         """Acknowledge the message as the session's mode says: AUTO and DUPS_OK, now instead of with the next one;
@@ -119,7 +124,7 @@ class Received(ReceivedMessage):
 
         Source: artemis-core s. 6.1 and 6.4.
         """
-        return await self._ask(lambda waiter: self.consumer.host.acknowledge(self, waiter))
+        return await self._ask(lambda waiter: self._settlements.acknowledge(self, waiter))
 
     async def reject(self, *, requeue: bool = True, delay_s: float | None = None) -> bool:
         """Give the message back, its delivery counted, or send it to the dead letter address of its queue. Other
@@ -147,7 +152,7 @@ class Received(ReceivedMessage):
         Concurrency: any task may call it.
         """
         outcome = rejection(requeue=requeue, delay_s=delay_s)
-        return await self._ask(lambda waiter: self.consumer.host.settle(self, outcome, waiter))
+        return await self._ask(lambda waiter: self._settlements.settle(self, outcome, waiter))
 
     async def modified(
         self, *, delivery_failed: bool = False, undeliverable_here: bool = False, delay_s: float | None = None
@@ -169,16 +174,17 @@ class Received(ReceivedMessage):
         Failover and concurrency: as of ``reject``.
         """
         outcome = modification(delivery_failed=delivery_failed, undeliverable_here=undeliverable_here, delay_s=delay_s)
-        return await self._ask(lambda waiter: self.consumer.host.settle(self, outcome, waiter))
+        return await self._ask(lambda waiter: self._settlements.settle(self, outcome, waiter))
 
-    def process(self, *, dead_letter_after: int | None = None, delay_s: float | None = None) -> Processing:
+    def process(self, *, dead_letter_after: int | None = None, delay_s: float | Backoff | None = None) -> Processing:
         """A block that works on the message: its end acknowledges, an error that leaves it gives the message back with
         its delivery counted. A block that has called ``ack``, ``reject`` or ``modified`` itself has ended the delivery.
 
         Args:
             dead_letter_after: Number of deliveries after which an error sends the message to the dead letter address;
                 None for the ``max-delivery-attempts`` of the address settings alone.
-            delay_s: Seconds until a message that was given back is delivered again.
+            delay_s: Seconds until a message that was given back is delivered again; a ``Backoff`` for delays that grow
+                with each delivery.
 
         Returns:
             The block, for ``async with``.
@@ -191,8 +197,8 @@ class Received(ReceivedMessage):
 
         Concurrency: each message is for one task; tasks that work on messages of one session use the mode "individual".
         """
-        self.consumer.host.check_processing(self, plain=dead_letter_after is None and delay_s is None)
-        return Processing(self, dead_letter_after, delay_s)
+        self._settlements.check_processing(self, plain=dead_letter_after is None and delay_s is None)
+        return Processing(self, self._link.tracing, dead_letter_after, delay_s)
 
     async def read_content(self, limit_bytes: int = READ_BODY_BYTES_MAX) -> Content:
         """Read the whole body into memory if that has not come with the message; then ``content`` and ``text`` have it.
@@ -290,17 +296,26 @@ class Received(ReceivedMessage):
 class Processing:
     """Work on one message in a block. Made by ``Received.process``."""
 
-    def __init__(self, message: Received, dead_letter_after: int | None, delay_s: float | None) -> None:
+    def __init__(
+        self, message: Received, tracing: Tracing, dead_letter_after: int | None, delay_s: float | Backoff | None
+    ) -> None:
         self._message = message
+        self._tracing = tracing
         self._dead_letter_after = dead_letter_after
         self._delay_s = delay_s
+        self._span: AbstractContextManager[object] | None = None
 
     async def __aenter__(self) -> Received:
+        self._span = self._tracing.processing(self._message, self._message.queue)
+        self._span.__enter__()
         return self._message
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        span, self._span = self._span, None
+        if span is not None:
+            span.__exit__(kind, error, trace)
         message = self._message
         if message.settled:
             return
@@ -309,4 +324,4 @@ class Processing:
         elif self._dead_letter_after is not None and message.delivery_count >= self._dead_letter_after:
             await message.reject(requeue=False)
         else:
-            await message.reject(delay_s=self._delay_s)
+            await message.reject(delay_s=delay_after(self._delay_s, message.delivery_count))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
 
@@ -14,11 +12,13 @@ from understudy.client.aio.requests import close_session, prove_login
 from understudy.client.aio.session import Session
 from understudy.client.core.connection.discovery import check_trust
 from understudy.client.core.connection.listeners import FailoverListener, FailureListener
+from understudy.client.core.connection.tracing import NO_TRACING, Tracing
 from understudy.client.core.consumer.taken import AcknowledgeMode
-from understudy.client.core.session.state import SessionOptions, SessionState
+from understudy.client.core.session.channel import SessionOptions
+from understudy.client.core.session.state import SessionState
 from understudy.client.core.url.options import ClientUrl, Connector, ServingNode
 from understudy.client.core.url.parsing import parse_url, with_failover
-from understudy.client.host import creation_place, system_wall_ms
+from understudy.client.host import Surroundings, creation_place
 from understudy.client.tls import tls_context
 
 
@@ -34,8 +34,7 @@ class ConnectionFactory:
         password: str | None = None,
         *,
         failover: bool | None = None,
-        wall_ms: Callable[[], int] = system_wall_ms,
-        entropy: Callable[[int], bytes] = os.urandom,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         """Read the URL; nothing is connected yet.
 
@@ -44,9 +43,9 @@ class ConnectionFactory:
             user: Of the login; None for that of the URL.
             password: Of the login; None for that of the URL.
             failover: True for ``ha=true`` and ``reconnectAttempts=-1``, False for no attempt after a loss; None for the
-                URL's own way, which is True for several hosts unless it says otherwise.
-            wall_ms: Wall time in epoch milliseconds, for time stamps and expiry.
-            entropy: Returns the given number of random bytes, for names and duplicate ids.
+                URL's own way, which is True for several hosts, and as soon as the broker has announced a backup, unless
+                it says otherwise.
+            tracing: Makes spans of messages, such as ``understudy.client.otel.OpenTelemetry()``.
 
         Raises:
             ConfigError: the URL cannot be used; names the parameter.
@@ -56,9 +55,10 @@ class ConnectionFactory:
         self._url = with_failover(parse_url(url) if isinstance(url, str) else url, failover)
         self._user = user
         self._password = password
-        self._wall_ms = wall_ms
-        self._entropy = entropy
-        self._count = int.from_bytes(entropy(2), "big")
+        self._tracing = tracing
+        self.surroundings = Surroundings()
+        """Clock and randomness of its connections; a simulation sets its own."""
+        self._count: int | None = None
         self._learnt: tuple[Connector, ...] = ()
 
     async def connect(self) -> Connection:
@@ -94,15 +94,15 @@ class ConnectionFactory:
             turn = start % len(self._learnt)
             url = replace(url, connectors=self._learnt[turn:] + self._learnt[:turn] + others)
             start = 0
-        link = Link(url, self._user, self._password, self._wall_ms, self._entropy, start)
+        link = Link(url, self._user, self._password, self.surroundings, self._tracing, start)
         try:
             await link.ask(link.core.connect)
-            if link.core.has_login:
+            if link.core.sessions.has_login:
                 await prove_login(link)
         except BaseException:
             link.close()
             raise
-        self._learnt = link.core.topology.primaries()
+        self._learnt = link.core.link.topology.primaries()
         return Connection(link, creation_place())
 
     def _start(self) -> int:
@@ -110,8 +110,8 @@ class ConnectionFactory:
         policy = self._url.options.load_balancing_policy
         if policy == "FirstElement":
             return 0
-        if policy == "Random":
-            self._count = int.from_bytes(self._entropy(2), "big")
+        if policy == "Random" or self._count is None:
+            self._count = int.from_bytes(self.surroundings.entropy(2), "big")
         start = self._count
         if policy == "RoundRobin":
             self._count += 1
@@ -124,8 +124,7 @@ async def connect(
     password: str | None = None,
     *,
     failover: bool | None = None,
-    wall_ms: Callable[[], int] = system_wall_ms,
-    entropy: Callable[[int], bytes] = os.urandom,
+    tracing: Tracing = NO_TRACING,
 ) -> Connection:
     """Make one connection, and wait until a broker has answered on it.
 
@@ -134,9 +133,9 @@ async def connect(
         user: Of the login; None for that of the URL.
         password: Of the login; None for that of the URL.
         failover: True for ``ha=true`` and ``reconnectAttempts=-1``, False for no attempt after a loss; None for the
-            URL's own way, which is True for several hosts unless it says otherwise.
-        wall_ms: Wall time in epoch milliseconds, for time stamps and expiry.
-        entropy: Returns the given number of random bytes, for names and duplicate ids.
+            URL's own way, which is True for several hosts, and as soon as the broker has announced a backup, unless it
+            says otherwise.
+        tracing: Makes spans of messages, such as ``understudy.client.otel.OpenTelemetry()``.
 
     Returns:
         The connection. Close it when it is not needed any more.
@@ -153,7 +152,7 @@ async def connect(
 
     Concurrency: several tasks may connect at a time. A call that is cancelled while it waits leaves nothing open.
     """
-    return await ConnectionFactory(url, user, password, failover=failover, wall_ms=wall_ms, entropy=entropy).connect()
+    return await ConnectionFactory(url, user, password, failover=failover, tracing=tracing).connect()
 
 
 class Connection:
@@ -213,7 +212,7 @@ class Connection:
         During a failover it is the node of before. Of two confirmations of one node id the one with the higher epoch
         was made later.
         """
-        return self._link.core.serving_node
+        return self._link.core.link.serving_node
 
     @property
     def failovers(self) -> int:
@@ -313,7 +312,7 @@ class Connection:
         core = self._link.core
         early = mode is AcknowledgeMode.PRE_ACKNOWLEDGE or core.options.pre_acknowledge
         options = SessionOptions(mode, xa, early)
-        state: SessionState = await self._link.ask(lambda waiter: core.open_session(options, waiter))
+        state: SessionState = await self._link.ask(lambda waiter: core.sessions.open(options, waiter))
         return Session(self, self._link, state, creation_place())
 
     async def close(self) -> None:
@@ -337,7 +336,7 @@ class Connection:
         self._closed = True
         core = self._link.core
         try:
-            for session in tuple(core.sessions.values()):
+            for session in core.sessions:
                 if core.closed is None and not core.failing_over:
                     await close_session(self._link, session, failed=failed)
         finally:

@@ -98,7 +98,7 @@ class Consumer:
         if received is not None:
             if rate is not None:
                 rate.count(now_ms)
-            received._arrives_by(self._link)
+            received._arrives_by(self._link, self._session_state.settlements)
         return received
 
     async def _paced(self, deadline_s: float | None) -> None:
@@ -206,7 +206,8 @@ class Consumer:
         """
         async for received in self:
             try:
-                await run_handler(handler, received)
+                with self._link.tracing.processing(received, self.queue):
+                    await run_handler(handler, received)
             except BaseException:
                 await self._return_unfinished()
                 raise
@@ -231,7 +232,7 @@ class Consumer:
 
         Source: artemis-core s. 6.1 and 6.4.
         """
-        answer: bool = await self._link.ask(lambda waiter: self._session_state.consumers.acknowledge(message, waiter))
+        answer: bool = await self._link.ask(lambda waiter: self._session_state.settlements.acknowledge(message, waiter))
         return answer
 
     async def close(self) -> None:

@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 from understudy.client.core.connection.state import ClientState
+from understudy.client.core.connection.tracing import Tracing
 from understudy.client.core.connection.upgrade import upgrade_of
 from understudy.client.core.session.state import SessionState
 from understudy.client.core.url.options import ClientUrl, Connector
-from understudy.client.host import tune
+from understudy.client.host import Surroundings, dial_error, tune
 from understudy.client.tls import tls_context
-from understudy.errors import ConfigError, ConnectionLost, LocalProtocolError, RemoteProtocolError, Unreachable
-from understudy.tls.contexts import reason_of
+from understudy.errors import ConfigError, ConnectionLost, LocalProtocolError, RemoteProtocolError
 from understudy.wire.core.http_upgrade import UpgradeExchange
 
 _log = logging.getLogger("understudy.client")
@@ -132,8 +132,8 @@ class Link:
         url: ClientUrl,
         user: str | None,
         password: str | None,
-        wall_ms: Callable[[], int],
-        entropy: Callable[[int], bytes],
+        surroundings: Surroundings,
+        tracing: Tracing,
         start: int,
     ) -> None:
         """Args:
@@ -142,8 +142,9 @@ class Link:
         self.loop = asyncio.get_running_loop()
         self.new_future: Callable[[], Future[Any]] = self.loop.create_future
         """Makes the future of a send."""
-        self.clock = _Clock(self.loop, wall_ms)
-        self.entropy = entropy
+        self.clock = _Clock(self.loop, surroundings.wall_ms)
+        self.entropy = entropy = surroundings.entropy
+        self.tracing = tracing
         self.core = ClientState(url, self, self.clock, _Entropy(entropy), user=user, password=password, start=start)
         self._transport: asyncio.Transport | None = None
         self._attempt = 0
@@ -183,7 +184,7 @@ class Link:
                 tune(connection, connector)
         except (OSError, ValueError, ConfigError, LocalProtocolError) as error:
             self._dialling.pop(attempt, None)
-            self.core.transport_lost(attempt, Unreachable(f"{connector}: {reason_of(error)}"))
+            self.core.transport_lost(attempt, dial_error(connector, error))
 
     def hang_up(self) -> None:
         """Drop the transport and every dial under way."""
@@ -252,7 +253,7 @@ class Link:
     def pause(self, paused: bool) -> None:
         """Pause or resume sending, as the transport's buffer is above or below its high-water mark."""
         self._paused = paused
-        self.core.pump.socket(writable=not paused)
+        self.core.link.pump.socket(writable=not paused)
         if not paused:
             _resolve_all(self._space)
 

@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import Any
 
 from understudy.client.aio.link import Link, Signal
-from understudy.client.core.session.state import SessionOptions, SessionState
+from understudy.client.core.session.channel import SessionOptions
+from understudy.client.core.session.state import SessionState
 from understudy.client.core.url.destinations import Conversation, Request
 from understudy.errors import BrokerError, IllegalState
 
@@ -64,7 +65,7 @@ async def prove_login(link: Link) -> None:
     Raises:
         AuthenticationFailed: user or password are wrong.
     """
-    session: SessionState = await link.ask(lambda waiter: link.core.open_session(SessionOptions(), waiter))
+    session: SessionState = await link.ask(lambda waiter: link.core.sessions.open(SessionOptions(), waiter))
     await link.ask(session.close)
 
 

@@ -295,7 +295,7 @@ class Session:
 
         Source: artemis-core s. 6.1 and 6.4.
         """
-        answer: bool = await self._link.ask(lambda waiter: self._state.consumers.acknowledge(message, waiter))
+        answer: bool = await self._link.ask(lambda waiter: self._state.settlements.acknowledge(message, waiter))
         return answer
 
     async def add_metadata(self, key: str, value: str, *, unique: bool = False) -> None:

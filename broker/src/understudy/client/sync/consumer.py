@@ -99,7 +99,7 @@ class Consumer:
             if received is not None:
                 if rate is not None:
                     rate.count(now_ms)
-                received._arrives_by(self._link)
+                received._arrives_by(self._link, self._session_state.settlements)
             return received
 
     def _paced(self, deadline_s: float | None) -> None:
@@ -207,7 +207,8 @@ class Consumer:
         """
         for received in self:
             try:
-                run_handler(handler, received)
+                with self._link.tracing.processing(received, self.queue):
+                    run_handler(handler, received)
             except BaseException:
                 self._return_unfinished()
                 raise
@@ -233,7 +234,7 @@ class Consumer:
 
         Source: artemis-core s. 6.1 and 6.4.
         """
-        answer: bool = self._link.ask(lambda waiter: self._session_state.consumers.acknowledge(message, waiter))
+        answer: bool = self._link.ask(lambda waiter: self._session_state.settlements.acknowledge(message, waiter))
         return answer
 
     def close(self) -> None:

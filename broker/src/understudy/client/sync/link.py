@@ -28,15 +28,16 @@ from types import TracebackType
 from typing import Any, Final, Protocol, TypeVar
 
 from understudy.client.core.connection.state import ClientState
+from understudy.client.core.connection.tracing import Tracing
 from understudy.client.core.session.state import SessionState
 from understudy.client.core.url.options import ClientUrl, Connector
+from understudy.client.host import Surroundings, dial_error
 from understudy.client.sync.callbacks import callbacks
 from understudy.client.sync.dialling import Dial
 from understudy.client.sync.keeper import Care, keeper
 from understudy.client.sync.waiting import NEVER_MS, Outcome, Signal, Turn, Waiters
 from understudy.client.sync.wire import Wire
-from understudy.errors import ConnectionLost, IllegalState, ObjectClosed, Unreachable
-from understudy.tls.contexts import reason_of
+from understudy.errors import ConnectionLost, IllegalState, ObjectClosed
 
 __all__ = ["Link", "Signal", "run_handler"]
 
@@ -127,16 +128,17 @@ class Link:
         url: ClientUrl,
         user: str | None,
         password: str | None,
-        wall_ms: Callable[[], int],
-        entropy: Callable[[int], bytes],
+        surroundings: Surroundings,
+        tracing: Tracing,
         start: int,
     ) -> None:
         """Args:
         start: Which connector of the URL to dial first.
         """
         self.lock: Any = threading.RLock()
-        self.clock = _Clock(wall_ms)
-        self.entropy = entropy
+        self.clock = _Clock(surroundings.wall_ms)
+        self.entropy = entropy = surroundings.entropy
+        self.tracing = tracing
         self.care = Care()
         self.timer_ms = NEVER_MS
         """The next moment at which the core must be called."""
@@ -241,7 +243,7 @@ class Link:
             self._waiters.watch(None)
             self._keeper.unwatch(self)
             wire.hang_up()
-        self.core.pump.socket(writable=True)
+        self.core.link.pump.socket(writable=True)
         self._space.set()
 
     def wants_flush(self) -> None:
@@ -279,7 +281,7 @@ class Link:
         """The dial has failed."""
         with self.lock, self:
             if not dial.cancelled and self._dials.pop(dial.attempt, None) is not None:
-                refused = Unreachable(f"{dial.connector}: {reason_of(error)}")
+                refused = dial_error(dial.connector, error)
                 self._call_core(lambda: self.core.transport_lost(dial.attempt, refused))
                 self._look_again()
 
@@ -317,7 +319,7 @@ class Link:
             return
         if wire.writable != writable:
             self._waiters.watch(wire.descriptor, wire.events)
-            self.core.pump.socket(writable=wire.writable)
+            self.core.link.pump.socket(writable=wire.writable)
             if wire.writable:
                 self._space.set()
             else:

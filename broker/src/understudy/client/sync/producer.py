@@ -163,22 +163,23 @@ class Producer:
         Source: artemis-core s. 3.3, 5.1 and 6.2.
         """
         with self._link.lock, self._link:
-            if json is not NOT_GIVEN:
-                body = json_text(json, body)
+            body = body if json is NOT_GIVEN else json_text(json, body)
             now_ms = self._link.clock.wall_ms()
             deliver_at_ms = delivery_ms(deliver_at, delay_s, now_ms)
             expires_ms = expiration_ms(ttl_s, now_ms)
-            if duplicate_id is None and self._id_prefix is not None:
-                self._count += 1
-                duplicate_id = f"{self._id_prefix}{self._count}"
-            if group_id is None:
-                group_id = self._group_id
-            if reply_to is not None:
-                reply_to = reply_text(reply_to, temporary=self._session_state.has_temporary_queue(reply_to))
-            if deliver_at_ms or not (group_id is last_value_key is reply_to is correlation_id is None):
-                given = body.properties if isinstance(body, Message) else properties
+            duplicate_id = self._next_id() if duplicate_id is None else duplicate_id
+            group_id = self._group_id if group_id is None else group_id
+            reply_to = self._reply_place(reply_to)
+            target, routing = self._target(body.address if isinstance(body, Message) else None, address)
+            given = body.properties if isinstance(body, Message) else properties
+            traced, ended = self._link.tracing.sending(target, given)
+            if (
+                ended is not None
+                or deliver_at_ms
+                or not (group_id is last_value_key is reply_to is correlation_id is None)
+            ):
                 properties = delivery_properties(
-                    given,
+                    traced,
                     deliver_at_ms=deliver_at_ms,
                     group_id=group_id,
                     last_value_key=last_value_key,
@@ -187,9 +188,7 @@ class Producer:
                 )
                 if isinstance(body, Message):
                     body = body.replace(properties=properties)
-            target, routing = self._target(body.address if isinstance(body, Message) else None, address)
-            options = self._link.core.options
-            whole = isinstance(body, bytes) and len(body) + 4 > options.min_large_message_size
+            whole = isinstance(body, bytes) and len(body) + 4 > self._link.core.options.min_large_message_size
             streamed = is_stream(body)
             if isinstance(body, Message):
                 message = complete_message(body, address=target, routing=routing, duplicate_id=duplicate_id)
@@ -208,6 +207,8 @@ class Producer:
             if self._rate is not None:
                 self._rate.count(self._link.now_ms())
             future: Future[None] = self._link.new_future()
+            if ended is not None:
+                future.add_done_callback(ended)
             if streamed:
                 self._send_stream(message, body, future)
                 return future
@@ -242,6 +243,19 @@ class Producer:
             header, large = large_send(header, open_source(body)[0], self._link.core.options)
             self._session_state.send(self._state, header, future, large)
             return future
+
+    def _next_id(self) -> str | None:
+        """The duplicate id of the next message; None if it gets none."""
+        if self._id_prefix is None:
+            return None
+        self._count += 1
+        return f"{self._id_prefix}{self._count}"
+
+    def _reply_place(self, reply_to: str | None) -> str | None:
+        """The place for an answer as JMS clients write it."""
+        if reply_to is None:
+            return None
+        return reply_text(reply_to, temporary=self._session_state.has_temporary_queue(reply_to))
 
     def _target(self, of_message: str | None, given: str | None) -> tuple[str, int | None]:
         """Address and routing type of a message. Raises IllegalState: there is no address."""

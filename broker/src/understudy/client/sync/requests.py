@@ -8,7 +8,8 @@ from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any
 
-from understudy.client.core.session.state import SessionOptions, SessionState
+from understudy.client.core.session.channel import SessionOptions
+from understudy.client.core.session.state import SessionState
 from understudy.client.core.url.destinations import Conversation, Request
 from understudy.client.sync.link import Link, Signal
 from understudy.errors import BrokerError, IllegalState
@@ -65,7 +66,7 @@ def prove_login(link: Link) -> None:
     Raises:
         AuthenticationFailed: user or password are wrong.
     """
-    session: SessionState = link.ask(lambda waiter: link.core.open_session(SessionOptions(), waiter))
+    session: SessionState = link.ask(lambda waiter: link.core.sessions.open(SessionOptions(), waiter))
     link.ask(session.close)
 
 

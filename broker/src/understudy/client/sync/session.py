@@ -297,7 +297,7 @@ class Session:
 
         Source: artemis-core s. 6.1 and 6.4.
         """
-        answer: bool = self._link.ask(lambda waiter: self._state.consumers.acknowledge(message, waiter))
+        answer: bool = self._link.ask(lambda waiter: self._state.settlements.acknowledge(message, waiter))
         return answer
 
     def add_metadata(self, key: str, value: str, *, unique: bool = False) -> None:

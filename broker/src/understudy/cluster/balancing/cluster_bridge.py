@@ -35,7 +35,7 @@ class ClusterConversion:
         self.form: ForwardForm | None = ForwardForm(
             None, self._ids.encode("utf-16-le", "surrogatepass"), self._node_id or b""
         )
-        """See ``Converts``."""
+        """Changes that the kernel makes in a batch; see ``Converts``."""
 
     def convert(self, message: Message, message_id: int, deliveries: int = 0) -> Message:
         """The message to send; see ``cluster.bridges.conversion.Conversion``. Raises IllegalState: it names no queues.

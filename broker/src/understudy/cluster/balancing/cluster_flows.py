@@ -22,7 +22,7 @@ from understudy.wire.core import packets
 
 
 class NodeReports:
-    """The reports of one node, on one link. Implements ``reports.ReportOwner``."""
+    """Reports of one node over one link. Implements ``reports.ReportOwner``."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class NodeReports:
         *,
         takes_groups: bool,
     ) -> None:
-        """They are asked for at once.
+        """Ask the other node for reports at once.
 
         Args:
             link: To the node.

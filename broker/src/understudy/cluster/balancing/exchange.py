@@ -110,7 +110,7 @@ def _flow_settings(
 ) -> FlowSettings:
     direct = None
     sharing = [each for each in configuration.cluster_connections if each.connector_ref == connection.connector_ref]
-    # alone it dials no other members (``MembershipSettings.direct_connections_only``)
+    # a lone node dials no other members (``MembershipSettings.direct_connections_only``)
     if connection.allow_direct_connections_only and len(sharing) > 1:
         members = map(configuration.connector, connection.static_connectors)
         direct = frozenset((each.host.lower(), each.port) for each in members)

@@ -46,7 +46,7 @@ class FlowSettings:
     """Prefix of internal names of the store (``routing.internal_names``)."""
     management_address: str
     notifications: str
-    """Address of notifications."""
+    """Address of management notifications."""
     node_name: str
     direct: frozenset[tuple[str, int]] | None = None
     """Host and port of the members that get messages: with ``allow-direct-connections-only`` those of the static
@@ -54,17 +54,17 @@ class FlowSettings:
 
 
 class FlowObserver:
-    """Called when the other nodes come and go; this one does nothing."""
+    """Observer of nodes that come and go; this class ignores the calls."""
 
     def node_joined(self, node_id: str) -> None:
         """A link has reached the node, and there is a flow to it."""
 
     def node_left(self, flow: MemberFlow) -> None:
-        """There is no link to the node any more."""
+        """Called when the link to a node has ended."""
 
 
 class MessageFlows:
-    """The flows of one cluster connection of an active node."""
+    """Flows of one cluster connection of an active node to the other members."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class MessageFlows:
         parts: BridgeParts,
         bindings: RemoteBindings,
     ) -> None:
-        """None exists yet."""
+        """Begin without flows."""
         self.settings = settings
         self.by_node: dict[str, MemberFlow] = {}
         self._topology = topology
@@ -115,7 +115,7 @@ class MessageFlows:
         return covers(address, *split_addresses(self.settings.cluster.address))
 
     def goes_to(self, link: MemberLink) -> bool:
-        """Whether there is a flow to the node of a link."""
+        """Whether a flow leads to the node of a link."""
         direct, target = self.settings.direct, link.target
         # a backup may have taken over at another address
         return direct is None or link.node_id in self.by_node or (target.host.lower(), target.port) in direct
@@ -141,7 +141,7 @@ class MessageFlows:
                 return None
         elif flow.link is not None:
             flow.lose_link()
-        # it may have given up
+        # the bridge may have given up its attempts
         flow.bridge.start()
         flow.link = link
         return flow

@@ -54,7 +54,7 @@ class Event(Enum):
     LATE = auto()
     """The time for an answer, or for the queue, is over."""
     GIVE_UP = auto()
-    """Likewise, after the last proposal."""
+    """The timeout has passed after the last proposal, and the group stays unbound."""
     RELEASED = auto()
     """The messages that waited were routed without their group."""
     FREE = auto()
@@ -75,7 +75,7 @@ class GroupOwner(Protocol):
 
     @property
     def allowance_bytes(self) -> int:
-        """Bytes that one waiting session may hold."""
+        """Number of bytes that one waiting session may hold."""
         ...
 
     def propose(self, binding: GroupBinding) -> None:
@@ -85,7 +85,7 @@ class GroupOwner(Protocol):
         """Fire LATE when the queue of the binding does not become known in time."""
 
     def moved(self, binding: GroupBinding, before: str) -> None:
-        """The binding has another queue than before; empty: none."""
+        """Called when the group is bound to another queue, or to none (empty)."""
 
     def disown(self, binding: GroupBinding) -> None:
         """The queue did not become known: tell the other members that the group is free."""
@@ -95,7 +95,7 @@ class GroupOwner(Protocol):
 
 
 class GroupBinding(Machine[State, Event]):
-    """One binding. Implements ``routing.grouping.Undecided``."""
+    """Binding of one message group to a queue of the cluster. Implements ``routing.grouping.Undecided``."""
 
     STATES = State
     EVENTS = Event
@@ -135,7 +135,7 @@ class GroupBinding(Machine[State, Event]):
 
     @property
     def waiting(self) -> int:
-        """Sessions that wait."""
+        """Number of sessions that wait for the decision."""
         return len(self._waiting)
 
     @property
@@ -227,7 +227,7 @@ class GroupBinding(Machine[State, Event]):
         for call in waiting:
             try:
                 call()
-            except Exception as error:  # one session keeps none of the others waiting
+            except Exception as error:  # an error of one session must not stop the calls of the others
                 bug = bug or error
         if bug is not None:
             raise bug

@@ -31,7 +31,7 @@ _LOCAL_QUEUE: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class GroupNotice:
-    """One notification about a group."""
+    """One notification about a message group."""
 
     kind: str
     key: str

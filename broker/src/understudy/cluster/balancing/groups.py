@@ -110,7 +110,7 @@ class Groups:
     def ask(self, key: str, queues: Collection[str], propose: Callable[[], str]) -> Undecided | None:
         binding = self._use(key)
         if binding.queue and binding.queue not in queues and self._knows(binding.queue):
-            # a queue of another address: its routing name is the same
+            # the queue belongs to another address and has the same routing name by chance
             self.counts.ungrouped += 1
             return None
         binding.look(queues)
@@ -141,7 +141,7 @@ class Groups:
     # -- of the kinds -----------------------------------------------------------------------------
 
     def heard(self, notice: GroupNotice, node_id: str) -> None:
-        """Another member has published a notification. ``node_id``: of that member."""
+        """Take a notification that another member, ``node_id``, has published."""
         raise NotImplementedError
 
     def member_reported(self, node_id: str) -> None:
@@ -378,7 +378,7 @@ class LocalGroups(Groups):
             try:
                 self._decide(binding, notice.queue)
             except BrokerError as error:
-                # the other node proposes again
+                # the other node sends its proposal again
                 log.warning("a message group was not bound", extra={"group": notice.key, "error": str(error)})
         if binding.queue:
             self._answer(notice, binding)
@@ -439,7 +439,7 @@ class RemoteGroups(Groups):
     def _used(self, binding: GroupBinding) -> None:
         timeout_ms = self.settings.group_timeout_ms
         if timeout_ms > 0 and 2 * (binding.used_ms - binding.asked_ms) >= timeout_ms:
-            # so that the LOCAL handler does not take the group for idle
+            # the LOCAL handler must not take the group for idle
             self._ask_again(binding, binding.queue)
 
     def heard(self, notice: GroupNotice, node_id: str) -> None:

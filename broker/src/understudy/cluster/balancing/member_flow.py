@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 
 
 class MemberFlow:
-    """The flow of one cluster connection to one node id. Implements ``reports.ReportOwner``."""
+    """Flow of one cluster connection to one node id. Implements ``reports.ReportOwner``."""
 
     def __init__(self, node_id: str, queue: Queue, bridge: Bridge, bindings: RemoteBindings) -> None:
         self.node_id = node_id
         self.queue = queue
-        """Store-and-forward queue."""
+        """Store-and-forward queue of the flow."""
         self.bridge = bridge
         self.link: MemberLink | None = None
         """On which the node reports its queues; None: it is away."""
@@ -38,7 +38,7 @@ class MemberFlow:
     # -- ReportOwner ------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Until they are reported again, the queues are not preferred."""
+        """Prefer the queues of the other node no more until it reports them again."""
         self.disconnect()
 
     def complete(self) -> None:
@@ -55,7 +55,7 @@ class MemberFlow:
             self._all.groups.heard(notice, self.node_id)
 
     def noticed(self, notice: Notice) -> None:
-        """A change at the other node. Raises InvalidSelector."""
+        """Take a notice of a change at the other node. Raises InvalidSelector."""
         known = self.bindings.get(notice.cluster_name)
         if notice.kind == "BINDING_ADDED":
             self._add(notice, known)

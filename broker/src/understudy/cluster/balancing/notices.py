@@ -33,7 +33,7 @@ _DIVERT: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One notification about a queue of another node."""
+    """Notification about a queue of another node."""
 
     kind: str
     """BINDING_ADDED, BINDING_REMOVED, BINDING_UPDATED, CONSUMER_CREATED or CONSUMER_CLOSED."""

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 #: Wait before a queue is looked at again while it gives messages away: shortest and longest.
 _LOOK_AGAIN_MS: Final = 100
 _LOOK_AGAIN_MAX_MS: Final = 5_000
-#: The first such wait while messages wait for space at the store-and-forward queues.
+#: Time in ms of the first wait for space at the store-and-forward queues.
 _NO_SPACE_MS: Final = 5
 #: Bytes of messages that leave in one turn; the last part of them may exceed it.
 _SLICE_BYTES: Final = 1024 * 1024
@@ -60,7 +60,7 @@ class Event(Enum):
     """Events of the redistribution of one queue."""
 
     WANTED = auto()
-    """Consumers of another node may take messages, and this node has none for them."""
+    """Consumers of another node may take messages for which this node has no consumer."""
     UNWANTED = auto()
     """No message of this node is wanted elsewhere any more."""
     GO = auto()
@@ -78,13 +78,13 @@ class _Chosen(NamedTuple):
     """Decisions about the first messages of a part."""
 
     bindings: list[RemoteBinding | None]
-    """The queue of another node that gets each; None: it stays."""
+    """Queue of another node for each message; None: the message stays."""
     messages: dict[int, Message]
     """The messages that leave, by number; empty if none was looked at, because all leave."""
 
 
 class QueueRedistribution(Machine[State, Event]):
-    """The redistribution of one queue."""
+    """Redistribution of the messages of one queue."""
 
     STATES = State
     EVENTS = Event
@@ -262,7 +262,7 @@ class QueueRedistribution(Machine[State, Event]):
                 row += max(count, 1)
             done += row
             if done < len(leaving):
-                # it is more than a run can say
+                # the part is larger than one run can hold
                 self._send_alone(part, *leaving[done])
                 done += 1
 
@@ -405,7 +405,7 @@ class Redistribution:
         """Do nothing: a new remote queue has no consumers yet."""
 
     def remote_binding_removed(self, binding: RemoteBinding) -> None:
-        """Nothing moves there any more."""
+        """Stop moving messages to a queue of another node that does not exist any more."""
         self._reconsider_all(binding)
 
     def remote_consumer_added(self, binding: RemoteBinding, selector: str | None) -> None:
@@ -427,7 +427,7 @@ class Redistribution:
         self._reconsider(queue)
 
     def queue_removed(self, queue: Queue) -> None:
-        """Forget the queue: it has no messages any more."""
+        """Forget the removed queue, which has no messages any more."""
         known = self.by_queue.pop(queue, None)
         if known is not None:
             known.close()
@@ -446,7 +446,7 @@ class Redistribution:
         """Do nothing: a new address has no queues yet."""
 
     def address_removed(self, address: Address) -> None:
-        """Forget the address: it has no queues any more."""
+        """Forget the removed address, which has no queues any more."""
 
     def queue_updated(self, queue: Queue) -> None:
         """Filters do not matter."""

@@ -28,19 +28,19 @@ class RemoteListener(Protocol):
     """Called with every change, after it."""
 
     def remote_binding_added(self, binding: RemoteBinding) -> None:
-        """A queue of another node is known from now on."""
+        """Called when another node has reported a queue."""
 
     def remote_binding_removed(self, binding: RemoteBinding) -> None:
-        """A queue of another node is gone."""
+        """Called when a queue of another node does not exist any more."""
 
     def remote_consumer_added(self, binding: RemoteBinding, selector: str | None) -> None:
-        """A queue of another node has one consumer more, with this filter."""
+        """Called when a queue of another node has one more consumer, with this filter."""
 
     def remote_consumer_removed(self, binding: RemoteBinding, selector: str | None) -> None:
-        """A queue of another node has one consumer less, which had this filter."""
+        """Called when a queue of another node has one consumer less, which had this filter."""
 
     def remote_connected(self, binding: RemoteBinding) -> None:
-        """Whether its node can be reached has changed."""
+        """Called when the node of a remote binding is reached again or lost."""
 
 
 class RemoteBindings:
@@ -137,7 +137,7 @@ class RemoteBindings:
         return found
 
     def remove(self, binding: RemoteBinding) -> None:
-        """Route nothing to it any more."""
+        """Route no more messages to a queue of another node."""
         del self.by_name[binding.name]
         del self._by_flow[binding.queue][binding.name]
         self._full = False
@@ -162,7 +162,7 @@ class RemoteBindings:
         made = name in self._made
         self._made.discard(name)
         if address is None or self.decisions is None:
-            # otherwise it goes on for message groups
+            # message groups still need the balancer
             del self._balancers[name]
         if address is not None:
             if self.decisions is None:
@@ -184,7 +184,7 @@ class RemoteBindings:
             self.remove(binding)
 
     def tell(self, call: Callable[[RemoteListener], None]) -> None:
-        """Call each listener."""
+        """Make a call at each listener."""
         for listener in self.listeners:
             call(listener)
 
@@ -208,7 +208,7 @@ class RemoteBindings:
     # -- RoutingListener --------------------------------------------------------------------------
 
     def address_added(self, address: Address) -> None:
-        """Balance it, if other nodes have queues of it."""
+        """Make a balancer for the address if other nodes have queues of it."""
         self._balance(address)
 
     def address_removed(self, address: Address) -> None:
@@ -217,10 +217,10 @@ class RemoteBindings:
         self._made.discard(address.name)
 
     def queue_added(self, queue: Queue) -> None:
-        """The address refreshes its balancer."""
+        """Do nothing: the address refreshes its balancer."""
 
     def queue_removed(self, queue: Queue) -> None:
-        """The address refreshes its balancer."""
+        """Do nothing: the address refreshes its balancer."""
 
     def consumer_added(self, queue: Queue, consumer: Consumer) -> None:
         """Looked up when a message is routed."""

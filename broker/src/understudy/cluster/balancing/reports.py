@@ -51,7 +51,7 @@ class ReportOwner(Protocol):
 
 
 class QueueReports:
-    """The reports of one node, as long as one connection lasts."""
+    """Reports of the queues of one node, for the time of one connection."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class QueueReports:
         management_address: str,
         notifications: str,
     ) -> None:
-        """Begins at once.
+        """Ask for the reports at once.
 
         Args:
             owner: Called with each report.

@@ -46,7 +46,7 @@ class Succession:
         timers: Timers,
         ended: Callable[[], None],
     ) -> None:
-        """Begins at once.
+        """Begin to watch for the end of the other node at once.
 
         Args:
             flow: To the node that was scaled down.

@@ -98,7 +98,7 @@ class BridgeParts:
     find_queue: Callable[[str], Queue | None]
     listener: BridgeListener
     of_cluster: bool = True
-    """Whether they lead to other members, which do not send a message back."""
+    """Whether the bridge belongs to a cluster connection, whose members send a message back to no member."""
     may_be_anonymous: bool = False
     """Whether a bridge without user goes on without a login where the target refuses the cluster credentials."""
 
@@ -148,7 +148,7 @@ class Bridge(Machine[State, Event]):
         self._failures = 0
         """Failed attempts since the last connection."""
         self._logged_ms = 0
-        """Monotonic time when one of them was logged last."""
+        """Monotonic time in ms at which a failed attempt was logged last."""
         self._ever_connected = False
         self._next = 0
         """Connector of the next attempt, from the first of this round."""
@@ -166,12 +166,12 @@ class Bridge(Machine[State, Event]):
 
     @property
     def started(self) -> bool:
-        """Whether it forwards, or will when queue and target are there."""
+        """Whether the bridge forwards, or will forward when its queue and target exist."""
         return self.state in (_S.WAITING_FOR_QUEUE, _S.CONNECTING, _S.WAITING, _S.RUNNING)
 
     @property
     def connected(self) -> bool:
-        """Whether it has a session at the target."""
+        """Whether the bridge has a session at its target."""
         return self._target is not None and self._target.ready
 
     @property

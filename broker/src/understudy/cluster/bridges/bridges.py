@@ -117,12 +117,12 @@ class Bridges:
         self._leaving = [each for each in (*self._leaving, *found) if each.state in (State.PAUSING, State.STOPPING)]
 
     def start(self) -> None:
-        """Start all of them."""
+        """Start every bridge."""
         for bridge in self.by_name.values():
             bridge.start()
 
     def close(self) -> None:
-        """End all of them: the node is not active any more."""
+        """Stop every bridge, because the node is not active any more."""
         for bridge in (*self.by_name.values(), *self._leaving):
             bridge.close()
 

@@ -24,7 +24,7 @@ class ForwardForm:
     """Changes of a bridge that ``kernel.forward_messages`` makes in runs of messages."""
 
     address: bytes | None
-    """Where they go, in UTF-16; None: to their own addresses."""
+    """Address to which the messages go, in UTF-16; None: to their own addresses."""
     ids_name: bytes
     """Name of the property with the ids of the queues that are meant, in UTF-16; empty: none are meant."""
     node_id: bytes
@@ -66,7 +66,7 @@ class Conversion:
         self._routing_type = _GIVEN_TYPES.get(configuration.routing_type)
         self._added = dict(configuration.transformer_properties)
         self.form: ForwardForm | None = None
-        """See ``Converts``."""
+        """Changes that the kernel makes in a batch; see ``Converts``."""
         changes = self._strips or self._routing_type is not None or bool(self._added)
         if not changes and self._node_id is not None:
             address = None if self._address is None else self._address.encode("utf-16-le", "surrogatepass")

@@ -54,7 +54,7 @@ class _OwnRights:
     permission_ms = _PERMISSION_MS
 
     def check(self, permission: Permission, address: str, queue: str | None = None) -> None:
-        """Never raises."""
+        """Allow the operation without a check."""
 
     def allows(self, permission: Permission, address: str, queue: str | None = None) -> bool:
         """Always true."""
@@ -77,7 +77,7 @@ class BridgeCounts:
 
     def __init__(self) -> None:
         self.forwarded = 0
-        """Messages sent (messagesPendingAcknowledgement); one that is sent again counts again."""
+        """Number of messages sent, repeated sends included (messagesPendingAcknowledgement)."""
         self.acknowledged = 0
         """Messages that the target has confirmed (messagesAcknowledged)."""
         self.lost_connections = 0
@@ -101,14 +101,14 @@ class _Sent:
         return self.first + len(self.part) - 1
 
     def take(self, correlation_id: int) -> Part:
-        """Take those up to a correlation id out of it."""
+        """Take the messages up to a correlation id out of the sent ones."""
         part, count = self.part, min(correlation_id - self.first + 1, len(self.part))
         self.first += count
         self.part = part.part(count, len(part))
         return part.part(0, count)
 
     def split(self, correlation_id: int) -> list[_Sent]:
-        """Keep only the one with this correlation id. Returns those before and after it."""
+        """Keep only the message with this correlation id; return those before and after it."""
         part, number = self.part, correlation_id - self.first
         around = [
             _Sent(self.first, part.part(0, number)),
@@ -124,7 +124,8 @@ def _cost_bytes(part: Part) -> int:
 
 
 class Forwarding:
-    """One consumer and its target, for the time of one connection. Implements ``session.callback.SessionCallback``."""
+    """One consumer of a bridge and its target, for the time of one connection. Implements
+    ``session.callback.SessionCallback``."""
 
     def __init__(
         self,
@@ -172,7 +173,7 @@ class Forwarding:
         scope = ConnectionScope(f"bridge {configuration.name}", protocol=PROTOCOL, created_ms=services.clock.wall_ms())
         self._session = ServerSession(
             f"bridge {configuration.name}",
-            # a registry of its own: the session is no client's
+            # a registry of its own, because the session belongs to no client
             replace(services, registry=SessionRegistry(), management=None),
             callback=self,
             connection=scope,
@@ -218,7 +219,7 @@ class Forwarding:
             taken = sent[0].take(last)
             if not sent[0].part:
                 sent.popleft()
-            # removed together with those that follow in this turn
+            # messages confirmed later in this turn are removed by the same call
             if not self._confirmed_id:
                 self._timers.call_later(0, self._remove_confirmed)
             self._confirmed_id = taken.ids[-1]

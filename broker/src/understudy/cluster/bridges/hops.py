@@ -22,7 +22,8 @@ _INT_MAX: Final = (1 << 31) - 1
 
 
 class CountedHops:
-    """Counts hops at one node. Implements ``routing.acceptance.MessageHops``."""
+    """Count of the brokers that a message has passed, kept by one node. Implements
+    ``routing.acceptance.MessageHops``."""
 
     def __init__(self, office: PostOffice) -> None:
         self._office = office

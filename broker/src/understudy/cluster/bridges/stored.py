@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class StoredBridges:
-    """The bridges that one node keeps in its log."""
+    """Bridges that one node keeps in its log."""
 
     def __init__(self, configuration: Configuration, connectors: Connectors, store: MessageStore) -> None:
         """Args:
@@ -58,7 +58,7 @@ class StoredBridges:
         return parse_bridge(values, replace(self._configuration, connectors=tuple(self._connectors.all())))
 
     def parse(self, values: Mapping[str, object]) -> BridgeConfiguration:
-        """The bridge of these values. Raises ManagementError: one cannot be used."""
+        """Make the bridge that these values describe. Raises ManagementError: one of them cannot be used."""
         try:
             return self._parse(values)
         except ValueError as error:

@@ -85,7 +85,7 @@ class TargetAccess:
     """Objects that the target sessions of a node share."""
 
     dialer: Dialer | None
-    """None: there are no bridges."""
+    """Dials the target; None: the node has no bridges."""
     clock: Clock
     timers: Timers
     entropy: Entropy
@@ -99,7 +99,7 @@ class TargetAccess:
 
 
 class _Credits:
-    """Credit of one address."""
+    """Credits of one address at the target."""
 
     __slots__ = ("arriving", "balance", "refused")
 
@@ -116,13 +116,13 @@ class _Stage(Enum):
     OPENING = auto()
     """The target has not created the session: nothing is known about the other side."""
     ACCEPTED = auto()
-    """The session exists, so the other side has accepted the login."""
+    """The session exists at the target, which has thus accepted the login."""
     READY = auto()
     """Messages can be sent."""
 
 
 class TargetSession:
-    """One connection with one session. Implements ``wire.core.peer.PeerOwner``."""
+    """One connection of a bridge with one session at its target. Implements ``wire.core.peer.PeerOwner``."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class TargetSession:
         node_id: str = "",
         proves: bool = True,
     ) -> None:
-        """Dials at once.
+        """Dial the target at once.
 
         Args:
             owner: Called when something happens.

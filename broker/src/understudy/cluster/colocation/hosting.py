@@ -43,7 +43,7 @@ class Notes(Protocol):
         ...
 
     def write(self, data: bytes) -> None:
-        """Replace it, durably. Raises DiskFailed."""
+        """Replace the stored notes, durably. Raises DiskFailed."""
         ...
 
 
@@ -80,7 +80,7 @@ class Hosting:
         self.backups: dict[str, HostedBackup] = {}
         """Accepted ones, by the node id of their primary."""
         self.running: set[str] = set()
-        """Node ids of those that were started and have not ended."""
+        """Node ids of backups that were started and have not ended."""
         self._colocated = colocated
         self._own_id = own_id
         self._notes = notes

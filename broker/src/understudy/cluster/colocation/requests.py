@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Members(Protocol):
-    """The other members of the cluster; ``cluster.membership.membership.Membership``."""
+    """Other members of the cluster; implemented by ``cluster.membership.membership.Membership``."""
 
     def ask_for_hosts(
         self, cast: Callable[[packets.BackupVote | None], None], all_cast: Callable[[], None]
@@ -32,7 +32,7 @@ class Members(Protocol):
     def request_backup(
         self, host: str, request: packets.BackupRequest, answered: Callable[[bool], None]
     ) -> Callable[[], None]:
-        """Ask one node to host a backup of this one."""
+        """Request one node to host a backup of this node."""
         ...
 
 
@@ -44,7 +44,7 @@ class State(Enum):
     ASKING = auto()
     """All members are asked whether they can host a backup."""
     REQUESTING = auto()
-    """One of them is asked to do so."""
+    """One member has been asked to host a backup."""
     WAITING = auto()
     """No member could; the next attempt is due after the interval."""
     HOSTED = auto()
@@ -75,7 +75,7 @@ _S, _E = State, Event
 
 
 class BackupRequests(Machine[State, Event]):
-    """The requests of one node."""
+    """Requests of one node for backups at other members."""
 
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event

@@ -54,7 +54,7 @@ _S, _E = BroadcastState, BroadcastEvent
 
 
 class Broadcaster(Machine[BroadcastState, BroadcastEvent]):
-    """One broadcast group."""
+    """Sender of one broadcast group."""
 
     STATES = BroadcastState
     EVENTS = BroadcastEvent
@@ -68,7 +68,7 @@ class Broadcaster(Machine[BroadcastState, BroadcastEvent]):
         super().__init__()
         self.settings = settings
         self.sent = 0
-        """Broadcasts sent."""
+        """Number of broadcasts sent."""
         self.failed = 0
         """Broadcasts that could not be sent."""
         self.error: str | None = None
@@ -80,7 +80,7 @@ class Broadcaster(Machine[BroadcastState, BroadcastEvent]):
         self._node_id = ""
 
     def start(self, node_id: str) -> None:
-        """Broadcast now, then once per period; the node is active under ``node_id``."""
+        """Send a broadcast at once, then one per period; the active node has the id ``node_id``."""
         self._node_id = node_id
         self.fire(BroadcastEvent.START)
 

@@ -13,7 +13,7 @@ Receive = Callable[[bytes, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Multicast:
-    """A multicast group."""
+    """A multicast group that carries datagrams."""
 
     address: str
     port: int
@@ -43,7 +43,7 @@ class MemberList:
     bind_port: int = 7800
     """Port on which datagrams are received."""
     bind_range: int = 10
-    """Ports above it that are taken instead if it is in use."""
+    """Number of higher ports of which the first free one is taken if the port is in use."""
 
     def __str__(self) -> str:
         return "list of " + ", ".join(f"{host}:{port}" for host, port in self.hosts)
@@ -64,7 +64,7 @@ Carrier = Multicast | MemberList | AnnouncementDirectory
 
 
 class Endpoint(Protocol):
-    """Access of one node to a carrier."""
+    """Sending and receiving of datagrams of one node."""
 
     def listen(self, receive: Receive) -> None:
         """Call ``receive`` with every datagram from now on, in a turn of the node. Raises OSError."""

@@ -42,32 +42,32 @@ class Outcome(StrEnum):
     """Result of a datagram."""
 
     ADDED = "added"
-    """A new entry."""
+    """The datagram added an entry for a node."""
     CHANGED = "changed"
-    """An entry has another connector or broadcaster."""
+    """The datagram changed the connector or the broadcaster of an entry."""
     REFRESHED = "refreshed"
     OWN = "own"
     """A broadcast of this node."""
     UNUSABLE = "unusable"
-    """No connector of it leads to a host and a port."""
+    """None of the connectors in the datagram leads to a host and a port."""
     DAMAGED = "damaged"
-    """Not a broadcast."""
+    """The datagram is no broadcast."""
     REJECTED = "rejected"
-    """There are too many entries."""
+    """The group has too many entries to add another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One node."""
+    """One node that broadcasts were received from."""
 
     node_id: str
     broadcaster_id: str
     connectors: tuple[TransportConfiguration, ...]
-    """At least one; those that lead to a host and a port."""
+    """Connectors that lead to a host and a port, at least one."""
     heard_ms: int
     """Monotonic time of the last broadcast."""
     source: str
-    """Address of its sender."""
+    """Address of the node that sent the datagram."""
 
     @property
     def connector(self) -> TransportConfiguration:
@@ -76,7 +76,7 @@ class Entry:
 
 
 class Entries:
-    """The entries of one group."""
+    """Entries of one discovery group."""
 
     def __init__(
         self,
@@ -100,12 +100,12 @@ class Entries:
         self.own_node_id: str | None = None
         """Node id of this node while it is active: no other broadcaster may use it."""
         self.outcomes: Counter[Outcome] = Counter()
-        """Datagrams by outcome."""
+        """Number of datagrams for each outcome."""
         self.duplicates = 0
         """Broadcasts of a node id by another broadcaster than before."""
 
     def receive(self, data: bytes, source: str, now_ms: int) -> Outcome:
-        """Take a datagram.
+        """Take a datagram of the group.
 
         Args:
             source: Address of its sender; empty: not known.

@@ -56,7 +56,7 @@ _S, _E = GroupState, GroupEvent
 
 
 class Group(Machine[GroupState, GroupEvent]):
-    """One discovery group."""
+    """Receiver of one discovery group."""
 
     STATES = GroupState
     EVENTS = GroupEvent
@@ -88,7 +88,7 @@ class Group(Machine[GroupState, GroupEvent]):
         self._listeners: list[Callable[[], None]] = []
 
     def start(self) -> None:
-        """Listen."""
+        """Listen for datagrams of the group."""
         self.fire(GroupEvent.START)
 
     def stop(self) -> None:

@@ -51,16 +51,16 @@ class _Protocol:
     element: str
     """Name of the element as it is written, such as ``pbcast.NAKACK2``."""
     name: str
-    """Without the package."""
+    """Name of the protocol's class without its package."""
     attributes: Mapping[str, str]
-    """Without those whose value is a property that is not given."""
+    """Attributes of the protocol without those whose value is a property that is not given."""
     missing: Mapping[str, str]
     """Properties without a value, by the attribute that needs them."""
     line: int
 
 
 class _Stack:
-    """The protocols of one file."""
+    """Protocols of one JGroups file."""
 
     def __init__(self, file: str, properties: Mapping[str, str]) -> None:
         self._file = file

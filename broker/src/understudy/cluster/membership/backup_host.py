@@ -16,7 +16,7 @@ class Requester:
     node_id: str
     connector: TransportConfiguration
     group: str | None
-    """group-name of its replication; None: it has none."""
+    """Element group-name of the requesting node's replication; None: it has none."""
 
 
 class BackupHost(Protocol):

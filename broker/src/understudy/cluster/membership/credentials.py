@@ -106,7 +106,7 @@ class ClusterCredentials:
         )
 
     def accepts_plain(self, user: str | None, password: str | None, peer: str) -> bool:
-        """Whether these are user and password, from a member that is an Artemis broker.
+        """Whether user and password are those of the cluster, sent by a member that is an Artemis broker.
 
         Args:
             peer: ``host:port`` of the other side of the socket.

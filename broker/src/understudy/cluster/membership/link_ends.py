@@ -81,5 +81,5 @@ class OwnEnds:
 
 
 def _clipped(text: str) -> str:
-    """Text of another node for a log line."""
+    """Shortened text of another node for a log line."""
     return text if len(text) <= LINK_END_CHARACTERS_MAX else text[:LINK_END_CHARACTERS_MAX] + "…"

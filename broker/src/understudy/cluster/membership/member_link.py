@@ -63,7 +63,7 @@ class LinkOwner(Protocol):
     """The user of a link. None of these is called after ``MemberLink.stop``."""
 
     def link_joined(self, link: MemberLink) -> None:
-        """The other node is authenticated; packets can be sent."""
+        """Called when the other node is authenticated and packets can be sent."""
 
     def link_received(self, link: MemberLink, packet: packets.Packet) -> None:
         """A packet that answers no request. Raises BrokerError: the connection is closed."""
@@ -88,7 +88,7 @@ class LinkSettings:
     peer: PeerOptions = field(default_factory=PeerOptions)
 
     def retry_ms(self, failures: int) -> int:
-        """The wait after so many failed attempts in a row."""
+        """Time to wait after so many failed attempts in a row."""
         try:
             grown = self.retry_interval_ms * self.retry_interval_multiplier ** max(0, failures - 1)
         except OverflowError:
@@ -98,7 +98,7 @@ class LinkSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A packet that the other node answers."""
+    """A packet that is sent again until the other node answers it."""
 
     packet: packets.Packet
     expected: type[packets.Packet]
@@ -133,7 +133,7 @@ class MemberLink(Machine[State, Event]):
         super().__init__()
         self.target = target
         self.node_id: str | None = None
-        """Id under which the other node is active; None: not known yet."""
+        """Node id under which the other node is active; None: not known yet."""
         self.failures = 0
         """Failed attempts since the last connection."""
         self.error = ""
@@ -142,7 +142,7 @@ class MemberLink(Machine[State, Event]):
         """Why one of the nodes refused the latest connection, such as another cluster password; empty: neither did."""
         self.ever_joined = False
         self.stopped = False
-        """The other node has said that it stops, and has not been reached since."""
+        """Whether the other node has announced its stop and has not been reached since."""
         self._owner = owner
         self._settings = settings
         self._credentials = credentials

@@ -83,11 +83,11 @@ class State(Enum):
 
     ABSENT = auto()
     WATCHING = auto()
-    """Passive; it learns the topology without announcing itself."""
+    """The node is passive and learns the topology without announcing itself."""
     ANNOUNCING = auto()
-    """Passive; it announces itself as backup of its node id."""
+    """The node is passive and announces itself as backup of its node id."""
     JOINED = auto()
-    """Active."""
+    """The node is active and a member of the cluster."""
 
 
 class Event(Enum):
@@ -100,7 +100,7 @@ class Event(Enum):
 
 
 class Membership(Machine[State, Event]):
-    """The membership of one node. Implements ``member_link.LinkOwner``."""
+    """Membership of one node in the cluster. Implements ``member_link.LinkOwner``."""
 
     STATES = State
     EVENTS = Event
@@ -173,18 +173,13 @@ class Membership(Machine[State, Event]):
         self.fire(Event.JOIN)
 
     def observe(self, observer: LinkObserver | None) -> None:
-        """Call the observer from now on with the links to other active nodes, also those that are there already; None:
-        no observer.
+        """Call the observer from the next ``join`` on with the links to other active nodes, also those that are there
+        already; None: no observer.
         """
         self._observer = observer
-        if observer is None:
-            return
-        for link in list(self.links.values()):
-            if link.joined and link.node_id not in (None, self.node_id):
-                observer.link_identified(link)
 
     def tell_scaled_down(self, node_id: str) -> None:
-        """Tell the other members that this node has the messages of ``node_id`` now."""
+        """Announce to the other members that this node has the messages of ``node_id``."""
         for link in self.links.values():
             link.send(packets.ScaleDownAnnouncement(self.node_id, node_id))
 
@@ -360,7 +355,7 @@ class Membership(Machine[State, Event]):
         self._topology.update(news, first_hand=first_hand)
 
     def _check_twin(self, link: MemberLink, packet: packets.ClusterTopologyV2) -> None:
-        """The node at the other end says that it is active under ``packet.node_id``."""
+        """Check a node that claims to be active under the node id of this node (``packet.node_id``)."""
         if packet.node_id != self.node_id or self.state is not State.JOINED or link.target.same_place(self._own):
             return
         waiting = _place(link.target) in self._twins
@@ -387,7 +382,7 @@ class Membership(Machine[State, Event]):
     def _removal_reported(self, link: MemberLink, packet: packets.ClusterTopologyV2) -> None:
         for other in self.links.values():
             if other is not link and other.node_id == packet.node_id and other.joined:
-                # the other member lost its link, this node did not
+                # the other member has lost its link to this node, this node has not lost the other way
                 return
         self._topology.remove(packet.node_id, packet.unique_event_id)
 
@@ -552,6 +547,12 @@ class Membership(Machine[State, Event]):
         self._announce_on_all()
         self._update_links()
         self._later(self._settings.notification_attempts)
+        if self._observer is not None:
+            # only now the node id is that of the present data: a backup without a group-name may have been a replica of
+            # the node at the other end before, and have its node id until here
+            for link in list(self.links.values()):
+                if link.joined and link.node_id not in (None, self.node_id):
+                    self._observer.link_identified(link)
 
     def _end(self) -> None:
         if self._unlisten is not None:

@@ -18,7 +18,7 @@ class PassiveFormats:
     """The formats that the passive nodes of one active node can read."""
 
     def __init__(self) -> None:
-        """No node follows."""
+        """Begin without a following node."""
         self.log_version: Callable[[], int] = lambda: FORMAT_VERSION_FIRST
         """Format version of the log of this node."""
         self._following: dict[object, ReadableFormat] = {}

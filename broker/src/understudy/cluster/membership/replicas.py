@@ -24,7 +24,7 @@ class ReplicaChannel(Protocol):
         ...
 
     def send(self, packet: packets.Packet) -> None:
-        """Send a packet."""
+        """Send a packet to the backup."""
 
     def flush(self) -> None:
         """Write the packets sent so far now: the replica works while the disk of this node does."""
@@ -40,7 +40,7 @@ class Replicas(Protocol):
         """A backup asks to become the replica; it gets an answer."""
 
     def received(self, connection: ReplicaChannel, packet: packets.Packet) -> None:
-        """Another packet of a backup that registered. Raises BrokerError: the connection must be closed."""
+        """Take a further packet of a registered backup. Raises BrokerError: the connection must be closed."""
 
     def connection_lost(self, connection: ReplicaChannel, reason: str) -> None:
         """The connection of a backup that registered has ended."""

@@ -57,5 +57,5 @@ class ScaledDownNodes:
             log.info("a node that was scaled down to this one is active again", extra={"node_id": node_id})
 
     def serves_clients_of(self, node_id: str) -> bool:
-        """Whether clients of another node may continue here (CHECK_FOR_FAILOVER)."""
+        """Whether clients of another node may continue on this node (CHECK_FOR_FAILOVER)."""
         return not self._can_scale_down or node_id in self._nodes

@@ -26,12 +26,12 @@ class ClusterPeers:
     replicas: Replicas | None
     """Takes replicas; None in a node without replication."""
     backups: BackupHost | None
-    """Hosts backups of others; None in a node that hosts none."""
+    """Host of backups of other nodes; None in a node that hosts none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterServices:
-    """Services of one node."""
+    """Services of the cluster for one node."""
 
     topology: Topology
     """Topology of the cluster connection that its pair uses."""

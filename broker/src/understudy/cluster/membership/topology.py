@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One pair of servers as announced to clients."""
+    """One pair of servers in the form in which clients learn it."""
 
     node_id: str
     event_id: int
@@ -178,7 +178,7 @@ class Topology:
                 return False
             return self._put(news)
         if known.primary is None and news.primary is not None:
-            # only its backup was known; the described node may not know that
+            # the topology knew only the backup of the node, which the described node may not know
             backup = news.backup or (None if news.primary.same_place(known.backup) else known.backup)
             return self._put(replace(news, event_id=max(news.event_id, known.event_id) + 1, backup=backup))
         if news.event_id <= known.event_id:
@@ -196,7 +196,7 @@ class Topology:
         own = self._members[news.node_id]
         assert own.primary is not None
         if news.primary is not None and not own.primary.same_place(news.primary):
-            # older news by another node describes the time before the activation of this one
+            # older news that another node gives describes the time before the activation of this node
             if first_hand or news.event_id > own.event_id:
                 log.warning(
                     "there is a possible split brain: another node is active under the id of this node;"
@@ -207,12 +207,12 @@ class Topology:
         if news.event_id <= own.event_id:
             return False
         if news.backup is None or own.primary.same_place(news.backup):
-            # others have counted on: changes of this node have to be newer
+            # other members have seen the higher event id, so changes of this node need a higher one
             return self._put(replace(own, event_id=news.event_id))
         return self._put(replace(own, event_id=news.event_id, backup=news.backup, backup_group=news.backup_group))
 
     def remove(self, node_id: str, event_id: int | None = None) -> bool:
-        """Remove a member.
+        """Remove a member from the topology.
 
         Args:
             node_id: Of the member. That of this node is rejected while it is active.

@@ -30,7 +30,7 @@ class UngroupedPairs:
         """``own``: the pair of this node; None: it has none."""
         self._watches = own is not None and own.replicated and own.group is None
         self.node_ids: set[str] = set()
-        """At most ``CLUSTER_NODES_MAX``."""
+        """Node ids of the pairs, at most ``CLUSTER_NODES_MAX``."""
 
     def announced(self, node_id: str, own_id: str, at: str, group: str | None) -> None:
         """The active node of a replicated pair has announced itself.

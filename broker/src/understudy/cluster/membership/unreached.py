@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UnreachedMember:
-    """One member."""
+    """One member that this node cannot reach."""
 
     node_id: str
     connector: TransportConfiguration

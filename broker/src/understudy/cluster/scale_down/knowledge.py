@@ -17,7 +17,7 @@ from understudy.wire.core.codes import error_of
 
 log = logging.getLogger(__name__)
 
-#: Duplicate ids in one packet.
+#: Maximum number of duplicate ids in one packet.
 _IDS_MAX: Final = 200
 
 

@@ -22,6 +22,7 @@ from understudy.errors import AddressFull, BrokerError, MessageUnreadable
 from understudy.limits import BRIDGE_UNCONFIRMED_BYTES_MAX, BRIDGE_UNCONFIRMED_MESSAGES_MAX, LARGE_PIECE_BYTES_MAX
 from understudy.message import (
     BRIDGE_DUPLICATE_ID,
+    KEPT_DUPLICATE_ID,
     ROUTE_TO,
     SCALE_DOWN_TO,
     LargeMessage,
@@ -44,11 +45,11 @@ _I64: Final = struct.Struct(">q")
 _TURN_MESSAGES: Final = 500
 
 Held = tuple[Queue, MessageReference]
-"""A message in one queue."""
+"""A reference of a message with its queue."""
 
 
 class Companion:
-    """Another queue of the same address, searched for messages that both hold.
+    """Another queue of the same address, searched for messages that it shares with the first queue.
 
     Most queues of an address have their messages in the same order, so it is read on from where the last one was found.
     A message that is not found in this way stays, and goes when it is the turn of its queue.
@@ -97,7 +98,7 @@ class MovingMessages:
         self._node_id = bytes.fromhex(node_id.replace("-", ""))
         self._commit_interval = commit_interval
         self._unconfirmed: dict[int, tuple[tuple[Held, ...], int]] = {}
-        """Message in its queues, and its bytes, by correlation id."""
+        """References and size in bytes of each message that was sent and not confirmed, by correlation id."""
         self._unconfirmed_bytes = 0
         self._confirmed: list[tuple[Held, ...]] = []
         """Not removed here yet."""
@@ -148,7 +149,7 @@ class MovingMessages:
         self._in_doubt.difference_update(ids)
         self._refused.difference_update(ids)
         if not self._confirmed:
-            # removed together with those that follow in this turn
+            # messages confirmed later in this turn are removed by the same call
             self._timers.call_later(0, self.remove_confirmed)
         self._confirmed.append(held)
         self.moved += 1
@@ -322,7 +323,7 @@ class MovingMessages:
         if remote_id is None:
             return
         for scheduled in self._office.scheduled.take(queue, lambda each: True, queue.scheduled_count):
-            # those with a time of delivery wait at the target
+            # the target keeps the time of delivery of a scheduled message
             queue.due(scheduled)
         remote_ids = {queue: remote_id}
         for other in others:
@@ -395,13 +396,26 @@ class MovingMessages:
             if self._is_left_out(kept.address or ""):
                 staying.append(reference)
                 continue
-            # the id of the bridge that may have sent it already
-            properties = kept.properties
-            properties[BRIDGE_DUPLICATE_ID] = self._node_id + _I64.pack(reference.message_id)
-            yield from self.send(target, kept.with_properties(properties), reference, ((queue, reference),))
+            kept = self._recognisable(kept, reference, leads_to_target=leads_to_target)
+            yield from self.send(target, kept, reference, ((queue, reference),))
         requeue(queue, staying)
         yield Pause.CONFIRMED
         self.remove_confirmed()
+
+    def _recognisable(self, kept: Message, reference: MessageReference, *, leads_to_target: bool) -> Message:
+        """The message with the duplicate id by which its last node recognises it: that of the bridge which may have
+        sent it already, from here or from the node that kept it before.
+
+        A target that keeps it for that node recognises what this node sends by another one: it may have had the message
+        before.
+        """
+        properties = kept.properties
+        own = self._node_id + _I64.pack(reference.message_id)
+        known = properties.get(BRIDGE_DUPLICATE_ID, own)
+        properties[BRIDGE_DUPLICATE_ID] = known if leads_to_target else own
+        if not leads_to_target and known != own:
+            properties[KEPT_DUPLICATE_ID] = known
+        return kept.with_properties(properties)
 
 
 def _ids_of(held: Sequence[Held]) -> list[tuple[int, int]]:

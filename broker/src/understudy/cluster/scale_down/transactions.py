@@ -33,7 +33,7 @@ _I64: Final = struct.Struct(">q")
 
 
 class _Entry:
-    """One message of a branch."""
+    """One message of an XA branch."""
 
     def __init__(self, queue: Queue, reference: MessageReference) -> None:
         self.queue = queue
@@ -116,11 +116,11 @@ class BranchMoves:
         for_target = self._kept(queue.name)
         if for_target is None:
             return (yield from self._remote.id_of(queue))
-        # its messages name their queues themselves
+        # messages for the target name their queues themselves
         return 0 if for_target else (yield from self._remote.find(queue.name))
 
     def _messages(self, entries: list[_Entry]) -> list[tuple[_Entry, Message]] | None:
-        """The messages as they are sent; None: one cannot be read."""
+        """Messages of the branch in the form in which they are sent; None: one of them cannot be read."""
         found: list[tuple[_Entry, Message]] = []
         for entry in entries:
             try:

@@ -35,12 +35,12 @@ SEARCH_MS: Final = 10_000
 SEARCH_ONLY_MS: Final = 60_000
 #: Wait between two rounds of attempts.
 RETRY_MS: Final = 500
-#: Longest wait of one attempt for the connection, the session and the topology.
+#: Longest wait in ms of one attempt for the connection, the session and the topology.
 ATTEMPT_MS: Final = 5_000
 #: Longest time without an answer of the target, or without a connection to a target that has a backup, after which the
 #: transfer is given up.
 SILENCE_MS: Final = 30_000
-#: The same for a target without a backup that cannot be reached.
+#: Longest wait in ms for a target without a backup that cannot be reached.
 AWAY_MS: Final = 10_000
 
 
@@ -69,11 +69,11 @@ class Event(Enum):
     CONNECT = auto()
     """The next stage needs a connection of its own."""
     READY = auto()
-    """There is a connection to the target again."""
+    """The connection to the target is open again."""
     LOST = auto()
     """The connection ended, could not be made, or leads to a node that may not take the messages."""
     FINISHED = auto()
-    """One stage."""
+    """One stage of the transfer has ended."""
     DONE = auto()
     GIVE_UP = auto()
     CLOSE = auto()
@@ -106,7 +106,7 @@ class TransferSettings:
 
 
 class Transfer(Machine[State, Event]):
-    """One scale-down. Implements ``cluster.bridges.target.TargetOwner``."""
+    """One scale-down of this node to a target. Implements ``cluster.bridges.target.TargetOwner``."""
 
     STATES = State
     EVENTS = Event
@@ -177,7 +177,7 @@ class Transfer(Machine[State, Event]):
         return self.state is _S.ENDED and self.target is not None and not self._stages
 
     def close(self) -> None:
-        """End it at once; messages that are not confirmed stay here."""
+        """End the transfer at once; messages that are not confirmed stay on this node."""
         self.fire(_E.CLOSE)
 
     # -- TargetOwner ------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class Transfer(Machine[State, Event]):
             self.fire(_E.READY)
 
     def target_member(self, member: Member) -> None:
-        """The other node says which one it is, and who its backup is."""
+        """Take the node id and the backup that the target names."""
         if self.state is not _S.SEARCHING:
             if self.target is not None and member.node_id == self.target.node_id:
                 self.target = member

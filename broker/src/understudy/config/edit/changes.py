@@ -62,7 +62,7 @@ Change = Set | Add | Remove
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """A file with its changes."""
+    """A changed file that is not written yet."""
 
     file: str
     """The changed file: broker.xml or one that it includes."""
@@ -138,7 +138,7 @@ class _Place:
 
 
 class _Documents:
-    """broker.xml and the files that it includes, being changed."""
+    """Changes of broker.xml and of the files that it includes."""
 
     def __init__(self, data: bytes, file: str, read_file: ReadFile, properties: Mapping[str, str]) -> None:
         self._file = file
@@ -161,7 +161,7 @@ class _Documents:
         return [file for file, data in self._before.items() if self._texts[file].data != data]
 
     def apply(self, change: Change) -> None:
-        """Make a change."""
+        """Apply one change to the documents."""
         path = parse_path(change.path)
         if isinstance(change, Remove):
             self._remove(path)
@@ -277,7 +277,7 @@ class _Documents:
         return _Place(*found[0], row)
 
     def _matching(self, parent: _Place, step: Step) -> Iterator[tuple[Text, Span]]:
-        """The elements in another one that a step means."""
+        """Child elements that one step of a path selects."""
         row = parent.row.by_name.get(step.name)
         same = [
             (text, span) for text, span in self._children(parent) if row and parent.row.by_name.get(span.local) is row

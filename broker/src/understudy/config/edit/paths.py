@@ -24,11 +24,11 @@ _ATTRIBUTE: Final = re.compile(r"@([A-Za-z_][\w.-]*)", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One element of a path."""
+    """One step of a path, which selects an element."""
 
     name: str
     key: tuple[str, str] | None = None
-    """Attribute and its value."""
+    """Name and value of the attribute that selects among equal elements."""
     text: str | None = None
     """Text of the element."""
     number: int | None = None

@@ -23,45 +23,45 @@ _ENCODINGS: Final = ("utf-8", "us-ascii", "iso-8859-1")
 
 @dataclass(slots=True)
 class Span:
-    """One element."""
+    """Place of one element in the bytes of a document."""
 
     name: str
-    """Name as it is written, perhaps with a prefix."""
+    """Name of the element as it is written, perhaps with a prefix."""
     attributes: dict[str, str]
     line: int
     start: int
-    """Offset of its start tag."""
+    """Offset of the element's start tag."""
     inner: int
-    """Offset after its start tag."""
+    """Offset after the element's start tag."""
     children: list[Span] = field(default_factory=list)
     notes: list[tuple[int, int]] = field(default_factory=list)
     """Ranges of the comments and processing instructions directly in it."""
     text: str = ""
-    """Text directly in it."""
+    """Text directly in the element."""
     outer: int = 0
-    """Offset of its end tag; that of ``inner`` if it has none."""
+    """Offset of the element's end tag; that of ``inner`` if it has none."""
     end: int = 0
-    """Offset after it."""
+    """Offset after the element."""
 
     @property
     def local(self) -> str:
-        """Name without its prefix."""
+        """Name of the element without its prefix."""
         return self.name.rpartition(":")[2]
 
     @property
     def prefix(self) -> str:
-        """Prefix of its name with the colon, or nothing."""
+        """Prefix of the element's name with the colon, or nothing."""
         return self.name[: len(self.name) - len(self.local)]
 
     @property
     def is_empty_tag(self) -> bool:
-        """Whether it is written as ``<name/>``."""
+        """Whether the element is written as ``<name/>``."""
         return self.end == self.inner
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A document: its bytes and its root element."""
+    """Bytes of a document with its root element."""
 
     data: bytes
     file: str

@@ -1,4 +1,4 @@
-"""Bytes of one change: where they go, and their indentation.
+"""Insertion and replacement of bytes of a document, with their indentation.
 
 A new element stands after its last like, or else at the place of the schema, on a line of its own with the indentation
 of its siblings. A removed element takes its line with it. Comments stay.
@@ -50,7 +50,7 @@ def with_value(text: Text, span: Span, value: str) -> bytes:
 
 
 def with_attribute(text: Text, span: Span, name: str, value: str | None) -> bytes:
-    """The document with another value of an attribute, or without it."""
+    """The document after one attribute got another value or was removed."""
     found = text.attribute(span, name)
     if found is None:
         assert value is not None

@@ -50,7 +50,7 @@ _REFERRALS: Final = ("ignore", "follow", "throw")
 
 @dataclass(frozen=True, slots=True)
 class LdapServer:
-    """One directory server."""
+    """One directory server of a login module."""
 
     host: str
     port: int
@@ -73,10 +73,10 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class LdapLogin:
-    """The options of one login module."""
+    """Options of one login module for a directory."""
 
     servers: tuple[LdapServer, ...]
-    """Servers, the first one that is tried first."""
+    """Directory servers in the order in which they are tried."""
     username: str | None
     """Name of the entry with which searches are made; None: searches are anonymous."""
     password: str | None = field(repr=False)

@@ -90,7 +90,7 @@ class Logins:
     guest_role: str = "guests"
     guest_on_wrong_credentials: bool = False
     passwords: tuple[PasswordModule, ...] = ()
-    """Modules that check passwords, in their order; empty: the users file alone."""
+    """Login modules that check passwords, in their order; empty: the users file alone."""
     warnings: tuple[str, ...] = field(default=())
     """Modules that are left aside and options without effect, each with its line and what to do."""
 
@@ -253,11 +253,11 @@ class _Tokens:
         return self._tokens[min(self._next, len(self._tokens) - 1)][2]
 
     def more(self) -> bool:
-        """Whether there is a next token."""
+        """Whether a further token follows."""
         return self._next < len(self._tokens)
 
     def error(self, message: str) -> ConfigError:
-        """An error at the next token."""
+        """Make an error that names the place of the next token."""
         return ConfigError(message, file=self._file, line=self.line)
 
     def takes(self, sign: str) -> bool:

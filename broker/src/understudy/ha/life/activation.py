@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from understudy.dataclass import dataclass
 
 Act = Callable[[], Awaitable[None] | None]
-"""Done when it returns None, else when the returned awaitable has been awaited."""
+"""Action of a step: it is done when it returns None, else when the returned awaitable has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class StepTime:
 
     name: str
     took_ms: int
-    """Milliseconds so far, if the step is under way."""
+    """Milliseconds that the step took, or has taken so far."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ PING6_COMMAND: Final = "ping6 -c 1 %2$s"
 
 
 class Reach(Enum):
-    """Result of one probe."""
+    """Result of one probe of a target."""
 
     ANSWERED = auto()
     SILENT = auto()
@@ -53,9 +53,9 @@ class NetworkCheckOptions:
     """Settings of the check (artemis-ha s. 1)."""
 
     addresses: tuple[str, ...] = ()
-    """network-check-list."""
+    """Addresses to ping (element network-check-list)."""
     urls: tuple[str, ...] = ()
-    """network-check-URL-list."""
+    """URLs to request (element network-check-URL-list)."""
     period_ms: int = 5_000
     """network-check-period: between the end of one check and the next."""
 
@@ -81,7 +81,7 @@ class Event(Enum):
 
 
 class NetworkCheck(Machine[State, Event]):
-    """The check of one node."""
+    """Network check of one node."""
 
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event
@@ -122,11 +122,11 @@ class NetworkCheck(Machine[State, Event]):
 
     @property
     def empty(self) -> bool:
-        """Whether there is no target, so that the check says nothing."""
+        """Whether no target is configured, so that the check says nothing."""
         return not self._targets()
 
     def ask(self, done: Decided) -> Pending:
-        """Check now.
+        """Probe the targets at once.
 
         Args:
             done: Called with whether a target answered. Without targets, and unless started, it is called at once with

@@ -31,7 +31,7 @@ class NodeEvent(Enum):
     ACTIVATED = auto()
     """The shell: all steps of the activation are done."""
     FAILBACK_WANTED = auto()
-    """The policy: another node asks for its place."""
+    """The policy reports that another node asks for its place."""
     DEACTIVATED = auto()
     """The shell: all steps are undone."""
     QUEUED_AGAIN = auto()
@@ -49,7 +49,7 @@ _S, _E = NodeState, NodeEvent
 
 
 class NodeLife(Machine[NodeState, NodeEvent]):
-    """The life of one node as a declared machine. Implements ``ha.life.policy.Decisions``."""
+    """Life of one node as a declared machine. Implements ``ha.life.policy.Decisions``."""
 
     STATES = NodeState
     EVENTS = NodeEvent

@@ -39,17 +39,17 @@ class NodeState(Enum):
     PASSIVE = auto()
     """Waits to be active; if another node is active, keeps up with its log."""
     ACTIVATING = auto()
-    """The steps of its activation are carried out (``ha.life.activation``)."""
+    """The steps of the node's activation are being executed (``ha.life.activation``)."""
     ACTIVE = auto()
-    """Serves clients."""
+    """The node serves clients."""
     FAILING_BACK = auto()
-    """Undoes its activation, so that the node it took over from can activate."""
+    """The node undoes its activation, so that the node from which it took over can activate."""
     YIELDED = auto()
     """Waits until that node is active."""
     STOPPING = auto()
-    """Undoes its activation and ends."""
+    """The node undoes its activation and ends."""
     ISOLATING = auto()
-    """Undoes its activation, because the network check failed."""
+    """The node undoes its activation, because the network check failed."""
     ISOLATED = auto()
     """Stopped until the network check succeeds; its management answers."""
 
@@ -105,11 +105,11 @@ class Decisions(Protocol):
 
     @property
     def state(self) -> NodeState:
-        """The present state."""
+        """Present state of the node."""
         ...
 
     def take_place(self) -> None:
-        """The node has its place in the pair: QUEUED becomes PASSIVE."""
+        """Called when the node has its place in the pair: QUEUED becomes PASSIVE."""
         ...
 
     def activate(self) -> None:
@@ -117,7 +117,7 @@ class Decisions(Protocol):
         ...
 
     def fail_back(self) -> None:
-        """The node this one took over from asks for its place: ACTIVE becomes FAILING_BACK."""
+        """Called when the node from which this one took over asks for its place: ACTIVE becomes FAILING_BACK."""
         ...
 
     def queue_again(self) -> None:
@@ -138,7 +138,7 @@ class WithoutManager:
     """An active node whose lock is not provably held, and that serves on the promise of its replica."""
 
     manager: str
-    """Provider and address."""
+    """Provider and address of the lock manager."""
     for_ms: int
     """Time since the lock was lost."""
     reason: str
@@ -163,7 +163,7 @@ class Policy(Protocol):
 
     @property
     def role(self) -> Role:
-        """How the server is configured."""
+        """Element of ha-policy that configures the server."""
         ...
 
     @property
@@ -244,7 +244,7 @@ class Policy(Protocol):
         ...
 
     def give_back(self) -> None:
-        """YIELDED: let the other node activate, then ``queue_again`` or ``stop``."""
+        """Let the other node activate, then call ``queue_again`` or ``stop``; called in the state YIELDED."""
         ...
 
     def release(self, ending: Ending) -> BrokerError | None:
@@ -283,7 +283,7 @@ class Standby(Protocol):
         ...
 
     def withdraw(self) -> None:
-        """Stop announcing."""
+        """Stop announcing the node as a backup."""
         ...
 
     def peer_is_announced(self) -> bool:

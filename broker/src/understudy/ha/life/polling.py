@@ -9,7 +9,7 @@ from understudy.ports import Timer, Timers
 
 
 class Polling:
-    """At most one step is pending; an error in a step ends the node."""
+    """Repeated step, of which at most one is pending; an error in a step ends the node."""
 
     def __init__(self, timers: Timers, fail: Callable[[BrokerError], None]) -> None:
         self._timers = timers

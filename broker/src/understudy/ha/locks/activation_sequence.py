@@ -43,7 +43,7 @@ class State(Enum):
     CHECKING = auto()
     """The lock is held; the number is read again."""
     RELEASING = auto()
-    """There will be no permission; the lock is given back."""
+    """The permission will not be given; the lock is being released."""
     ENDED = auto()
 
 
@@ -115,7 +115,7 @@ class ActivationRequest(Machine[State, Event]):
         self.fire(Event.BEGIN)
 
     def cancel(self) -> None:
-        """End it without an answer; a held lock is released."""
+        """End the request without an answer; a held lock is released."""
         self.fire(Event.CANCEL)
 
     # --- reading and locking -------------------------------------------------------------------
@@ -187,7 +187,7 @@ class ActivationRequest(Machine[State, Event]):
         self._answer(self._lock)
 
     def _refuse(self, shared: int) -> None:
-        """Without the lock."""
+        """Refuse the request, which holds no lock."""
         self._end(refusal(self._node_id, self._manager.name, shared, self._value))
 
     def _refuse_and_release(self, shared: int) -> None:
@@ -260,7 +260,7 @@ class ActivationRequest(Machine[State, Event]):
             (_S.CHECKING, _E.CANCEL): To(_S.RELEASING, _cancel_and_release),
             (_S.RELEASING, _E.RELEASED): To(_S.ENDED),
             (_S.RELEASING, _E.CANCEL): To(_S.RELEASING, _forget_outcome),
-            # the lock was lost meanwhile
+            # the lock was lost while the sequence was being changed
             (_S.RELEASING, _E.FAILED): IGNORED,
             (_S.ENDED, _E.FAILED): IGNORED,
             (_S.ENDED, _E.CANCEL): IGNORED,

@@ -39,7 +39,7 @@ class Request(Protocol):
 
 
 class DistributedLock(Protocol):
-    """The lock of one id: at most one node holds it at any time."""
+    """Lock of one id, which at most one node holds at any time."""
 
     @property
     def fence(self) -> Fence:
@@ -76,11 +76,11 @@ class DistributedNumber(Protocol):
     """A signed 64-bit number of one id; 0 before it is set for the first time."""
 
     def get(self, answer: Read) -> Request:
-        """Read it. The answer is not older than the request."""
+        """Read the number. The answer is not older than the request."""
         ...
 
     def set(self, value: int, answer: Finished) -> Request:
-        """Change it, whatever it is."""
+        """Change the number, whatever its value is."""
         ...
 
     def compare_and_set(self, expected: int, value: int, answer: Held) -> Request:
@@ -103,7 +103,7 @@ class ManagerListener(Protocol):
 
 
 class LockManager(Protocol):
-    """One provider with its configuration."""
+    """Provider of locks with its configuration."""
 
     @property
     def name(self) -> str:
@@ -149,7 +149,7 @@ class TimedAcquisition:
         self._try()
 
     def cancel(self) -> None:
-        """End it; a lock that is acquired nevertheless is released."""
+        """End the acquisition; a lock that is acquired nevertheless is released."""
         if self._timer is not None:
             self._timer.cancel()
         if self._request is not None:

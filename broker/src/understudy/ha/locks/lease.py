@@ -17,7 +17,7 @@ _NOT_HELD: Final = -1
 
 
 class Lease:
-    """The lease of one lock. Implements ``ports.Fence``; ``why_not_confirm`` may be called on any thread."""
+    """Lease of one lock. Implements ``ports.Fence``; ``why_not_confirm`` may be called on any thread."""
 
     def __init__(self, name: str, clock: Clock, timers: Timers, ended: Callable[[BrokerError], None]) -> None:
         """Make a lease that has not begun.
@@ -83,7 +83,7 @@ class Lease:
             self._ended(error)
 
     def release(self) -> None:
-        """End it because the lock is given back."""
+        """End the lease because the lock is given back."""
         self._end(LockLost(f"{self._name}: released"))
 
     def why_not_confirm(self) -> BrokerError | None:
@@ -110,7 +110,7 @@ class Lease:
     def _watch(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        # one more, because the lease includes the millisecond at its end
+        # the lease includes the millisecond at its end
         left_ms = self.proved_until_ms - self._clock.monotonic_ms() + 1
         self._timer = self._timers.call_later(max(left_ms, 1), self._look)
 

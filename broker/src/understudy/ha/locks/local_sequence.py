@@ -5,7 +5,8 @@ crash leaves one of the two. It belongs to the data: a replica takes the number 
 and a node whose data is moved aside has none.
 
 The file ``server.moved.sequence`` beside it has the number at which all messages had moved to other nodes (ADR 0126):
-while both are the same, the data is of no use and does not become active again.
+while both are the same, the data is of no use and does not become active again, except for a copy that was made since
+(``ha.replication.standing``).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class LocalSequence:
     """The number and its file. Calls that write work on another thread and call back."""
 
     def __init__(self, disk: Disk, directory: str, worker: Worker) -> None:
-        """Reads nothing yet.
+        """Begin without reading the file.
 
         Args:
             worker: Carries out the writes.
@@ -43,17 +44,23 @@ class LocalSequence:
         """The number in the file; None: there is no file, the data has no sequence."""
         self._moved: int | None = None
         """The number at which all messages had moved away; None: there is no such file."""
+        self._durable = False
+        """Whether the files that an earlier process left are durable."""
         self._changes: deque[tuple[Callable[[], None], int | None, Callable[[BaseException | None], None]]] = deque()
 
     def load(self) -> int | None:
-        """Read the files again; the number.
+        """Read the files again; the number. An earlier process may have ended with an error between a change and its
+        sync, and other nodes rely on what this one says of its number: the first call makes the files durable.
 
         Raises:
             JournalCorrupt: one has not eight bytes, or the number is negative or above ``SEQUENCE_MAX``.
-            DiskFailed: one cannot be read.
+            DiskFailed: one cannot be read, or made durable.
         """
         self._moved = self._read(f"{self._directory}/{MOVED_FILE_NAME}")
         self.value = self._read(self.path)
+        if not self._durable and (self._moved, self.value) != (None, None):
+            self._disk.sync_directory(self._directory)
+            self._durable = True
         return self.value
 
     def _read(self, path: str) -> int | None:

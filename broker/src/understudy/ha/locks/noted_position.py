@@ -62,7 +62,7 @@ class PositionNumbers:
         self._sequence = manager.number(node_id + SEQUENCE_SUFFIX)
 
     def get(self, answer: Callable[[NotedPosition | BrokerError], None]) -> None:
-        """Read both."""
+        """Read both numbers."""
 
         def epoch_read(epoch: int | BrokerError) -> None:
             if isinstance(epoch, BrokerError):
@@ -90,7 +90,7 @@ class NotesState(Enum):
     """States of the notes of one node."""
 
     CLOSED = auto()
-    """There is no store to note the position of."""
+    """The store is closed, so no position can be noted."""
     RESTING = auto()
     """The next note follows soon."""
     WRITING = auto()
@@ -203,7 +203,7 @@ class PositionNotes(Machine[NotesState, NotesEvent]):
 
     def _write_last(self, finished: Callable[[], None]) -> None:
         if self._request is not None:
-            # it may have been carried out or not
+            # the cancelled write may have been executed or not
             self._request.cancel()
             self._request, self._noted = None, None
         self._forget_timer()

@@ -42,7 +42,7 @@ class State(Enum):
     TAKING_BACK = auto()
     """The activation has failed; the lock manager gets the number that it had."""
     READING = auto()
-    """Another node has changed the number; it is read for the error."""
+    """Another node has changed the number, which is read for the text of the error."""
     ENDED = auto()
 
 
@@ -101,7 +101,7 @@ class SequenceClaim(Machine[State, Event]):
 
     @property
     def sequence(self) -> int:
-        """The claimed sequence."""
+        """The activation sequence that the claim is about."""
         return self._claim.sequence
 
     def begin(self, answer: Answer) -> None:
@@ -119,7 +119,7 @@ class SequenceClaim(Machine[State, Event]):
         self.fire(Event.TAKE_BACK, taken_back)
 
     def cancel(self) -> None:
-        """End it without an answer."""
+        """End the claim without an answer."""
         self.fire(Event.CANCEL)
 
     def _begin(self) -> None:

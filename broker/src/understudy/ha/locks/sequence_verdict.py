@@ -69,7 +69,7 @@ class Verdict(Enum):
     IN_SYNC = "in sync"
     """The data is the newest."""
     STALE = "stale"
-    """Another node has newer data, or may have."""
+    """Another node has newer data than this one, or may have."""
     NOT_SERVED = "nothing served"
     """A node has claimed the next sequence. For the holder of the lock the data is the newest: the node with the claim
     had not served when it lost the lock. While that node holds the lock, it may be about to commit."""

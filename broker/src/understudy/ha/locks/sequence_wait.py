@@ -45,11 +45,11 @@ class NextSequence:
         self._timer: Timer | None = None
         self._request: Request | None = None
         self._claimed = False
-        """Another node has claimed the next sequence."""
+        """Whether another node has claimed the next sequence."""
         self._read()
 
     def cancel(self) -> None:
-        """End it without an answer."""
+        """End the wait without an answer."""
         if self._timer is not None:
             self._timer.cancel()
         if self._request is not None:

@@ -33,6 +33,10 @@ class Files(Protocol):
         """Activation sequence of the data that has moved, by the note; None: there is none. Raises StoreError."""
         ...
 
+    def lacks(self, moved: MovedStore) -> bool:
+        """Whether the log ends before the part that it has in common with the one that has moved. Raises StoreError."""
+        ...
+
     def note(self, moved: MovedStore) -> None:
         """Note durably that the data is not needed, and where the empty store begins. Raises StoreError."""
         ...
@@ -70,11 +74,11 @@ class EmptyEvent(Enum):
     BEGIN = auto()
     """The node begins with an empty store. Its argument is the record that its messages have moved."""
     GO_ON = auto()
-    """There is a note."""
+    """A note of an earlier start exists, so the empty start continues."""
     DONE = auto()
     """The step is durable."""
     FAILED = auto()
-    """A step failed. Its argument is the error."""
+    """A step failed; the argument is the error."""
     CLOSE = auto()
 
 
@@ -100,7 +104,7 @@ class EmptyStartLife(Machine[EmptyState, EmptyEvent]):
         self._local = local
         self._worker = worker
         self.heard: MovedStore | None = None
-        """See ``EmptyStart``."""
+        """Record that another node has answered with; see ``EmptyStart``."""
         self._ended: Answer = lambda error: None
         self._round = 0
         """Number of the present start: a step of an earlier one that was closed says nothing."""
@@ -114,6 +118,9 @@ class EmptyStartLife(Machine[EmptyState, EmptyEvent]):
         """See ``EmptyStart``: several nodes may have taken messages of this one, each at another time."""
         if self.heard is None or moved.sequence > self.heard.sequence:
             self.heard = moved
+
+    def lacks(self, moved: MovedStore) -> bool:
+        return self._files.lacks(moved)
 
     def begin(self, moved: MovedStore | None, ended: Answer) -> None:
         self._ended = ended

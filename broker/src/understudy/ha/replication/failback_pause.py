@@ -24,7 +24,7 @@ class FailbackPause:
     """The failed failbacks of one node."""
 
     def __init__(self, clock: Clock) -> None:
-        """None has failed.
+        """Begin without a failed failback.
 
         Args:
             clock: Boot time.

@@ -67,7 +67,7 @@ class LockAuthority:
         first_start: Callable[[], bool],
         complete: Callable[[], bool],
     ) -> None:
-        """Nothing is connected.
+        """Begin without a connection to the lock manager.
 
         Args:
             manager: Started and stopped by this object.
@@ -307,7 +307,7 @@ class LockAuthority:
 
     @property
     def fence_lock(self) -> DistributedLock | None:
-        """The lock, while it is held."""
+        """The lock, as long as this node holds it."""
         return self._standing.fence.lock
 
     def release(self) -> None:

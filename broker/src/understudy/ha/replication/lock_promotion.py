@@ -24,7 +24,7 @@ Outcome = Promotion | BrokerError
 
 
 class LockPromotion:
-    """One promotion, while the lock manager is available."""
+    """One promotion of a replica while the lock manager is available."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class LockPromotion:
         self._cancelled = False
 
     def begin(self) -> None:
-        """Acquire the lock."""
+        """Begin to acquire the lock."""
         self._lock.try_acquire(self._acquired)
 
     def cancel(self, error: BrokerError) -> None:

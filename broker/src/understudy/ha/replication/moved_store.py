@@ -78,7 +78,7 @@ class MovedNumbers:
         _set_all([*changes, (self._common, end.common), (self._moved, sequence)], answer)
 
     def read(self, local: int, found: Callable[[MovedStore | None], None]) -> None:
-        """Read the record.
+        """Read the record of the moved store.
 
         Args:
             local: Activation sequence of the data of this node.

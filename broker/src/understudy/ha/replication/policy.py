@@ -40,9 +40,9 @@ class ReplicationOptions:
     """restart-backup: after yielding it goes on as a backup, and otherwise it ends. A colocated backup of another node
     always ends, which frees its place. Artemis does not look at the element with replication (artemis-ha s. 1)."""
     retry_wait_ms: int = 2_000
-    """retry-replication-wait."""
+    """Element retry-replication-wait, in ms."""
     peer: bool = False
-    """Whether there is a coordination-id: the nodes are equal, no failback is requested."""
+    """Whether a coordination-id is configured, so that the nodes are equal and no failback is requested."""
 
     @property
     def wants_failback(self) -> bool:
@@ -107,7 +107,7 @@ class ReplicationPolicy:
 
     @property
     def stays_passive(self) -> str | None:
-        """See ``Policy``: such a node is not ready (``StandbyLife.waiting_because``)."""
+        """Whether the node stays passive and thus not ready; see ``Policy`` and ``StandbyLife.waiting_because``."""
         return None
 
     # --- passive -----------------------------------------------------------------------------------

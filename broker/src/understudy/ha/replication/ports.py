@@ -248,7 +248,7 @@ class Listener(Protocol):
         """Listen, unless it does already. An error is logged, and the next call tries again."""
 
     def close(self) -> None:
-        """The addresses are free when the call returns."""
+        """Close the acceptors; their addresses are free when the call returns."""
 
 
 class Found(Enum):
@@ -273,14 +273,23 @@ class EmptyStart(Protocol):
         ...
 
     def hear(self, moved: MovedStore) -> None:
-        """Another node has answered with the record that it keeps."""
+        """Take the record that another node keeps and has answered with."""
         ...
 
     def is_pending(self) -> bool:
-        """Whether one was begun and has not ended: the data is of no use.
+        """Whether an empty start was begun and has not ended, so that the data is of no use.
 
         Raises:
             StoreError: the note about it cannot be read.
+        """
+        ...
+
+    def lacks(self, moved: MovedStore) -> bool:
+        """Whether the data ends before the part that it has in common with the data that has moved: the record of the
+        node that has the messages says the rest, that of a lock manager does not.
+
+        Raises:
+            StoreError: the data cannot be read.
         """
         ...
 
@@ -314,6 +323,12 @@ class Replica(Protocol):
     def not_asked(self) -> Sequence[str]:
         """URLs of members of the cluster that gave no answer in the newest search, and may be active with the data of
         this pair.
+        """
+        ...
+
+    def others_not_asked(self) -> Sequence[str]:
+        """URLs of members with other node ids that gave no answer in the newest search, and may have the messages of
+        this node.
         """
         ...
 

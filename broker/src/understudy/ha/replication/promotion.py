@@ -22,7 +22,7 @@ RECORDS_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """One promotion."""
+    """One promotion of a replica to the active node."""
 
     node_id: str
     before: int | None
@@ -32,7 +32,7 @@ class Promotion:
     sequence: int
     """Sequence of the data from then on."""
     wall_ms: int = 0
-    """When it was recorded, epoch milliseconds."""
+    """Time at which the promotion was recorded, epoch milliseconds."""
 
 
 def encode(records: Sequence[Promotion]) -> bytes:

@@ -24,10 +24,10 @@ _REPLICA_BYTES_MAX: Final = 1_024
 
 
 class SharedNote:
-    """The file of one node."""
+    """File of one node on a share that both nodes reach."""
 
     def __init__(self, disk: Disk, directory: str, worker: Worker) -> None:
-        """Reads nothing yet.
+        """Begin without reading the file.
 
         Args:
             worker: Carries out the writes.

@@ -17,6 +17,7 @@ from typing import ClassVar, Final
 from understudy.dataclass import dataclass
 from understudy.errors import ActivationRefused, BrokerError, ManagementError
 from understudy.ha.life.policy import Decisions, Standby
+from understudy.ha.replication.missing_batch import MissingBatch
 from understudy.ha.replication.moved_store import MovedStore
 from understudy.ha.replication.ports import Authority, Cause, EmptyStart, Found, Listener, Replica
 from understudy.ha.replication.promotion import Promotion
@@ -65,7 +66,7 @@ class StandbyState(Enum):
     TAKING_OVER = auto()
     """The node is in sync, without its active node: it asks for the permission to activate."""
     TAKE_OVER_PAUSED = auto()
-    """There was no answer; it asks again soon."""
+    """The request to take over got no answer and is repeated soon."""
 
 
 class StandbyEvent(Enum):
@@ -177,11 +178,10 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         """The same reason, if it is to be logged once enough searches found no active node."""
         self._unfound: str | None = None
         """Why enough searches found no active node; None: they have not ended, or the node asks for the permission."""
-        self._moved: MovedStore | None = None
-        """The record of a node that has the messages of this one, the newest that was heard."""
         self._has_more = False
         """The last active node that was found has lost records which this one has."""
         self.replica = make_replica(self)
+        self._missing_batch = MissingBatch(self.replica.others_not_asked)
 
     # --- called by the policy ----------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self.fire(StandbyEvent.BEGIN)
 
     def stop(self) -> None:
-        """The node ends."""
+        """End the life of the passive node, because the node stops."""
         self.fire(StandbyEvent.STOP)
 
     def promote(self, answer: Callable[[Promotion | BrokerError], None]) -> None:
@@ -312,8 +312,19 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         """
         if heard is None and self._searches <= self._early_searches:
             return
+
+        def found(moved: MovedStore) -> None:
+            assert self._around.empty_start is not None
+            try:
+                waits = moved is not heard and self._missing_batch.waits(moved, self._around.empty_start)
+            except BrokerError as error:
+                self._life.fail(error)
+                return
+            if not waits:
+                self.fire(StandbyEvent.MOVED, moved)
+
         try:
-            self.authority.find_moved(heard, lambda moved: self.fire(StandbyEvent.MOVED, moved))
+            self.authority.find_moved(heard, found)
         except BrokerError as error:
             self._life.fail(error)
 

@@ -51,11 +51,11 @@ class Standing(Enum):
     """The age of the data of a node, as far as the node can know by itself."""
 
     NEW = auto()
-    """There is no data, or it was never replicated."""
+    """The node has no data, or data that was never replicated."""
     INCOMPLETE = auto()
     """Part of a copy. It can never be used."""
     REPLICA = auto()
-    """A complete copy. Its active node may have gone on without this one."""
+    """The node has a complete copy; its active node may have written more since."""
     SHARED = auto()
     """The node was active and had a replica in sync. That one may have taken over."""
     NEWEST = auto()
@@ -68,12 +68,15 @@ def standing(notes: Notes) -> Standing:
     """The standing of a node with these notes."""
     if notes.origin is Origin.INCOMPLETE:
         return Standing.INCOMPLETE
+    # a take-over raises the sequence first; then the data is that of this node, whether it has served or not
+    claimed = notes.sequence is not None and notes.sequence > notes.copied_at
+    if notes.origin is Origin.COPIED and not claimed:
+        # a note of moved messages is about data before this copy: messages move after a take-over, above its sequence
+        return Standing.REPLICA
     if notes.moved_away:
         return Standing.MOVED
     if notes.origin is Origin.COPIED:
-        # a take-over raises the sequence first; then the data is that of this node, whether it has served or not
-        claimed = notes.sequence is not None and notes.sequence > notes.copied_at
-        return Standing.NEWEST if claimed else Standing.REPLICA
+        return Standing.NEWEST
     if notes.sequence is None:
         return Standing.NEW
     return Standing.SHARED if notes.shared_at == notes.sequence else Standing.NEWEST

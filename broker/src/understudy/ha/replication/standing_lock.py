@@ -47,7 +47,7 @@ class StandingState(Enum):
     PROMISED = auto()
     """The lock is not provably held: the promise of the replica stands in for it."""
     ENDED = auto()
-    """Neither stands."""
+    """Neither the lock nor the proof of the replica is valid any more."""
 
 
 class StandingEvent(Enum):
@@ -74,10 +74,10 @@ class StandingFence:
     """The proof that this node may confirm. Implements ``ports.Fence``; its methods may be called on any thread."""
 
     def __init__(self, clock: Clock) -> None:
-        """Nothing is proved."""
+        """Begin without a proof."""
         self._clock = clock
         self.lock: DistributedLock | None = None
-        """The acquired lock."""
+        """Acquired lock of the active node."""
         self.promised_until_ms = 0
         """Boot time until which a promise of the replica counts here."""
 

@@ -60,15 +60,15 @@ class VoteAuthorityOptions:
 
     primary: bool
     check_for_active: bool = False
-    """check-for-active-server."""
+    """Element check-for-active-server."""
     vote_on_failure: bool = False
-    """vote-on-replication-failure."""
+    """Element vote-on-replication-failure."""
     place: str = ""
     """``host:port`` of the own connector."""
 
 
 class VoteAuthority:
-    """Implements ``ha.replication.ports.Authority``."""
+    """Authority that asks the votes of other nodes. Implements ``ha.replication.ports.Authority``."""
 
     by_votes = True
 
@@ -102,6 +102,8 @@ class VoteAuthority:
         self._answer: Answer | None = None
         """Callback of a request that has no answer yet."""
         self._claimed: Answer | None = None
+        self._before_commit: int | None = None
+        """The sequence in the file before a commit that has not succeeded; None: there is no such commit."""
         self._heard: WaitingCopy | None = None
         """The last statement of a waiting copy (ADR 0064)."""
         self._pending: Pending | None = None
@@ -214,11 +216,26 @@ class VoteAuthority:
 
     def commit(self, answer: Answer) -> None:
         self._claimed = answer
+        self._before_commit = self._local.value
         self._raise_sequence()
 
     def take_back(self, taken_back: Callable[[], None]) -> None:
-        """See ``Authority``: nothing was noted before the commit."""
-        taken_back()
+        """See ``Authority``. Nothing is noted before the commit. One that failed may have written its sequence, with
+        which a copy would count as newer than the data of the other node, although nothing was served with it.
+        """
+        before, self._before_commit = self._before_commit, None
+        if before is None:
+            taken_back()
+            return
+
+        def written(error: BaseException | None) -> None:
+            log.warning(
+                "the activation failed before anything was served: its activation sequence is given up",
+                extra={"node": self._node_id(), "sequence": before, "restored": error is None},
+            )
+            taken_back()
+
+        self._local.write(before, written)
 
     def _decided_active(self, active: bool) -> None:
         self._pending = None
@@ -235,6 +252,7 @@ class VoteAuthority:
 
         def written(error: BaseException | None) -> None:
             if error is None:
+                self._before_commit = None
                 log.info("activation sequence", extra={"node": self._node_id(), "sequence": value})
             self._end_claim(failure_of(self._local.path, error))
 
@@ -272,7 +290,7 @@ class VoteAuthority:
 
     @property
     def without_manager(self) -> WithoutManager | None:
-        """See ``Authority``: there is none."""
+        """Return nothing, because votes need no lock manager; see ``Authority``."""
         return None
 
     def synced(self, replica: ReplicaPromises | None) -> None:
@@ -286,14 +304,14 @@ class VoteAuthority:
         answer("this node has no lock manager")
 
     def release(self) -> None:
-        """See ``Authority``: there is nothing to give back."""
+        """Do nothing, because there is no lock to give back; see ``Authority``."""
 
     def hand_over(self, handed_over: Callable[[], None]) -> None:
         """See ``Authority``. The replica was requested to take over; this node then looks for it."""
         handed_over()
 
     def promote(self, answer: Callable[[Promotion | BrokerError], None]) -> None:
-        """See ``Authority``. What the other node has is not known."""
+        """Ask for the votes to become active; the data of the other node is not known. See ``Authority``."""
         found = self.standing()
         if found in (Standing.INCOMPLETE, Standing.NEW):
             text, hint = refusal(found, self._node_id(), self._local.value)

@@ -35,7 +35,7 @@ class LockProof:
     """The last proof that a lock is held. Implements ``ports.Fence``."""
 
     def __init__(self, lock: ProvableLock, clock: Clock) -> None:
-        """There is no proof.
+        """Begin without a proof.
 
         Args:
             clock: Its monotonic time goes on while the machine is suspended.

@@ -109,7 +109,7 @@ class SharedStorePolicy:
 
     @property
     def name(self) -> str:
-        """``shared-store`` or ``primary-only``."""
+        """Name of the policy, ``shared-store`` or ``primary-only``."""
         return "primary-only" if self.role is Role.PRIMARY_ONLY else "shared-store"
 
     @property

@@ -51,11 +51,11 @@ class LockTimeout:
         self._since_ms = 0
 
     def begin(self) -> None:
-        """The wait begins."""
+        """Begin the wait for the lock of the store."""
         self._since_ms = self._clock.monotonic_ms()
 
     def check(self) -> None:
-        """Raises LockTimedOut when it has lasted too long."""
+        """Raise LockTimedOut if the wait for the lock has lasted too long."""
         if 0 <= self._limit_ms < self._clock.monotonic_ms() - self._since_ms:
             raise LockTimedOut(f"the store's lock was not free within {self._limit_ms} ms", hint="AMQ224000")
 

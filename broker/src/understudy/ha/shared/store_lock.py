@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 #: State bytes: no node has ever been active with the store.
 NEVER_OPENED: Final = ("0", "N")
-#: State byte: an active node has the store, or had it when it crashed.
+#: State byte of the lock file: an active node has the store, or had it when it crashed.
 OWNED: Final = "L"
 #: A primary asks for the store.
 WANTED: Final = "F"

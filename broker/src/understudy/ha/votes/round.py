@@ -25,7 +25,7 @@ class Pending(Protocol):
     """A vote or a check under way."""
 
     def cancel(self) -> None:
-        """End it without a decision; does nothing after its end."""
+        """End the round without a decision; an ended round ignores the call."""
         ...
 
 
@@ -34,7 +34,7 @@ class Question:
     """The request of a vote."""
 
     node_id: str
-    """Node in question."""
+    """Node id of the node that the vote is about."""
     connector: str | None = None
     """A primary: text of its own connector; the question is whether the node is active there. None: a backup; the
     question is whether no node is active under the id.
@@ -43,7 +43,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The vote of one node."""
+    """Vote of one node."""
 
     agreed: bool
     connector: str | None = None
@@ -86,7 +86,7 @@ class Ballot(Protocol):
 
 
 class RoundState(Enum):
-    """States of one round."""
+    """States of one round of votes."""
 
     NEW = auto()
     OPEN = auto()
@@ -94,7 +94,7 @@ class RoundState(Enum):
 
 
 class RoundEvent(Enum):
-    """Events of one round."""
+    """Events of one round of votes."""
 
     PUT = auto()
     CAST = auto()
@@ -105,7 +105,7 @@ class RoundEvent(Enum):
 
 
 class VoteRound(Machine[RoundState, RoundEvent]):
-    """One round; its decision is final, later answers are ignored."""
+    """One round of votes; its decision is final, later answers are ignored."""
 
     STATES: ClassVar[type[Enum]] = RoundState
     EVENTS: ClassVar[type[Enum]] = RoundEvent
@@ -132,7 +132,7 @@ class VoteRound(Machine[RoundState, RoundEvent]):
         self._asking: Pending | None = None
 
     def put(self) -> None:
-        """Ask; called once."""
+        """Ask the nodes for their votes; called once."""
         self.fire(RoundEvent.PUT)
 
     def cancel(self) -> None:

@@ -49,7 +49,7 @@ class Link(Protocol):
         ...
 
     def receive_data(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Take bytes received from the witness."""
         ...
 
     def disconnected(self, reason: str) -> None:
@@ -87,7 +87,7 @@ class WitnessClientOptions:
     """Configuration of the client. Implements ``LeaseOptions``."""
 
     addresses: Sequence[tuple[str, int]]
-    """Addresses of one witness; tried in turn."""
+    """Addresses of one witness, tried in turn."""
     secret: bytes = field(repr=False)
     name: str
     """Name of this node, for logs and status of the witness."""
@@ -155,7 +155,7 @@ class _Known:
 
 
 class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
-    """One node's access to a witness. Implements ``ha.locks.distributed_lock.LockManager``."""
+    """Access of one node to a witness. Implements ``ha.locks.distributed_lock.LockManager``."""
 
     STATES = State
     EVENTS = Event
@@ -170,7 +170,7 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
         entropy: Entropy,
         granted: Callable[[str, bytes], None] = lambda lock_id, token: None,
     ) -> None:
-        """Not started.
+        """Begin in the state before ``start``.
 
         Args:
             options: Addresses, secret and lease.
@@ -208,7 +208,7 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
 
     @property
     def name(self) -> str:
-        """Provider and addresses."""
+        """Provider and addresses of the witness, for messages."""
         return "witness " + ",".join(f"{host}:{port}" for host, port in self.options.addresses)
 
     def start(self, listener: ManagerListener) -> None:
@@ -444,7 +444,7 @@ class _Answering:
         self._give: Callable[[Answer | BrokerError], None] | None = give
 
     def cancel(self) -> None:
-        """Give no answer."""
+        """End the request without an answer."""
         self._give = None
 
     def __call__(self, answer: Answer | BrokerError) -> None:
@@ -457,7 +457,7 @@ class WitnessNumber:
     """A number of the witness. Implements ``ha.locks.distributed_lock.DistributedNumber``."""
 
     def __init__(self, manager: WitnessLockManager, number_id: str) -> None:
-        """Requests nothing."""
+        """Begin without a request."""
         self._manager = manager
         self._id = number_id
 

@@ -41,7 +41,7 @@ _ANSWER: Final = struct.Struct(">BIq")
 
 
 class Kind(IntEnum):
-    """Types of frames."""
+    """Types of the frames between a node and a witness."""
 
     HELLO = 1
     PROOF = 2
@@ -75,12 +75,12 @@ class Kind(IntEnum):
     YES = 32
     """``value``: number of the configuration of the group, and count of the changes of the state (``Standing``)."""
     NO = 33
-    """Text: why not."""
+    """Refusal; the content is a text with the reason."""
     NUMBER = 34
     ERROR = 35
     """Text: why the request cannot be carried out."""
     TEXT = 36
-    """JSON."""
+    """Answer whose content is JSON."""
 
 
 REQUESTS: Final = frozenset(kind for kind in Kind if Kind.ACQUIRE <= kind < Kind.YES)
@@ -102,7 +102,7 @@ class Request:
     second: int = 0
 
     def encode(self) -> bytes:
-        """The body of its frame."""
+        """Encode the body of the request's frame."""
         return _REQUEST.pack(self.kind, self.number, self.token, self.first, self.second) + self.id.encode()
 
 
@@ -116,7 +116,7 @@ class Answer:
     text: str = ""
 
     def encode(self) -> bytes:
-        """The body of its frame."""
+        """Encode the body of the answer's frame."""
         return _ANSWER.pack(self.kind, self.number, self.value) + self.text.encode()
 
 
@@ -129,13 +129,13 @@ class Standing:
     """The state of a witness, as each answer YES tells it."""
 
     configuration: int
-    """Configuration of its group; 0: it is no member of a group."""
+    """Configuration number of the group; 0: the witness is no member of a group."""
     changes: int
     """Changes of its state since its first start, those on the disk; 0: a witness of an earlier version."""
 
     @property
     def value(self) -> int:
-        """``Answer.value``."""
+        """The standing as the number in ``Answer.value``."""
         return self.configuration << _CHANGES_BITS | self.changes
 
     @classmethod
@@ -154,7 +154,7 @@ class Hello:
     nonce: bytes
 
     def encode(self) -> bytes:
-        """The body of its frame."""
+        """Encode the body of the frame."""
         return _HELLO.pack(Kind.HELLO, MAGIC, self.version_min, self.version_max, self.identity, self.nonce)
 
     @classmethod
@@ -177,7 +177,7 @@ class Secret:
         self._key = hashlib.sha256(b"understudy witness\0" + secret).digest()
 
     def proof(self, direction: bytes, transcript: bytes) -> bytes:
-        """Proof of one side about the handshake."""
+        """Proof that one side of the handshake knows the secret."""
         return hmac.digest(self._key, direction + transcript, "sha256")
 
     def frames(self, transcript: bytes, *, client: bool) -> Frames:
@@ -246,7 +246,7 @@ class FrameReader:
         self.limit_bytes = WITNESS_FRAME_BYTES_BEFORE_LOGIN_MAX
 
     def add(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Take received bytes."""
         self._data += data
 
     def next(self) -> bytes | None:
@@ -279,7 +279,7 @@ class Frames:
         self._received = 0
 
     def encode(self, body: bytes) -> bytes:
-        """A frame with its code."""
+        """Encode a frame together with its authentication code."""
         code = self._code(self._sends, self._sent, body)
         self._sent += 1
         return _LENGTH.pack(len(body) + _CODE_BYTES) + body + code

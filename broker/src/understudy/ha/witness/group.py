@@ -25,7 +25,7 @@ START_AGAIN_MS: Final = 250
 
 
 class _MemberListener:
-    """Implements ``ManagerListener`` for one member."""
+    """Listener at one member of a group. Implements ``ManagerListener``."""
 
     def __init__(self, group: WitnessGroup, member: WitnessLockManager) -> None:
         self._group = group
@@ -39,10 +39,10 @@ class _MemberListener:
 
 
 class WitnessGroup:
-    """One node's access to a group of witnesses. Implements ``LockGroup``."""
+    """Access of one node to a group of witnesses. Implements ``LockGroup``."""
 
     def __init__(self, members: Sequence[WitnessLockManager], clock: Clock, timers: Timers, entropy: Entropy) -> None:
-        """Not started.
+        """Begin in the state before ``start``.
 
         Args:
             members: Clients of the witnesses; an odd number.
@@ -68,7 +68,7 @@ class WitnessGroup:
 
     @property
     def name(self) -> str:
-        """Provider and addresses."""
+        """Provider and addresses of the group, for messages."""
         places = (f"{host}:{port}" for member in self.members for host, port in member.options.addresses)
         return "witnesses " + ",".join(places)
 
@@ -111,7 +111,7 @@ class WitnessGroup:
         return [member.lock(lock_id) for member in self.members if member in self._up]
 
     def member_available(self, member: WitnessLockManager) -> None:
-        """A member answers."""
+        """Called when a member of the group answers."""
         self._up.add(member)
         self._errors.pop(member, None)
         if not self._available and len(self._up) >= self.majority and self._listener is not None:

@@ -28,7 +28,7 @@ class WitnessLinkOwner(Protocol):
     """Gets the events of a link."""
 
     def link_welcomed(self, link: WitnessLink) -> None:
-        """Both sides have proved the secret."""
+        """Called when both sides have proved that they know the secret."""
         ...
 
     def link_answered(self, link: WitnessLink, answer: Answer) -> None:
@@ -55,7 +55,7 @@ class LinkOptions(Protocol):
 
 
 class WitnessLink:
-    """One connection. Implements ``ha.witness.client.Link``."""
+    """One connection to a witness. Implements ``ha.witness.client.Link``."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class WitnessLink:
         token: Callable[[int], bytes],
         address: str,
     ) -> None:
-        """Not connected.
+        """Begin without a connection.
 
         Args:
             owner: Gets the events.
@@ -95,7 +95,7 @@ class WitnessLink:
             connection.close()
 
     def receive_data(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Take received bytes."""
         self._reader.add(data)
         try:
             while not self._closed and (body := self._reader.next()) is not None:

@@ -1,4 +1,4 @@
-"""One lock of a witness, as its client holds it.
+"""One lock of a witness, seen from the client that holds or wants it.
 
 A token identifies an attempt and, once granted, the holder; each attempt has a new one. A token whose grant is not
 known, or not wanted any more, is released with the next request, which cannot affect a lock held with another token.
@@ -43,7 +43,7 @@ class WitnessRequests(Protocol):
 
     @property
     def name(self) -> str:
-        """Provider and addresses."""
+        """Provider and addresses of the witness, for messages."""
         ...
 
     @property
@@ -83,10 +83,10 @@ class _Attempt:
 
 
 class WitnessLock:
-    """Implements ``ha.locks.distributed_lock.DistributedLock``."""
+    """Lock that one witness grants. Implements ``ha.locks.distributed_lock.DistributedLock``."""
 
     def __init__(self, manager: WitnessRequests, lock_id: str, recorded: bytes = NO_TOKEN) -> None:
-        """Not held.
+        """Begin without holding the lock.
 
         Args:
             manager: Sends the requests.

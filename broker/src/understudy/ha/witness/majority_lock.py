@@ -28,7 +28,7 @@ class LockGroup(Protocol):
 
     @property
     def name(self) -> str:
-        """Provider and addresses."""
+        """Provider and addresses of the group, for messages."""
         ...
 
     def available_locks(self, lock_id: str) -> Sequence[WitnessLock]:
@@ -42,7 +42,7 @@ class LockGroup(Protocol):
 
     @property
     def size(self) -> int:
-        """Number of members."""
+        """Number of members of the group."""
         ...
 
     clock: Clock
@@ -73,7 +73,7 @@ class _Attempt:
 
 
 class MajorityLock:
-    """Implements ``ha.locks.distributed_lock.DistributedLock``."""
+    """Lock that a majority of a group of members grants. Implements ``ha.locks.distributed_lock.DistributedLock``."""
 
     def __init__(self, group: LockGroup, lock_id: str) -> None:
         """Create a lock that is not held."""
@@ -269,7 +269,7 @@ class _Verification:
             group.timers.call_later(0, lambda: self._give(False))
 
     def cancel(self) -> None:
-        """Give no answer."""
+        """End the check without an answer."""
         self._answer = None
 
     def _verified(self, result: bool | BrokerError) -> None:

@@ -32,7 +32,7 @@ Change = Callable[[int], int | None]
 
 
 class Member(Protocol):
-    """The client of one witness."""
+    """Client of one witness of the group."""
 
     def ask(
         self,
@@ -53,7 +53,7 @@ class Group(Protocol):
 
     @property
     def name(self) -> str:
-        """Provider and addresses."""
+        """Provider and addresses of the group, for messages."""
         ...
 
     @property
@@ -75,7 +75,7 @@ class RoundState(Enum):
     ACCEPTING = auto()
     """A majority is to accept the value."""
     PAUSED = auto()
-    """Another round was in the way."""
+    """The round lost against another one and waits before its next attempt."""
     ENDED = auto()
 
 
@@ -100,7 +100,7 @@ _S, _E = RoundState, RoundEvent
 
 
 class Round(Machine[RoundState, RoundEvent]):
-    """One operation on a number. Implements ``ha.locks.distributed_lock.Request``."""
+    """One operation on a number of a group. Implements ``ha.locks.distributed_lock.Request``."""
 
     STATES = RoundState
     EVENTS = RoundEvent
@@ -134,11 +134,11 @@ class Round(Machine[RoundState, RoundEvent]):
         self._timer: Timer | None = None
 
     def begin(self) -> None:
-        """Read the registers."""
+        """Begin the round by reading the registers."""
         self.fire(RoundEvent.BEGIN)
 
     def cancel(self) -> None:
-        """End it without an answer; the number may be changed nevertheless."""
+        """End the round without an answer; the number may be changed nevertheless."""
         self.fire(RoundEvent.CANCEL)
 
     # --- phases --------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class Round(Machine[RoundState, RoundEvent]):
             self.fire(RoundEvent.DECIDED, self._before, changed)
         elif self._impossible():
             if not changed or len(self._refused) == len(self._group.members):
-                # no member has it
+                # no member has the register
                 self._end_phase()
             elif self._found or len(self._errors) + len(self._refused) == len(self._group.members):
                 # a minority may have it: whether it counts shows at the next round
@@ -279,10 +279,10 @@ class Round(Machine[RoundState, RoundEvent]):
 
 
 class MajorityNumber:
-    """Implements ``ha.locks.distributed_lock.DistributedNumber``."""
+    """Number kept by a majority of a group of members. Implements ``ha.locks.distributed_lock.DistributedNumber``."""
 
     def __init__(self, group: Group, number_id: str) -> None:
-        """Requests nothing."""
+        """Begin without a request."""
         self._group = group
         self._id = number_id
 

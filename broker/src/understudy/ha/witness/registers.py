@@ -21,18 +21,18 @@ from understudy.ha.witness.frames import NO_TOKEN, TOKEN_BYTES
 BALLOT_BITS: Final = 40
 #: Highest number of a configuration.
 CONFIGURATION_MAX: Final = 2**22 - 1
-#: Registers in one answer to EXPORT.
+#: Number of registers in one answer to EXPORT.
 EXPORT_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ballot:
-    """Order of the changes of a register."""
+    """Ballot of one attempt to change a register; ballots have a total order."""
 
     number: int = 0
     """Configuration, and the count of the client."""
     token: bytes = NO_TOKEN
-    """Random, so that no two clients have the same ballot."""
+    """Random bytes by which no two clients have the same ballot."""
 
     @property
     def configuration(self) -> int:
@@ -46,7 +46,7 @@ class Ballot:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """One number at one member."""
+    """One number at one member of a group."""
 
     promised: Ballot = Ballot()
     """No lower ballot is taken."""
@@ -66,7 +66,7 @@ class Register:
 
     @classmethod
     def from_json(cls, found: Any) -> Register:
-        """Raises ValueError, TypeError: it is none."""
+        """Make a register from JSON values. Raises ValueError, TypeError: they are no register."""
         promised, promised_token, accepted, accepted_token, value = found
         register = cls(
             Ballot(int(promised), bytes.fromhex(promised_token)),

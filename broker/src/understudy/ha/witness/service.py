@@ -246,7 +246,7 @@ class Witness:
             name = holder.name if holder is not None else "no client"
             return Answer(Kind.NO, request.number, text=f"held by {name}")
         if request.first > holder.lease_ms:
-            # recorded before it is answered: the wait after a start covers it
+            # the grant is recorded before it is answered, so that the wait after a restart covers it
             self._state.holders[request.id] = Holder(holder.token, holder.name, request.first)
             self._changes += 1
         until_ms = self._clock.monotonic_ms() + request.first

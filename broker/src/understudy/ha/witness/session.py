@@ -1,4 +1,4 @@
-"""One connection of a witness: proof of the secret, then requests."""
+"""One connection at a witness: first the proof of the secret, then requests."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class WitnessSession(Machine[State, Event]):
         timers: Timers,
         ended: Callable[[WitnessSession], None],
     ) -> None:
-        """Sends HELLO.
+        """Begin by sending HELLO.
 
         Args:
             witness: Carries out the requests.
@@ -95,7 +95,7 @@ class WitnessSession(Machine[State, Event]):
         self._timer: Timer | None = timers.call_later(WITNESS_LOGIN_TIMEOUT_MS, self._too_late)
 
     def receive_data(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Take received bytes."""
         self._reader.add(data)
         try:
             while self.state is not State.CLOSED and (body := self._reader.next()) is not None:

@@ -29,7 +29,7 @@ _HEAD: Final = struct.Struct(">8sHII")
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A granted lock."""
+    """A granted lock with its holder."""
 
     token: bytes
     """Chosen by the client; the right to renew and release."""
@@ -59,7 +59,7 @@ class WitnessState:
     """Numbers of the group."""
 
     def __len__(self) -> int:
-        """Number of ids."""
+        """Number of lock ids."""
         return len(self.numbers.keys() | self.holders.keys() | self.registers.keys())
 
     def knows(self, key: str) -> bool:

@@ -110,7 +110,7 @@ def _address_of(message: bytes) -> bytes:
 
 
 def _addressed(message: bytes, address: bytes) -> bytes:
-    """The message with another address."""
+    """Copy of the message with another address."""
     flag = _I32.unpack_from(message, 0)[0] - 1
     rest = flag + 1
     if message[flag]:

@@ -74,7 +74,7 @@ def split_sends(data: bytes, start: int, limit_bytes: int, count_max: int) -> Se
 
 
 def confirms(channel_id: int, correlation_ids: Sequence[int]) -> bytes:
-    """One NULL_RESPONSE frame for each request, in order.
+    """Encode one NULL_RESPONSE frame for each request, in order.
 
     Args:
         channel_id: Channel of the session.
@@ -84,7 +84,7 @@ def confirms(channel_id: int, correlation_ids: Sequence[int]) -> bytes:
 
 
 def receives(messages: Sequence[bytes], counts: Sequence[int], channel_id: int, consumer_id: int) -> bytes:
-    """One SESS_RECEIVE_MSG frame for each message, in order.
+    """Encode one SESS_RECEIVE_MSG frame for each message, in order.
 
     Args:
         messages: Encoded.

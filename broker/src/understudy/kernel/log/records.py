@@ -33,9 +33,9 @@ __all__ = [
 ENDED: Final = 0
 #: The next record is longer than the data that is left, or its header is.
 SHORT: Final = 1
-#: There are zeros where the next header should be.
+#: Result of a scan: zeros stand in the place of the next header.
 BLANK: Final = 2
-#: There is no valid record, or not the next one.
+#: Result of a scan: the bytes hold no valid record, or a record that is not the next one.
 BAD: Final = 3
 #: The next record is valid and not plain.
 OTHER: Final = 4
@@ -71,7 +71,7 @@ _QUEUES_MAX: Final = 64
 
 
 class _Group:
-    """Rows of one queue and priority; ids rise from row to row."""
+    """Rows of one queue and priority; message ids rise from row to row."""
 
     __slots__ = ("expirations", "gone", "ids", "lengths", "offsets", "priority", "queue_id", "scheduled", "sizes")
 

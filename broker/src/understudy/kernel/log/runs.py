@@ -28,7 +28,7 @@ RECORD_HEAD_BYTES: Final = 4 + _REST.size
 QUEUE_ID_BYTES: Final = 8
 _ID = Struct(">q")
 _DUPLICATE_ID: Final = 12
-#: The same for a DUPLICATE_ID: address id, tx id; the duplicate id follows.
+#: Layout of a DUPLICATE_ID record: the head of a record, address id, transaction id; the duplicate id follows.
 _DUPLICATE_ID_REST = Struct("<IQIBBHQQ")
 _ACKNOWLEDGE: Final = 10
 #: The same for an ACKNOWLEDGE: queue id, transaction id, number of message ids, zero; the message ids follow.
@@ -36,7 +36,7 @@ _ACKNOWLEDGE_REST = Struct("<IQIBBHQQII")
 
 
 SendsPart = tuple[Sends, int, int]
-"""Some messages of one read: the messages, the first row, how many."""
+"""Some messages of one read: the messages, the first row, the number of rows."""
 
 
 class LogPosition(NamedTuple):
@@ -77,11 +77,11 @@ class Run:
         self.data = data
         """The records of messages that came together and are durable, else the messages."""
         self.count = len(starts) - 1
-        """Messages."""
+        """Number of messages of the run."""
         self.first_id = first_id
         """Id of the first message."""
         self.grouped = groups is not None
-        """Whether any of them belongs to a message group."""
+        """Whether a message of the run belongs to a message group."""
         self.expiring = len(expirations) - expirations.count(0)
         """Messages that have an expiration."""
         self.earliest_ms = min(filter(None, expirations), default=0)
@@ -118,7 +118,7 @@ class Run:
         return row if row < self.count and self._ids[row] == message_id else -1
 
     def encoded(self, row: int) -> bytes:
-        """A message."""
+        """Encoded bytes of one message of the run."""
         return self.data[self._starts[row] + self.head_bytes : self._starts[row + 1]]
 
     def messages(self, begin: int, end: int) -> list[bytes]:
@@ -244,7 +244,7 @@ def append_sends(
 
 
 def keep_sends(parts: Sequence[SendsPart], first_id: int) -> Run:
-    """The messages of these parts, which the log does not get; see ``append_sends``."""
+    """Make a run of messages that are not durable and stay out of the log; see ``append_sends``."""
     pack_id = _ID.pack
     messages: list[bytes] = []
     starts = [0]
@@ -305,7 +305,7 @@ def acknowledge_record(
 
 
 def join_runs(parts: Sequence[tuple[Run, int, int]]) -> Run:
-    """One run of the messages of several, without their records.
+    """Join several runs to one run of all their messages, without the records of the log.
 
     Args:
         parts: Runs, each with the first row that is taken from it and the one after the last. At least one row

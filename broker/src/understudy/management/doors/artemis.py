@@ -42,7 +42,7 @@ class Column:
 
 
 def routing_types(names: list[str]) -> str:
-    """``["ANYCAST"]``, ``["MULTICAST","ANYCAST"]``."""
+    """Routing types as Artemis writes them: ``["ANYCAST"]``, ``["MULTICAST","ANYCAST"]``."""
     return "[" + ",".join(f'"{name}"' for name in names) + "]"
 
 

@@ -30,9 +30,9 @@ T = TypeVar("T")
 
 #: Rows of a page unless ``size`` is given.
 PAGE_SIZE: Final = 100
-#: Largest ``size``.
+#: Largest value of the parameter ``size``.
 PAGE_SIZE_MAX: Final = 500
-#: Largest ``page``.
+#: Largest value of the parameter ``page``.
 PAGE_MAX: Final = 1_000_000
 #: Maximum number of conditions of a request.
 CONDITIONS_MAX: Final = 16
@@ -46,7 +46,7 @@ Steps = Generator[None, None, T]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One request."""
+    """One kind of request of the HTTP API."""
 
     method: str
     path: str
@@ -148,7 +148,7 @@ ROUTES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """Items of one kind, served page by page and one by one."""
+    """Items of one kind that the HTTP API serves page by page and one by one."""
 
     name: str
     kind: type[Item]
@@ -187,7 +187,7 @@ COLLECTIONS: Final = {
 
 
 def all_routes() -> list[Route]:
-    """All requests: those of ``ROUTES``, and two for each collection."""
+    """Every kind of request: those of ``ROUTES``, and two for each collection."""
     found = list(ROUTES)
     for each in COLLECTIONS.values():
         kind, tag = each.kind.__name__, each.name
@@ -223,7 +223,7 @@ class PageQuery:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition on a field of an item."""
+    """Condition on one field of the items of a collection."""
 
     field: str
     accepts: Callable[[object], bool]
@@ -368,7 +368,7 @@ def _with_items(head: Json, sources: Sequence[Any], shown: Callable[[Any], objec
 
 
 def item_json(collection: Collection, rows: Rows[Any], name: str) -> Steps[Json | None]:
-    """One item of a collection; None if there is none of the name."""
+    """One item of a collection as JSON; None if no item has the name."""
     found = yield from find(rows, collection.key, name)
     return None if found is None else to_builtins(found)
 
@@ -391,7 +391,7 @@ QUEUE_OF_NODE: Final = (
 
 
 def node_json(node: Node) -> dict[str, object]:
-    """GET /api/v1/node without its queues."""
+    """Answer to GET /api/v1/node without the queues of the node."""
     shown: dict[str, Any] = to_builtins(node)
     for name in _NOT_OF_NODE:
         del shown[name]
@@ -414,9 +414,18 @@ def node_text(view: NodeView) -> Steps[bytearray]:
     return (yield from _with_items(node_json(view.node()) | {"queues": []}, found, shown))
 
 
-def ready_json(node: Node) -> Json:
-    """GET /health/ready; the status is 200 when ``ready``, else 503."""
-    return to_builtins(readiness(node))  # type: ignore[no-any-return]  # an object
+def ready_json(node: Node, parameters: Sequence[tuple[str, str]] = ()) -> Json:
+    """GET /health/ready; the status is 200 when ``ready``, else 503.
+
+    Args:
+        parameters: Of the request. ``protected=true``: a node that is not protected is not ready.
+
+    Raises:
+        ValueError: a parameter is unknown.
+    """
+    if any(each not in (("protected", "true"), ("protected", "false")) for each in parameters):
+        raise ValueError("the only parameter is protected=true or protected=false")
+    return to_builtins(readiness(node, protected=("protected", "true") in parameters))  # type: ignore[no-any-return]
 
 
 def readers_json(readers: Readers) -> Json:
@@ -427,7 +436,7 @@ def readers_json(readers: Readers) -> Json:
 
 
 def servers_json(servers: Sequence[Server]) -> Json:
-    """GET /api/v1/servers."""
+    """Answer to GET /api/v1/servers."""
     return {"servers": to_builtins(servers)}
 
 

@@ -43,7 +43,7 @@ class Families(Collector):
         self._families = families
 
     def collect(self) -> Iterable[Metric]:
-        """The families."""
+        """Collect the metric families."""
         return self._families
 
 
@@ -167,6 +167,7 @@ def _node(node: Node) -> Iterator[Metric]:
     yield state
     yield _gauge("understudy_active", "1 if the node is active.", node.ha.state == "active")
     yield from _one(readiness(node))
+    yield from _one(node.protection)
     yield from _one(node)
     without = node.ha.without_lock_manager
     yield _gauge(

@@ -214,6 +214,8 @@ def _operation(route: Route) -> Schema:
     ]
     if route.collection is not None and not route.names:
         parameters += _collection_parameters(COLLECTIONS[route.collection])
+    if route.operation == "ready":
+        parameters.append(_query("protected", "Whether a node that is not protected is not ready.", _FLAG))
     if route.operation == "messages":
         parameters += [*_PAGE_PARAMETERS, _SELECTOR]
     if parameters:

@@ -39,7 +39,7 @@ NOT_COUNTED: Final = -1
 
 @dataclass(slots=True)
 class Day:
-    """One row of a history."""
+    """One day of a history."""
 
     number: int
     """Days since 1970-01-01 UTC."""
@@ -48,13 +48,13 @@ class Day:
 
     @property
     def date(self) -> date:
-        """The date, UTC."""
+        """Date of the day in UTC."""
         return date.fromordinal(_EPOCH_ORDINAL + self.number)
 
 
 @dataclass(slots=True)
 class MessageCounter:
-    """The counter of one queue."""
+    """Counter of the messages of one queue."""
 
     queue: Queue
     count: int = field(default=0, init=False)
@@ -158,7 +158,7 @@ class MessageCounters:
         return counter
 
     def enable(self) -> None:
-        """Begin to sample."""
+        """Begin to sample the counters."""
         if not self.enabled:
             self.enabled = True
             self._arm()
@@ -197,7 +197,7 @@ class MessageCounters:
             counter.record(0, self._clock.wall_ms())
 
     def close(self) -> None:
-        """Stop sampling."""
+        """Stop sampling the counters."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -223,11 +223,11 @@ class MessageCounters:
     # -- routing.listeners.RoutingListener --------------------------------------------------------
 
     def queue_removed(self, queue: Queue) -> None:
-        """Drop its counter."""
+        """Drop the counter of the removed queue."""
         self._counters.pop(queue, None)
 
     def queue_added(self, queue: Queue) -> None:
-        """Does nothing: its counter is created at the next sample."""
+        """Do nothing: the counter of a new queue is created at the next sample."""
 
     def address_added(self, address: Address) -> None:
         """Does nothing: addresses have no counters."""

@@ -49,7 +49,7 @@ _SESSION: Final = "_AMQ_SessionName"
 _USER: Final = "_AMQ_User"
 _VALIDATED_USER: Final = "_AMQ_ValidatedUser"
 _CERTIFICATE: Final = "_AMQ_CertSubjectDN"
-#: Its value for a client without a certificate, as in Artemis.
+#: Value of the property for a client without a certificate, as in Artemis.
 _NO_CERTIFICATE: Final = "unavailable"
 _REMOTE_ADDRESS: Final = "_AMQ_RemoteAddress"
 _CLIENT_ID: Final = "_AMQ_Client_ID"
@@ -251,7 +251,7 @@ class Notifications:
             self.publish(Kind.BINDING_UPDATED, properties | {_DISTANCE: 0, _ADDRESS: queue.address.name})
 
     def settings_changed(self, address: Address) -> None:
-        """Does nothing: there is no such notification."""
+        """Do nothing: Artemis has no such notification."""
 
     def consumer_removed(self, queue: Queue, consumer: Consumer) -> None:
         """Publish CONSUMER_CLOSED."""
@@ -305,7 +305,7 @@ class Notifications:
     def _diverting(self, divert: Divert) -> dict[str, PropertyValue]:
         return {
             _ADDRESS: divert.configuration.address,
-            # it belongs to this node only
+            # the property names a resource of this node only
             _CLUSTER_NAME: divert.name,
             _ROUTING_NAME: divert.routing_name,
             # diverts are identified by name and have no id

@@ -16,7 +16,7 @@ from understudy.management.model.node import NodeState
 
 
 class Member(Item, frozen=True):
-    """One node id of the topology."""
+    """One node id of the cluster's topology."""
 
     node_id: Annotated[str, figure("Node id of the member.")]
     own: Annotated[bool, figure("Whether the node id is that of this node.")]
@@ -44,7 +44,7 @@ class Unreached(Item, frozen=True):
 
 
 class Entry(Item, frozen=True):
-    """One node that was heard."""
+    """One node whose broadcasts were received."""
 
     node_id: Annotated[str, figure("Node id that was heard.")]
     connectors: Annotated[list[str], figure("Addresses; the last one is used.")]
@@ -53,7 +53,7 @@ class Entry(Item, frozen=True):
 
 
 class Discovery(Item, frozen=True):
-    """One discovery group."""
+    """State of one discovery group."""
 
     name: Annotated[str, figure("Name of the group.")]
     at: Annotated[str, figure("How broadcasts travel.")]
@@ -68,7 +68,7 @@ class Discovery(Item, frozen=True):
 
 
 class Broadcast(Item, frozen=True):
-    """One broadcast group."""
+    """State of one broadcast group."""
 
     name: Annotated[str, figure("Name of the group.")]
     at: Annotated[str, figure("How broadcasts travel.")]
@@ -81,7 +81,7 @@ class Broadcast(Item, frozen=True):
 
 
 class RemoteQueue(Item, frozen=True):
-    """A queue of another member, to which messages may go."""
+    """Queue of another member, to which messages may be sent."""
 
     queue: Annotated[str, figure("Name of the queue.")]
     address: Annotated[str, figure("Address of the queue.")]
@@ -144,7 +144,7 @@ class Colocated(Item, frozen=True):
 
 
 class ClusterConnection(Item, frozen=True):
-    """One cluster connection of an active node."""
+    """State of one cluster connection of an active node."""
 
     name: Annotated[str, figure("Name of the cluster connection.")]
     address: Annotated[str, figure("Prefixes of its addresses; empty: all.")]

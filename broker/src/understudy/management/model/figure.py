@@ -45,7 +45,7 @@ def figure(
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The declaration of one field."""
+    """Declaration of one field of the model."""
 
     name: str
     type: Any

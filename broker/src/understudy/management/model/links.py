@@ -53,7 +53,7 @@ class Bridge(Item, frozen=True):
 
 
 class Divert(Item, frozen=True, kw_only=True):
-    """A divert."""
+    """A divert with its settings."""
 
     name: Annotated[str, figure("Name of the divert.")]
     address: Annotated[str, figure("Address of the messages.")]

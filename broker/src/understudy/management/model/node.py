@@ -48,6 +48,26 @@ class HighAvailability(Item, frozen=True, kw_only=True):
     ] = None
 
 
+class Protection(Item, frozen=True):
+    """The node that takes over when another one fails, and the loss then (``management.protection``)."""
+
+    protected: Annotated[
+        bool,
+        figure("1 if another node may take over, or this passive node may.", metric="understudy_protected"),
+    ]
+    successor: Annotated[
+        str | None, figure("host:port of the node that takes over; null: none, this node, or an unknown one.")
+    ]
+    who: Annotated[str, figure("The node that takes over, as a clause.")]
+    loss: Annotated[str, figure("Loss if the active node fails now, as a clause.")]
+    advice: Annotated[str | None, figure("Action to take, as sentences; null: none.")]
+    sentence: Annotated[str, figure("All of it in one text, as `understudy ha`, `status` and the log have it.")]
+
+
+#: Of a node about which nothing is known.
+_UNKNOWN: Final = Protection(False, None, "unknown", "unknown", None, "unknown")
+
+
 class Promotion(Item, frozen=True):
     """A promotion of the data of a node by an administrator."""
 
@@ -71,7 +91,7 @@ class EarlierData(Item, frozen=True):
 
 
 class Peer(Item, frozen=True):
-    """The other server of the pair, as far as it is known."""
+    """The other server of the pair, as far as this node knows it."""
 
     role: Annotated[str, figure("primary or backup.")]
     connector: Annotated[str, figure("host:port that the peer announces to clients.")]
@@ -104,7 +124,7 @@ class Following(Item, frozen=True):
 
 
 class Store(Item, frozen=True):
-    """The store."""
+    """State of the node's store."""
 
     directory: Annotated[str, figure("Directory of the log.")]
     segments: Annotated[Natural, figure("Segments of the journal.", metric="understudy_store_segments")]
@@ -235,7 +255,7 @@ class Readers(Item, frozen=True):
 
 
 class Quarantine(Item, frozen=True):
-    """Damaged messages and records, the oldest first."""
+    """Damaged messages and records of the store, the oldest first."""
 
     count: Annotated[Natural, figure("Entries of the quarantine.")]
     entries: Annotated[list[dict[str, Any]], figure("At most 1,000 entries, the oldest first.")]
@@ -247,6 +267,8 @@ class Readiness(Item, frozen=True):
     ready: Annotated[bool, figure("Active, passive and caught up, or in line.", metric="understudy_ready")]
     state: Annotated[NodeState, figure("State of the node.")]
     reason: Annotated[str | None, figure("Why the node is not ready, or why it is although it follows no log.")] = None
+    protected: Annotated[bool, figure("Whether another node may take over, or this passive node may.")] = False
+    protection: Annotated[str, figure("The node that takes over, the loss then, and the action to take.")] = ""
 
 
 class Node(Item, frozen=True, kw_only=True):
@@ -263,6 +285,7 @@ class Node(Item, frozen=True, kw_only=True):
         figure("Epoch of the store, incremented at every activation.", metric="understudy_epoch"),
     ]
     ha: Annotated[HighAvailability, figure("Part of the node in its pair.")]
+    protection: Annotated[Protection, figure("The node that takes over from this one, and the loss then.")] = _UNKNOWN
     promotion: Annotated[Promotion | None, figure("Newest promotion of the data of this node.")] = None
     earlier_data: Annotated[EarlierData | None, figure("Earlier data of this node that was moved away.")] = None
     peer: Annotated[Peer | None, figure("The other server of the pair; null if unknown.")] = None
@@ -297,21 +320,33 @@ class Server(Item, frozen=True):
     http_url: Annotated[str | None, figure("URL of its management; null: it has none.")]
 
 
-def readiness(node: Node) -> Readiness:
+def readiness(node: Node, *, protected: bool = False) -> Readiness:
     """Ready means active, passive and caught up with the log it follows, or in line (docs/management-api.md).
 
     A backup is in line while another one holds the backup lock of the shared store, or is the replica of the active
     node: only that one follows the log, so there is nothing that it could do to become ready.
+
+    Args:
+        protected: Whether a node that is not protected is not ready.
     """
+    ready, reason = _ready(node)
+    found = node.protection
+    if ready and protected and not found.protected:
+        ready, reason = False, found.sentence
+    return Readiness(ready, node.ha.state, reason, found.protected, found.sentence)
+
+
+def _ready(node: Node) -> tuple[bool, str | None]:
+    """Whether the node is ready, and the reason."""
     state = node.ha.state
     if state not in ("active", "passive"):
-        return Readiness(False, state, f"the node is {state}")
+        return False, f"the node is {state}"
     if node.trouble is not None:
-        return Readiness(False, state, node.trouble)
+        return False, node.trouble
     if state == "active":
-        return Readiness(True, state)
+        return True, None
     if node.following is None:
-        return Readiness(node.in_line is not None, state, node.in_line or "passive and not following")
+        return node.in_line is not None, node.in_line or "passive and not following"
     if not node.following.caught_up:
-        return Readiness(False, state, f"passive with a lag of {node.following.lag_bytes} bytes")
-    return Readiness(True, state)
+        return False, f"passive with a lag of {node.following.lag_bytes} bytes"
+    return True, None

@@ -210,7 +210,7 @@ class Address(Item, frozen=True, kw_only=True):
 
 
 class Binding(Item, frozen=True, kw_only=True):
-    """One destination of the messages of an address."""
+    """One destination of messages that are sent to an address."""
 
     address: Annotated[str, figure("Address of the messages.")]
     kind: Annotated[Literal["queue", "divert", "remote"], figure("Kind of the destination.")]

@@ -49,11 +49,11 @@ class AddressControl(Control):
         return total
 
     def pause(self, persist: bool = False) -> None:
-        """Raises DiskFull."""
+        """Pause the queues of the address. Raises DiskFull."""
         pause_address(self.node.services.sessions.post_office, self.address, persist=persist)
 
     def resume(self) -> None:
-        """Raises DiskFull."""
+        """Resume the queues of the address. Raises DiskFull."""
         resume_address(self.node.services.sessions.post_office, self.address)
 
     def block(self) -> bool:

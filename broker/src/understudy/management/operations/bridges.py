@@ -26,7 +26,7 @@ from understudy.management.operations.table import (
 
 @dataclass(frozen=True, slots=True)
 class BridgeControl(Control):
-    """One bridge."""
+    """Attributes and operations of one bridge."""
 
     bridge: Bridge
 
@@ -88,7 +88,7 @@ Named = tuple[tuple[str, Parameter], ...]
 
 
 def _create_form(names: Named, doc: str) -> Operation:
-    """One of the forms of ``createBridge`` with a parameter for each value."""
+    """Declaration of one form of ``createBridge``, with a parameter for each value."""
 
     def create(control: Control, *values: object) -> None:
         given = dict(zip((name for name, _ in names), values, strict=True))

@@ -26,11 +26,11 @@ class QueueOfNode(Protocol):
 
     @property
     def node(self) -> ManagedNode:
-        """The active node."""
+        """The active node that has the queue."""
 
     @property
     def queue(self) -> Queue:
-        """The queue."""
+        """The queue with that name."""
 
 
 def _all(control: Control) -> MessageCounters:

@@ -26,19 +26,19 @@ _TEXTS: Final = (*_REQUIRED, "routing-name", "filter-string", "routing-type")
 
 @dataclass(frozen=True, slots=True)
 class DivertControl(Control):
-    """One divert, with the permissions of one requester."""
+    """Attributes of one divert, with the permissions of one requester."""
 
     divert: Divert
 
     @property
     def retroactive(self) -> bool:
-        """Whether it is the internal divert of a retroactive address."""
+        """Whether the divert is the internal one of a retroactive address."""
         known = self.node.services.sessions.post_office.directory.retroactive
         return known is not None and known.is_resource(self.divert.name)
 
 
 class DivertControls:
-    """Controls of diverts, by name."""
+    """Attributes of every divert, by the name of the divert."""
 
     operations = Operations(
         "divert",

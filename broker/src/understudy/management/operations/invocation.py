@@ -27,6 +27,7 @@ from understudy.limits import MANAGEMENT_REQUESTS_MAX
 from understudy.management.events.message_counters import MessageCounters
 from understudy.management.events.queue_reports import QueueReports
 from understudy.management.node_settings import NodeSettings
+from understudy.management.operations.audit import shown_parameters
 from understudy.management.operations.table import Operation, Operations
 from understudy.ports import Timers
 from understudy.protocols.services import ProtocolServices
@@ -53,6 +54,8 @@ class InvocationRequest:
     name: str
     is_attribute: bool
     parameters: tuple[object, ...] = ()
+    peer: str = ""
+    """Address of the requester, for the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class HandingOver:
     """Ends the active role of a node on request."""
 
     fail_over: Callable[[], None]
-    """Begins to stop, so that the peer takes over."""
+    """Function that begins to stop the node, so that the peer takes over."""
     fail_back: Callable[[], None]
     """Begins to yield to the node that it took over from. Raises ManagementError: it cannot."""
     scale_down: Callable[[str | None], None]
@@ -81,7 +84,7 @@ class ManagedNode:
     activated_ms: int
     """Monotonic time of the activation."""
     counters: MessageCounters
-    """Message counters of its queues."""
+    """Message counters of the node's queues."""
     settings: NodeSettings
     """Address settings and security settings, and their changes."""
     reload: Reload | None = None
@@ -91,7 +94,7 @@ class ManagedNode:
     members: MemberExchange | None = None
     """Exchange of messages with other members of the cluster; None without a cluster connection."""
     queue_reports: QueueReports | None = None
-    """Reports of its queues to other members; None without a cluster connection."""
+    """Reports of the node's queues to other members; None without a cluster connection."""
     topologies: Mapping[str, Topology] = field(default_factory=dict)
     """Topology of each cluster connection, by name."""
 
@@ -141,7 +144,7 @@ class Invocations:
         return {kind.operations.kind: kind for kind in self._load()}
 
     def close(self) -> None:
-        """Abandon pending requests; they are not answered."""
+        """Abandon the pending requests, which get no answer."""
         self._closed = True
 
     def invoke(
@@ -156,7 +159,7 @@ class Invocations:
             self._answer_error(answer, error)
 
     def read(self, resource: str, attribute: str, requester: Requester, answer: Answer) -> None:
-        """Read an attribute."""
+        """Read an attribute of a resource."""
         try:
             kind, name = self._kind_of(resource)
             row = kind.operations.find_attribute(attribute)
@@ -198,7 +201,16 @@ class Invocations:
             requester.security.check(permission, f"{configuration.management_rbac_prefix}.{resource}.{row.name}")
         control = kind(self.node, requester, name)
         if permission is Permission.EDIT:
-            log.info("managed", extra={"user": requester.security.user, "resource": resource, "operation": row.name})
+            log.info(
+                "managed",
+                extra={
+                    "user": requester.security.user,
+                    "peer": requester.host,
+                    "resource": resource,
+                    "operation": row.name,
+                    "parameters": shown_parameters(row, values),
+                },
+            )
         self._begin(row.call(control, *values), answer)
 
     def run(self, work: Callable[[ManagedNode], object], answer: Answer) -> None:
@@ -225,7 +237,7 @@ class Invocations:
         answer(None, error)
 
     def _slice(self, work: Generator[None, None, object], answer: Answer) -> None:
-        """Run it to its next pause."""
+        """Run the operation until its next pause."""
         if self._closed:
             work.close()
             return

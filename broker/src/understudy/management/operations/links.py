@@ -17,14 +17,14 @@ from understudy.management.operations.transport import ACCEPTOR_FACTORY, accepto
 
 @dataclass(frozen=True, slots=True)
 class AcceptorControl(Control):
-    """One acceptor."""
+    """Attributes and operations of one acceptor."""
 
     acceptor: AcceptorConfiguration
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterConnectionControl(Control):
-    """One cluster connection."""
+    """Attributes of one cluster connection."""
 
     cluster: ClusterConnectionConfiguration
 

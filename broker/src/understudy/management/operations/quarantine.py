@@ -19,7 +19,7 @@ PAGE_ENTRIES: Final = 500
 
 
 def list_quarantined(control: Control, page: int = 1, page_size: int = PAGE_ENTRIES) -> str:
-    """One page of the entries as JSON; pages count from 1."""
+    """One page of the quarantine's entries as JSON; pages count from 1."""
     size = min(max(page_size, 1), PAGE_ENTRIES)
     start = (max(page, 1) - 1) * size
     return to_json(control.node.services.sessions.post_office.store.quarantine.as_json(start, size))

@@ -1,4 +1,4 @@
-"""One managed queue (Artemis: QueueControl).
+"""Attributes and operations of one queue (QueueControl in Artemis).
 
 Messages are selected by id or by selector; ``null`` or the empty text selects all. The implementation is in
 ``queue_messages``; names and parameter types are in ``queue_operations``.
@@ -132,11 +132,11 @@ class QueueControl(Control):
         }
 
     def held(self) -> list[MessageReference]:
-        """Messages being delivered."""
+        """Number of messages that are being delivered."""
         return [reference for held in self.delivering().values() for reference in held]
 
     def waiting_for_their_time(self) -> list[MessageReference]:
-        """Scheduled messages."""
+        """Number of scheduled messages."""
         return list(self.office.scheduled.of(self.queue))
 
     def everything(self, value: Callable[[MessageReference], int]) -> Steps[int]:
@@ -194,7 +194,7 @@ class QueueControl(Control):
         return to_json(list(map(consumer_json, Rows(Consumer, found, CONSUMER).items())))
 
     def groups_as_json(self) -> str:
-        """Message groups and their consumers, as JSON."""
+        """Message groups of the queue and their consumers, as JSON."""
         owners = self.queue.groups.owners.items()
         return to_json(
             [
@@ -275,9 +275,15 @@ class QueueControl(Control):
         """Return the messages that match to their origin; returns their number."""
         return self._act(self.wanted(selector), messages.retry(self.office, self.queue, self.permit))
 
-    def retry_one(self, message_id: int) -> Steps[bool]:
-        """Return a message to its origin; whether it existed."""
-        return self._act_on_one(message_id, messages.retry(self.office, self.queue, self.permit))
+    def retry_one(self, message_id: int, delay_ms: int | None = None) -> Steps[bool]:
+        """Return a message to its origin; whether it existed. With a delay it is delivered later, and counted.
+
+        Raises:
+            ManagementError: the delay is negative.
+        """
+        if delay_ms is not None and delay_ms < 0:
+            raise ManagementError(f"delay {delay_ms}: 0 ms or more")
+        return self._act_on_one(message_id, messages.retry(self.office, self.queue, self.permit, delay_ms))
 
     def change_priority(self, selector: str | None, priority: int) -> Steps[int]:
         """Change the priority of the messages that match; returns their number."""
@@ -319,7 +325,7 @@ class QueueControl(Control):
         pause_queue(self.office, self.queue, persist=persist)
 
     def resume(self) -> None:
-        """Resume deliveries."""
+        """Resume the deliveries of the queue."""
         resume_queue(self.office, self.queue)
 
     def enable(self, enabled: bool) -> None:

@@ -24,11 +24,13 @@ from understudy.message import (
     ORIGINAL_QUEUE,
     ORIGINAL_ROUTING_TYPE,
     ROUTING_TYPE,
+    SCHEDULED_DELIVERY,
     LargeMessage,
     Message,
     MessageType,
 )
-from understudy.properties import BYTE, PropertyValue, decode_simple_string
+from understudy.properties import BYTE, LONG, PropertyValue, decode_simple_string
+from understudy.routing.acceptance import scheduled_ms
 from understudy.routing.address import Address
 from understudy.routing.filter import parse_filter
 from understudy.routing.lifecycle.duplicate_ids import duplicate_id_bytes
@@ -38,6 +40,8 @@ from understudy.routing.walk import START, Act, Wanted, act_on, look, one_by_one
 from understudy.session.transaction import Transaction
 from understudy.store.messages.reference import LargeReference, MessageReference, References
 
+#: Property that counts the retries of a dead letter that an operator has asked for with a delay.
+RETRIES: Final = "_UNDERSTUDY_RETRIES"
 #: Maximum number of different values in the result of ``countMessages``.
 GROUPS_MAX: Final = 10_000
 
@@ -245,7 +249,7 @@ def kill(office: PostOffice, queue: Queue) -> Act:
 
 
 def move(office: PostOffice, queue: Queue, target: Queue, permit: Permit, *, reject_duplicates: bool = False) -> Act:
-    """Move messages to another queue only, if ``permit`` allows it."""
+    """Move messages to another queue, as far as ``permit`` allows it."""
     permit(target.address.name, target.name)
 
     def one(reference: MessageReference) -> bool:
@@ -260,9 +264,13 @@ def move(office: PostOffice, queue: Queue, target: Queue, permit: Permit, *, rej
     return lambda references: one_by_one(queue, references, one)
 
 
-def retry(office: PostOffice, queue: Queue, permit: Permit) -> Act:
+def retry(office: PostOffice, queue: Queue, permit: Permit, delay_ms: int | None = None) -> Act:
     """Return messages to their original queue or address, if ``permit`` allows it; a message without one stays. The
     first message that is not permitted raises, and stays with those after it.
+
+    Args:
+        delay_ms: Time until they are delivered; the retry is counted in ``RETRIES``. None: at once and not counted, as
+            in Artemis.
     """
     permitted: set[tuple[str, str | None]] = set()
 
@@ -279,6 +287,11 @@ def retry(office: PostOffice, queue: Queue, permit: Permit) -> Act:
             properties.pop(name, None)
         if isinstance(routing_type, int):
             properties.set_typed(ROUTING_TYPE, BYTE, routing_type)
+        if delay_ms is not None:
+            before = properties.get(RETRIES)
+            properties[RETRIES] = 1 + (before if isinstance(before, int) else 0)
+            if delay_ms:
+                properties.set_typed(SCHEDULED_DELIVERY, LONG, office.clock.wall_ms() + delay_ms)
         copy = message.replace(
             address=address.name, properties=properties, expiration=0, message_id=office.store.next_id()
         )
@@ -333,7 +346,16 @@ def transfer(
         copy = address.with_expiration(copy, office.clock.wall_ms())
     queue.delivering_count += 1
     try:
-        office.acceptance.accept(address, copy, queues, reference.scheduled_ms, order, None, transaction, duplicate_id)
+        office.acceptance.accept(
+            address,
+            copy,
+            queues,
+            max(reference.scheduled_ms, scheduled_ms(copy)),
+            order,
+            None,
+            transaction,
+            duplicate_id,
+        )
         transaction.acknowledge(queue, [References((reference,))])
         transaction.commit(order, None)
     except BrokerError:

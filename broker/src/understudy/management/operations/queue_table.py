@@ -142,6 +142,9 @@ _OPERATIONS: Final = (
     ),
     operation("copyMessage", _C.copy_one, "Copy one message to another queue.", _ID, text("targetQueue")),
     operation("retryMessage", _C.retry_one, "Return one message to its original queue or address.", _ID),
+    operation("retryMessage", _C.retry_one,
+              "Return one message to its origin, where it is delivered after so many ms, and count the retry in its "
+              "property _UNDERSTUDY_RETRIES.", _ID, long("delay")),
     operation("retryMessages", _C.retry, "Return all messages to their origin; returns their number."),
     operation("retryMessages", _C.retry, "The same with a selector.", _SELECTOR),
     operation("changeMessagePriority", _C.change_priority_of_one, "Give one message another priority and a new id.",

@@ -42,7 +42,7 @@ def send(
     password: str | None,
     create_message_id: bool = False,
 ) -> Generator[None, None, str]:
-    """Send a message.
+    """Send a message to an address.
 
     Args:
         control: Control of the requester.

@@ -112,7 +112,7 @@ FROM_CALL: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One row of a table."""
+    """One operation or attribute, a row of a table."""
 
     name: str
     call: Callable[..., object]
@@ -219,7 +219,7 @@ def type_text(annotation: Any) -> str:
 
 
 class Operations:
-    """The table of one kind of resource."""
+    """Table of the operations of one kind of resource."""
 
     def __init__(self, kind: str, doc: str, rows: Sequence[Operation]) -> None:
         """Args:

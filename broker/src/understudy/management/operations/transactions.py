@@ -25,7 +25,7 @@ def prepared(control: Control) -> list[str]:
 
 
 def prepared_as_json(control: Control) -> str:
-    """Prepared branches with their messages, as JSON."""
+    """Prepared XA branches with their messages, as JSON."""
     found = [
         {
             "xid_as_base64": branch_name(branch.xid),

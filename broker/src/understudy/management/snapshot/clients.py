@@ -83,12 +83,12 @@ def sessions_of(node: ManagedNode, connection_id: str | None = None) -> list[Ser
 
 
 def connection_rows(node: ManagedNode) -> Rows[clients.Connection]:
-    """Connections of clients."""
+    """Rows of the connections of clients."""
     return Rows(clients.Connection, list(node.services.connections.connections), CONNECTION)
 
 
 def session_rows(node: ManagedNode) -> Rows[clients.Session]:
-    """Sessions of clients."""
+    """Rows of the sessions of clients."""
     return Rows(clients.Session, sessions_of(node), SESSION)
 
 
@@ -113,7 +113,7 @@ def branch_name(xid: Xid) -> str:
 
 
 def transaction_rows(node: ManagedNode) -> Rows[clients.Transaction]:
-    """XA branches, those decided by an operator and not forgotten, and transactions of sessions."""
+    """Rows of XA branches, of branches that an operator decided and did not forget, and of transactions of sessions."""
     sessions, clock = node.services.sessions, node.services.clock
     offset_ms = clock.wall_ms() - clock.monotonic_ms()
 

@@ -46,7 +46,7 @@ def rows_of(collection: str, kind: type[Item], node: ManagedNode | None) -> Rows
         node: The active broker; None: the node is not active and has operations only.
     """
     if collection == "operations":
-        # loaded when they are used: 30 modules with the tables of all operations
+        # imported at the first use, because it imports 30 modules with the tables of all operations
         from understudy.management.operations.declared import declared
 
         return Rows.of_items(kind, declared())

@@ -14,7 +14,7 @@ from understudy.store.named_readers import NamedReader
 
 
 def bridges_of(node: ManagedNode) -> Iterator[Bridge]:
-    """Core bridges, and those that empty the store-and-forward queues."""
+    """Core bridges, and the bridges that empty store-and-forward queues."""
     if node.bridges is not None:
         yield from node.bridges.by_name.values()
     if node.members is not None:
@@ -22,7 +22,7 @@ def bridges_of(node: ManagedNode) -> Iterator[Bridge]:
 
 
 def bridge_rows(node: ManagedNode) -> Rows[links.Bridge]:
-    """All bridges."""
+    """Rows of all bridges."""
     known = node.services.sessions.post_office.directory.queues
 
     def waiting(bridge: Bridge) -> int:
@@ -49,7 +49,7 @@ def bridge_rows(node: ManagedNode) -> Rows[links.Bridge]:
 
 
 def reader_of(store: MessageStore, reader: NamedReader) -> Reader:
-    """One named reader."""
+    """Model of one named reader."""
     return Reader(
         reader.name,
         reader.position.epoch,

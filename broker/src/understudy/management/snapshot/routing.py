@@ -69,7 +69,7 @@ QUEUE: Final[Mapping[str, Callable[[Queue], object]]] = {
 
 
 def queue_rows(node: ManagedNode) -> Rows[queues.Queue]:
-    """All queues."""
+    """Rows of all queues."""
     directory = node.services.sessions.post_office.directory
     return Rows(queues.Queue, list(directory.queues.values()), QUEUE, directory.find_queue)
 
@@ -120,7 +120,7 @@ def address_readers(global_max_size_bytes: int) -> Mapping[str, Callable[[Addres
 
 
 def address_rows(node: ManagedNode) -> Rows[queues.Address]:
-    """All addresses."""
+    """Rows of all addresses."""
     addresses = node.services.sessions.post_office.directory.addresses
     return Rows(queues.Address, list(addresses.values()), address_readers(node.global_max_size_bytes), addresses.get)
 
@@ -177,13 +177,13 @@ DIVERT: Final[Mapping[str, Callable[[Divert], object]]] = {
 
 
 def divert_rows(node: ManagedNode) -> Rows[links.Divert]:
-    """All diverts."""
+    """Rows of all diverts."""
     diverts = node.services.sessions.post_office.diverts.by_name
     return Rows(links.Divert, list(diverts.values()), DIVERT, diverts.get)
 
 
 def message_of(queue: Queue, reference: MessageReference) -> queues.Message:
-    """A waiting message; one that cannot be read is quarantined."""
+    """Read a waiting message; one that cannot be read is quarantined."""
     message = queue.read_waiting(reference)
     if message is None:
         return queues.Message(message_id=reference.message_id, unreadable=True)

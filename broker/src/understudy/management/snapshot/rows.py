@@ -26,7 +26,7 @@ FieldReaders = Mapping[str, Callable[[Any], object]]
 
 
 class Rows(Generic[I]):
-    """The rows of one collection at present.
+    """Rows of one collection at the time of a request.
 
     Args:
         kind: Kind of the items.

@@ -30,7 +30,7 @@ def of_queue(control: QueueOfNode) -> dict[str, object]:
 
 
 def of_message(control: QueueOfNode, message_id: int) -> Generator[None, None, dict[str, object]]:
-    """Why one message waits. Raises MessageNotFound."""
+    """Reasons for which one message waits. Raises MessageNotFound."""
     view = WaitView(control.node, control.queue)
     message = yield from view.message(message_id)
     queue = view.queue()

@@ -17,7 +17,7 @@ from understudy.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason."""
+    """One reason for which messages wait."""
 
     code: str
     text: str
@@ -89,17 +89,17 @@ class ConsumerState:
     started: bool
     credits: int
     writable: bool
-    """Whether its connection takes bytes; True for one that was not asked."""
+    """Whether the consumer's connection takes bytes; True if that was not asked."""
     delivering: int
     oldest_ms: int | None
-    """Wall time of its oldest delivery that is not acknowledged."""
+    """Wall time of the consumer's oldest delivery that is not acknowledged."""
     served: bool = True
     """False: the queue is exclusive and this is a spare."""
     bridge: bool = False
 
     @property
     def ready(self) -> bool:
-        """Whether it can take a message now."""
+        """Whether the consumer can take a message at present."""
         return self.started and self.credits > 0 and self.writable
 
 
@@ -119,7 +119,7 @@ class RedistributionState:
     mode: str
     """``message-load-balancing`` of the cluster connection."""
     delay_ms: int
-    """``redistribution-delay``; -1: none."""
+    """Setting ``redistribution-delay`` in ms; -1: none."""
     state: str | None
     """State of the machine; None: messages of the queue are not redistributed."""
     remaining_ms: int
@@ -148,7 +148,7 @@ class TransactionState:
     name: str
     prepared: bool
     since_ms: int | None
-    """Wall time of its beginning; None: it was prepared before this activation."""
+    """Wall time of the transaction's beginning; None: it was prepared before this activation."""
     sends: int
     acknowledges: int
 
@@ -158,7 +158,7 @@ class GateState:
     """The gate before deliveries of a queue that has one."""
 
     wanted: int
-    """``consumers-before-dispatch``."""
+    """Setting ``consumers-before-dispatch``."""
     rebalancing: bool
 
 
@@ -197,7 +197,7 @@ class MessageState:
     ahead: int = 0
     """Waiting messages that come before it."""
     at_ms: int = 0
-    """Wall time at which it is due, of a scheduled one."""
+    """Wall time at which a scheduled message is due."""
     readable: bool = True
     deliveries: int = 0
     consumer: str | None = None
@@ -208,7 +208,7 @@ class MessageState:
     taken_by: frozenset[str] | None = None
     """Names of the consumers whose filters take it."""
     wanted_elsewhere: bool = False
-    """Whether consumers of another member have filters that take it."""
+    """Whether consumers of another member have filters that match the message."""
     group: str | None = None
     group_consumer: str | None = None
     """Consumer of this queue that has the group."""
@@ -224,7 +224,7 @@ def explain_queue(queue: QueueState) -> list[Reason]:
 
 
 def explain_message(queue: QueueState, message: MessageState, now_ms: int) -> list[Reason]:
-    """Reasons why one message is not gone from the queue. Never empty.
+    """Reasons for which one message is still in the queue. Never empty.
 
     Args:
         now_ms: Wall time.

@@ -32,14 +32,14 @@ from understudy.session.consumer import ServerConsumer
 from understudy.session.transaction import Transaction
 from understudy.store.messages.reference import MessageReference
 
-#: Messages counted before others have their turn.
+#: Number of messages counted before other work of the loop has its turn.
 _SLICE_MESSAGES: Final = 5_000
 _NODE_ID_CHARACTERS: Final = 36
 _BRIDGE: Final = "BRIDGE"
 
 
 class WaitView:
-    """One queue of a node, at the time of a request."""
+    """One queue of a node at the time of a request."""
 
     def __init__(self, node: ManagedNode, queue: Queue) -> None:
         self._node = node
@@ -129,7 +129,7 @@ class WaitView:
     # -- transactions -----------------------------------------------------------------------------
 
     def _open_transactions(self) -> Iterator[tuple[str, bool, Transaction]]:
-        """Name, whether it is prepared, and the transaction."""
+        """Open transactions with their names, and whether each is prepared."""
         sessions = self._node.services.sessions
         seen: set[int] = set()
         for branch in sessions.resources:

@@ -176,7 +176,7 @@ class ClusterChannel:
         return backups.host(requester, packet) is None
 
     def _scaled_down(self, packet: packets.ScaleDownAnnouncement) -> None:
-        """Another node has moved its messages here, or to the node that sends this."""
+        """Note that a node has moved its messages to this node, or to the node that sends the packet."""
         services = self._owner.services
         own_id, scaled_down = services.shared.node_id, services.cluster.scaled_down
         if packet.target_node_id == own_id:

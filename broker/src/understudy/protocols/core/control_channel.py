@@ -60,7 +60,7 @@ class ControlChannel:
 
     def _subscribe(self) -> None:
         if self._unsubscribe is not None:
-            # clients subscribe once; this one gets every change already
+            # the subscribed client gets every change already
             return
         services = self._owner.services
         members = services.cluster.topology.members() or [Member(services.shared.node_id, 0)]
@@ -108,7 +108,7 @@ class ControlChannel:
         return packets.Disconnect(node_id=shared.node_id)
 
     def close(self) -> None:
-        """End the subscription."""
+        """End the subscription to the topology."""
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None

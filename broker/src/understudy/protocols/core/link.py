@@ -21,7 +21,7 @@ class ChannelHandler(Protocol):
 
     @property
     def congested(self) -> bool:
-        """Whether its client should not be read until the disk has caught up."""
+        """Whether the client of the channel should not be read until the disk has caught up."""
         ...
 
     @property
@@ -34,7 +34,7 @@ class ChannelHandler(Protocol):
 
 
 class CoreLink(Protocol):
-    """A connection, as its channels see it."""
+    """Interface of a connection for its channels."""
 
     connection: SealableConnection
     services: CoreServices
@@ -59,7 +59,7 @@ class CoreLink(Protocol):
         ...
 
     def hold(self, handler: ChannelHandler) -> None:
-        """Add it to ``uploading``."""
+        """Add a channel to ``uploading``."""
 
     def session_ended(self, handler: ChannelHandler, channel_id: int) -> None:
         """A session has ended, or moved to another connection."""

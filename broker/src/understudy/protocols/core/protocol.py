@@ -18,7 +18,7 @@ from understudy.wire.detect import Protocol
 
 
 class CoreProtocol:
-    """CORE on one node; an entry of the table of protocols."""
+    """CORE protocol of one node, an entry of the table of protocols."""
 
     wire: Final = Protocol.CORE
 

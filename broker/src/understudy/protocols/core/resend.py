@@ -25,7 +25,7 @@ class ResendBudget:
 
 
 class ResendCache:
-    """Frames of one session that its client has not confirmed, oldest first."""
+    """Frames of one session that the client has not confirmed, the oldest first."""
 
     __slots__ = ("_budget", "_bytes", "_first", "_frames")
 

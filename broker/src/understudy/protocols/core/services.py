@@ -22,4 +22,4 @@ class CoreServices:
     reattachments: Reattachments[Any]
     resend_budget: ResendBudget = field(default_factory=ResendBudget)
     sessions_max: int = SESSIONS_PER_CONNECTION_MAX
-    """Limit of one connection; acceptor parameter ``sessionsAllowed``."""
+    """Maximum number of sessions of one connection; acceptor parameter ``sessionsAllowed``."""

@@ -23,7 +23,7 @@ from understudy.wire.core.packets_replication import ReplicaProblem
 
 
 class WaitingConnection:
-    """One connection. Implements ``ConnectionHandler``."""
+    """Connection at an acceptor that waits for a replica. Implements ``ConnectionHandler``."""
 
     held_back = False
     held_up = False
@@ -60,7 +60,7 @@ class WaitingConnection:
 
     def _receive(self, packet: packets.Packet, channel_id: int) -> None:
         if isinstance(packet, packets.Ping):
-            # our nodes send it first; it says nothing
+            # nodes of this version send the packet first; it needs no answer
             return
         if channel_id == CLUSTER_CHANNEL and not self._proof.authorized:
             self._proof.receive(packet, lambda: None)
@@ -91,7 +91,7 @@ class WaitingConnection:
         self._connection.close()
 
     def prevent_reattachment(self) -> None:
-        """There are no sessions."""
+        """Do nothing: the connection has no session."""
 
     def connection_lost(self, reason: str) -> None:
         self._closed = True

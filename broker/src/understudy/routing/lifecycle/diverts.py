@@ -68,7 +68,8 @@ class Parcel(NamedTuple):
 
 
 _Pending = tuple[Address, Message, PropertyValue, NamedQueue | None]
-"""A message on its way: its address, itself, the routing type that it asks for, and the only queue that is meant."""
+"""A message that is being diverted: its address, the message, the requested routing type, and the only queue it may go
+to."""
 
 
 class Diverts:

@@ -1,8 +1,10 @@
 """The duplicate ids an address has seen lately.
 
-A circle of ``id-cache-size`` ids per address (manual, "Duplicate Message Detection"): a message
-whose id is in it was already taken and is dropped. With each id goes the log sequence at which the
-original becomes durable, because the duplicate may be confirmed only then.
+Two circles of ``id-cache-size`` ids per address (manual, "Duplicate Message Detection"), one for ids of clients and one
+for those of bridges, like in Artemis: a message whose id is in one was already taken and is dropped. Ids of clients
+displace none of a bridge, which sends unconfirmed messages again when its node is back, and that may be long after.
+With each id goes the log sequence at which the original becomes durable, because the duplicate may be confirmed only
+then.
 
 Not here: writing ids to the log (they travel in the message's record), or what happens to a
 duplicate.
@@ -12,30 +14,36 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import chain, compress, repeat
+from operator import not_
 from typing import Final
 
 from understudy.errors import LimitExceeded
 from understudy.limits import DUPLICATE_ID_BYTES_MAX
 
+#: Before the keys of messages that a core bridge forwards, so that no ``_AMQ_DUPL_ID`` of a client equals one.
+_BRIDGED: Final = b"\0bridge\0"
+
 
 class DuplicateIdCache:
-    """Ids in the order they came, the newest replacing the oldest."""
+    """Ids in the order they came, the newest replacing the oldest of its kind."""
 
-    __slots__ = ("_order", "_sequences", "capacity")
+    __slots__ = ("_forwarded", "_order", "_sequences", "capacity")
 
     def __init__(self, capacity: int, ids: Iterable[bytes] = ()) -> None:
         """Args:
-        capacity: Ids remembered; 0 remembers none.
+        capacity: Ids remembered of each kind; 0 remembers none.
         ids: Restored ones, oldest first, durable already.
         """
         self.capacity = capacity
         self._sequences: dict[bytes, int] = dict.fromkeys(ids, 0)
         self._order: deque[bytes] | None = None
-        """The ids, oldest first. None before the first: an empty deque takes 624 bytes, most addresses see none."""
+        """The ids of clients, oldest first. None before the first: an empty deque takes 624 bytes, most addresses see
+        none."""
+        self._forwarded: deque[bytes] | None = None
+        """The ids of bridges, like ``_order``."""
         if self._sequences:
-            self._order = deque(self._sequences)
-            self.resize(capacity)
+            self._append([*self._sequences])
 
     def __len__(self) -> int:
         return len(self._sequences)
@@ -44,8 +52,8 @@ class DuplicateIdCache:
         return duplicate_id in self._sequences
 
     def __iter__(self) -> Iterator[bytes]:
-        """The ids, oldest first."""
-        return iter(self._sequences if self._order is None else self._order)
+        """The ids of clients, then those of bridges, each oldest first."""
+        return chain(self._order or (), self._forwarded or ())
 
     def sequence_of(self, duplicate_id: bytes) -> int | None:
         """Log sequence of the original, 0 if long durable; None if the id is new."""
@@ -72,47 +80,52 @@ class DuplicateIdCache:
         Returns:
             How many were new.
         """
-        order, sequences = self._order, self._sequences
-        if order is None:
-            order = self._order = deque()
+        sequences = self._sequences
         taken = len(ids)
         if not sequences.keys().isdisjoint(ids) or len(set(ids)) < taken:
             taken = self.unseen(ids)
             ids = ids[:taken]
         # without a call or a step of the interpreter for each
         sequences.update(zip(ids, range(first_sequence, first_sequence + taken), strict=True))
+        self._append(ids)
+        return taken
+
+    def _append(self, ids: Sequence[bytes]) -> None:
+        """Put ids that have their sequences already into the circles of their kinds."""
+        bridged = [*map(bytes.startswith, ids, repeat(_BRIDGED))]
+        if True in bridged:
+            self._forwarded = self._extended(self._forwarded, compress(ids, bridged))
+            ids = [*compress(ids, map(not_, bridged))]
+        if ids:
+            self._order = self._extended(self._order, ids)
+
+    def _extended(self, order: deque[bytes] | None, ids: Iterable[bytes]) -> deque[bytes]:
+        """The circle with these ids, and without the oldest ones above the capacity."""
+        if order is None:
+            order = deque()
         order.extend(ids)
         oldest = [*map(deque.popleft, repeat(order, max(0, len(order) - max(self.capacity, 0))))]
-        deque(map(sequences.__delitem__, oldest), maxlen=0)
-        return taken
+        deque(map(self._sequences.__delitem__, oldest), maxlen=0)
+        return order
 
     def add(self, duplicate_id: bytes, sequence: int) -> None:
         """Remember an id that is not in here yet."""
         if self.capacity <= 0:
             return
-        order = self._order
-        if order is None:
-            order = self._order = deque()
-        if len(order) >= self.capacity:
-            del self._sequences[order.popleft()]
-        order.append(duplicate_id)
         self._sequences[duplicate_id] = sequence
+        self._append((duplicate_id,))
 
     def resize(self, capacity: int) -> None:
-        """Set the number of remembered ids; the oldest ids above it are removed."""
+        """Set the number of remembered ids of each kind; the oldest ids above it are removed."""
         self.capacity = capacity
-        order = self._order
-        while order and len(order) > capacity:
-            del self._sequences[order.popleft()]
+        for order in (self._order, self._forwarded):
+            if order:
+                self._extended(order, ())
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Remove every duplicate id."""
         self._sequences.clear()
-        self._order = None
-
-
-#: Before the keys of messages that a core bridge forwards, so that no ``_AMQ_DUPL_ID`` of a client equals one.
-_BRIDGED: Final = b"\0bridge\0"
+        self._order = self._forwarded = None
 
 
 def forwarded_id_bytes(value: object) -> bytes:

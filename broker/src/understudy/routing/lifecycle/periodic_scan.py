@@ -19,7 +19,7 @@ class PeriodicScan:
     __slots__ = ("_call", "_period_ms", "_timer", "_timers")
 
     def __init__(self, timers: Timers, period_ms: int, call: Callable[[], bool | None]) -> None:
-        """A period below one means never."""
+        """Begin without a scan; with a period below one there is none."""
         self._timers = timers
         self._period_ms = period_ms
         self._call = call
@@ -37,7 +37,7 @@ class PeriodicScan:
             self._arm()
 
     def close(self) -> None:
-        """No further calls."""
+        """Stop scanning."""
         self._period_ms = -1
         if self._timer is not None:
             self._timer.cancel()

@@ -77,11 +77,11 @@ class _Trouble:
     held: bool
     """Whether the message may be readable later, if the other node has no right bytes either."""
     both: bool = False
-    """The bytes of the other node are wrong, too."""
+    """Whether the bytes of the other node are wrong, too."""
     given_up: bool = False
     """Whether the message waits for the other node no longer."""
     under_way: bool = False
-    """Whether its bytes are being read again or taken from the other node."""
+    """Whether the bytes are being read again or requested from the other node."""
     failures: int = 0
     """How often the disk of this node has failed while the other node could be asked, and the queue stood still."""
     pause_ms: int = DISK_AGAIN_MS
@@ -94,7 +94,7 @@ def _entry_id(queue: Queue, reference: MessageReference) -> str:
 
 
 class DamagedMessages:
-    """The messages of one node that cannot be read."""
+    """Messages of one node that cannot be read."""
 
     __slots__ = (
         "_aside", "_clock", "_closed", "_paging", "_queues", "_scheduled", "_store", "_timers", "_waiting", "stopped",
@@ -127,7 +127,7 @@ class DamagedMessages:
         store.quarantine.repairs.on_attach = self._try_again
 
     def close(self) -> None:
-        """Searches end."""
+        """End the searches for readable bytes."""
         self._closed = True
 
     def read(self, queue: Queue, reference: MessageReference) -> Message:
@@ -253,7 +253,7 @@ class DamagedMessages:
             return
         if trouble.kind == "message":
             if repairs.pair is None:
-                # it was read a second time already
+                # the bytes have been read a second time already
                 self._list(trouble)
                 return
             repairs.record(place.number, place.epoch, place.offset, place.length, done)
@@ -262,7 +262,7 @@ class DamagedMessages:
             if body is not None:
                 repairs.body(body, done)
             elif repairs.pair is not None:
-                # its record says what the body has to be
+                # the record of the log says what the body has to be
                 repairs.record(
                     place.number, place.epoch, place.offset, place.length, partial(self._record_repaired, trouble)
                 )
@@ -340,7 +340,7 @@ class DamagedMessages:
             queue.due(each)
 
     def _wait(self, trouble: _Trouble, pair: Pair) -> None:
-        """The other node cannot be asked now, or the disk of this node fails."""
+        """Wait, because the other node cannot be asked at present, or because the disk of this node fails."""
         key = (trouble.queue.queue_id, trouble.reference.message_id)
         if self._waiting.get(key) is not trouble:
             self._waiting[key] = trouble
@@ -364,7 +364,7 @@ class DamagedMessages:
             self._repair(trouble)
 
     def _try_again(self) -> None:
-        """The other node can be asked."""
+        """Ask again, because the other node can be asked."""
         for key, trouble in list(self._waiting.items()):
             self._try_one_again(key, trouble)
 

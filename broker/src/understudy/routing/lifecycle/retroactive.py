@@ -58,7 +58,7 @@ class Retroactive:
         return Names(self._name(address, "address", delimiter), self._name(address, "divert", delimiter), queues)
 
     def divert_of(self, address: str) -> str:
-        """The name of its divert."""
+        """Name of the internal divert of a retroactive address."""
         return self.names(address).divert
 
     def keeps_messages(self, address: Address) -> bool:

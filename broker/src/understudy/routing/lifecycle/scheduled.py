@@ -52,7 +52,7 @@ class ScheduledDeliveries:
         return [(at_ms, reference) for at_ms, _, _, reference in mine]
 
     def remove(self, queue: Queue) -> References:
-        """Take out those of one queue, which is being deleted."""
+        """Remove the scheduled messages of a queue that is being deleted."""
         taken = References(self.of(queue))
         self._heap = [entry for entry in self._heap if entry[2] is not queue]
         heapq.heapify(self._heap)
@@ -88,7 +88,7 @@ class ScheduledDeliveries:
         self._arm()
 
     def close(self) -> None:
-        """No further timers."""
+        """Stop all timers of scheduled messages."""
         self._heap.clear()
         if self._timer is not None:
             self._timer.cancel()

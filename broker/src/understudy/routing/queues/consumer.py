@@ -14,7 +14,7 @@ from understudy.routing.filter import ExcludingFilter, Filter
 from understudy.routing.queues.flow_control import FlowControl
 from understudy.store.messages.reference import Part
 
-#: Bytes one consumer takes before it is asked again whether its socket keeps up.
+#: Number of bytes sent to a consumer before its ``writable`` is called again.
 ALLOWANCE_BYTES: Final = 256 * 1024
 
 
@@ -31,16 +31,16 @@ class Consumer(ABC):
         self.flow = flow
         """Credit of the client; the consumer waits while it is not above zero."""
         self.allowance_bytes = 0
-        """Bytes until ``writable`` is asked again."""
+        """Number of bytes that the consumer may still get before its ``writable`` is called again."""
         self.overhead_bytes = 0
         """Credits that each delivery costs beside its message, if it is always the same number; 0: it takes no runs."""
         self.started = False
         self.cursors: dict[int, int] = {}
-        """Priority to the position before which nothing waits for this consumer."""
+        """Priority to the position before which no message waits for this consumer."""
 
     @abstractmethod
     def writable(self) -> bool:
-        """Whether its socket keeps up."""
+        """Whether the consumer's socket accepts more bytes."""
 
     @abstractmethod
     def deliver(self, part: Part) -> None:
@@ -89,7 +89,7 @@ class Consumer(ABC):
 
 
 class ConsumerGroup:
-    """Consumers of one priority, and whose turn it is."""
+    """Consumers of one priority, and the one whose turn it is."""
 
     __slots__ = ("consumers", "priority", "turn")
 
@@ -112,7 +112,7 @@ class ConsumerGroup:
 
 
 class QueueConsumers:
-    """All consumers of one queue. Browsers are not among them."""
+    """All consumers of one queue, without browsers."""
 
     __slots__ = ("by_priority", "count", "left_ms", "searching", "served_alone")
 
@@ -137,7 +137,7 @@ class QueueConsumers:
         return any(consumer.filter is not None for consumer in self)
 
     def add(self, consumer: Consumer) -> None:
-        """A consumer joins those of its priority."""
+        """Add a consumer to those of its priority."""
         self.count += 1
         for group in self.by_priority:
             if group.priority == consumer.priority:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class QueueCounts:
-    """Counts of messages."""
+    """Counts of the messages of one queue."""
 
     __slots__ = (
         "delivering_count",

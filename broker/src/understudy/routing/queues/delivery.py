@@ -12,11 +12,13 @@ Not here: a consumer as its queue sees it (``consumer``), how much it may be sen
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from understudy.errors import BrokerError, MessageUnreadable
+from understudy.errors import BrokerError, DescriptorsExhausted, MessageUnreadable
 from understudy.message import GROUP_ID, Message
+from understudy.ports import Clock, Fence, Timers
 from understudy.properties import NO_PROPERTIES
 from understudy.routing.queues.consumer import Consumer, ConsumerGroup
 from understudy.routing.queues.groups import GROUPS_MAX
@@ -32,6 +34,48 @@ LOOKS_MAX: Final = 10_000
 
 #: Closes a message group when the last of it is delivered (manual, "Message Grouping").
 _GROUP_SEQUENCE: Final = "_AMQ_GROUP_SEQUENCE"
+
+#: Before a lock is asked for again that could not be asked about, when messages wait for it.
+PROVE_AGAIN_MS: Final = 100
+
+
+class DeliveryPermission:
+    """The permission of one node to deliver messages (ADR 0156); it always has it until ``depend_on`` is called."""
+
+    def __init__(self, clock: Clock, timers: Timers) -> None:
+        self._clock = clock
+        self._timers = timers
+        self._fence: Fence | None = None
+        self._unproved: Callable[[BaseException], None] = lambda error: None
+        self._ended = False
+        """``_unproved`` was called: nothing is delivered any more."""
+
+    def depend_on(self, fence: Fence, unproved: Callable[[BaseException], None]) -> None:
+        """Ask the fence of the node from now on. ``unproved`` is called once, with the reason, when the node may not
+        deliver any more.
+        """
+        self._fence = fence
+        self._unproved = unproved
+
+    def covers(self, queue: Queue) -> bool:
+        """Whether messages of a queue may be delivered now: not on a proof of the lock that is too old, as for
+        confirmations. The next node may have delivered them already, and got their acknowledgements.
+        """
+        fence = self._fence
+        if self._ended:
+            return False
+        if fence is None or self._clock.monotonic_ms() <= fence.proved_until_ms:
+            return True
+        why = fence.why_not_confirm()
+        if why is None:
+            return True
+        if isinstance(why, DescriptorsExhausted):
+            # no answer: the lock is not lost
+            self._timers.call_later(PROVE_AGAIN_MS, queue.prompt)
+            return False
+        self._ended = True
+        self._unproved(why)
+        return False
 
 
 def serve(queue: Queue) -> None:
@@ -52,8 +96,10 @@ def deliver(queue: Queue) -> bool:
     if kind is not None and not kind.gate.open:
         return True
     if queue in office.damaged.stopped:
-        # it is prompted when the message has been read
+        # the consumer is served when the message has been read
         return True
+    if not office.permission.covers(queue):
+        return False
     queue.read_back_left, queue.looks_left = READ_BACK_MAX, LOOKS_MAX
     dispatch(queue, office.now_ms)
     if queue.address.paged_count and queue.pending.first_level() is None:
@@ -228,7 +274,7 @@ def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer
             found = next_for(queue, consumer, now_ms)
         except BrokerError:
             raise
-        except Exception as bug:  # of its selector: the message is still in the queue
+        except Exception as bug:  # an error of the consumer's selector leaves the message in the queue
             consumer.abandon(bug)
             found = None
         if found is None:
@@ -314,7 +360,7 @@ def _any_group(groups: list[str]) -> bool:
 
 
 def _groups_allow(queue: Queue, consumer: Consumer, groups: list[str]) -> bool:
-    """Whether each of these groups belongs to this consumer or has no owner."""
+    """Whether each of these message groups belongs to this consumer or has no owner."""
     if not groups or queue.configuration.group_buckets == 0:
         return True
     if not queue.groups.met:
@@ -363,7 +409,7 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
                 queue.read_back_left -= 1
                 message = queue.read_waiting(reference)
                 if message is None:
-                    # it is set aside: the next one in order
+                    # the message was put into the quarantine, so the next one is taken
                     continue
             if (consumer.filter is None or consumer.filter.matches(message)) and _group_allows(
                 queue, consumer, message

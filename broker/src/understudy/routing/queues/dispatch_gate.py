@@ -43,7 +43,7 @@ class Event(Enum):
 
 
 class DispatchGate(Machine[State, Event]):
-    """The gate of one queue."""
+    """Gate of one queue, which delays its first delivery."""
 
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event

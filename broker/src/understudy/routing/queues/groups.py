@@ -61,7 +61,7 @@ _remembered_hash = lru_cache(maxsize=4096)(_hash)
 
 
 class MessageGroups:
-    """The groups of one queue that have an owner."""
+    """Message groups of one queue that have an owner."""
 
     __slots__ = ("met", "owners")
 

@@ -22,7 +22,7 @@ from understudy.message import LAST_VALUE, Message
 from understudy.routing.queues.special import SpecialQueue
 from understudy.store.messages.reference import MessageReference
 
-#: Keys before those whose message has left are looked for.
+#: Number of keys from which on keys of messages that have left are removed.
 _KEYS_MIN: Final = 1024
 
 

@@ -84,6 +84,14 @@ class ExpiredMessages(Protocol):
         ...
 
 
+class PermittedDeliveries(Protocol):
+    """The permission of the node to deliver messages, as its queues use it."""
+
+    def covers(self, queue: Queue) -> bool:
+        """Whether those of a queue may be delivered now; it is prompted when they may later."""
+        ...
+
+
 class QueueOffice(Protocol):
     """The parts of a node that its queues use. The post office has them."""
 
@@ -108,6 +116,11 @@ class QueueOffice(Protocol):
     @property
     def scheduled(self) -> Schedule:
         """Messages whose time has not come."""
+        ...
+
+    @property
+    def permission(self) -> PermittedDeliveries:
+        """Whether messages may be delivered."""
         ...
 
     @property

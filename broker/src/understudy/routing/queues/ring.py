@@ -17,7 +17,7 @@ from understudy.store.messages.reference import MessageReference
 
 
 class Ring:
-    """The bound of one queue."""
+    """Bound of the messages of one queue."""
 
     __slots__ = ("_queue", "size")
 
@@ -28,7 +28,7 @@ class Ring:
 
     @property
     def full(self) -> bool:
-        """Whether one more would be too much."""
+        """Whether the queue holds as many messages as it may."""
         return len(self._queue.pending) >= self.size
 
     def added(self) -> None:

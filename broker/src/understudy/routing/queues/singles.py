@@ -27,7 +27,7 @@ class Singles:
 
     __slots__ = ("_ordered", "_references", "base", "size")
 
-    #: As for ``Block``.
+    #: references that are no part of a run, as in ``Block``
     run = None
     spilled = False
 
@@ -35,13 +35,13 @@ class Singles:
         self.base = base
         self.size = 0
         self._references: list[MessageReference] = []
-        """Latest position first, so that the next one is popped from the end."""
+        """References with the latest position first, so that the next one is popped from the end."""
         self._ordered = True
-        """Whether it is so now."""
+        """Whether the list is in order at present."""
 
     @property
     def count(self) -> int:
-        """Messages in it."""
+        """Number of messages in the block."""
         return len(self._references)
 
     def _in_order(self) -> list[MessageReference]:
@@ -57,7 +57,7 @@ class Singles:
         self._in_order().insert(0, reference)
 
     def requeue(self, row: int, reference: MessageReference) -> None:
-        """A message at its position, which may lie outside of the range."""
+        """Put a message back at its position, which may lie outside of the range."""
         if row < 0:
             self.base += row
             self.size -= row
@@ -71,7 +71,7 @@ class Singles:
     def take_slice(
         self, room_bytes: int, overhead_bytes: int, now_ms: int, may_take: GroupsAllowed | None = None
     ) -> References:
-        """Like ``Block.take_slice``."""
+        """Take several references, as ``Block.take_slice`` does."""
         known = self._in_order()
         taken = References()
         for reference in reversed(known):
@@ -83,11 +83,11 @@ class Singles:
         return taken
 
     def take_first(self) -> MessageReference:
-        """Take the first one."""
+        """Take the first reference."""
         return self._in_order().pop()
 
     def take_all(self) -> References:
-        """Take all of them."""
+        """Take every reference."""
         taken = References(self.references())
         self._references = []
         return taken
@@ -96,7 +96,7 @@ class Singles:
         return bisect_left(self._in_order(), -self.base - row, key=_descending)
 
     def row_slice(self, row: int) -> None:
-        """None: they are no part of a run."""
+        """Return None, because single references are no part of a run."""
 
     def row_from(self, row: int) -> int:
         """The first row at or after one; -1 if there is none."""
@@ -104,7 +104,7 @@ class Singles:
         return self._references[index].position - self.base if index >= 0 else -1
 
     def part_from(self, row: int, count_max: int) -> References:
-        """Like ``Block.part_from``."""
+        """References from a position on, as ``Block.part_from`` gives them."""
         end = self._index(row) + 1
         return References(reversed(self._references[max(end - count_max, 0) : end]))
 
@@ -123,7 +123,7 @@ class Singles:
             yield reference.location if reference.message is None else None
 
     def take_overdue(self, now_ms: int) -> Sequence[MessageReference]:
-        """Take those that expire by then."""
+        """Take the references whose messages have expired by a time."""
         known = self._in_order()
         taken = [each for each in reversed(known) if 0 < each.expiration <= now_ms]
         if taken:
@@ -131,7 +131,7 @@ class Singles:
         return taken
 
     def references(self) -> Iterator[MessageReference]:
-        """All of them, in order."""
+        """Every reference in order."""
         return reversed(self._in_order())
 
     def stay_open(self) -> None:

@@ -9,7 +9,7 @@ from understudy.ports import Security
 
 
 def address_text(transport: asyncio.BaseTransport, name: str) -> str:
-    """``host:port`` of one end of a socket.
+    """Text ``host:port`` of one end of a socket.
 
     Args:
         name: ``peername`` or ``sockname``.

@@ -68,7 +68,7 @@ class DatagramReader:
             except BlockingIOError:
                 return
             except OSError as error:
-                # such as the report that a host of a list does not listen
+                # such as the report that a host of the member list does not listen
                 log.debug("discovery: cannot receive", extra={"error": str(error)})
                 self._read_in_window += 1
                 continue
@@ -90,7 +90,7 @@ class DatagramReader:
         self._read_in_window = 0
 
     def close(self) -> None:
-        """Close the socket."""
+        """Close the socket of the reader."""
         if self._window is not None:
             self._window.cancel()
         self._loop.remove_reader(self._socket.fileno())
@@ -257,7 +257,7 @@ class DirectoryEndpoint:
 
     def _open(self) -> ThreadWorker:
         if self._worker is None:
-            # one thread: a file is removed after it was written
+            # one thread, so that a file is removed after it was written
             self._worker = ThreadWorker(self._loop, self._turn, threads=1)
         return self._worker
 

@@ -29,7 +29,7 @@ _ZEROS: Final = bytes(1024 * 1024)
 #: Unit of the search for written parts of a file. Bytes.
 _RANGES_MAX: Final = 64
 _IOV_MAX: Final = min(os.sysconf("SC_IOV_MAX"), 1024)
-#: Buffers above which one joined write is cheaper than an array of pointers.
+#: Number of buffers above which one joined write costs less than an array of pointers.
 _JOIN_BYTES_MAX: Final = 64 * 1024
 
 

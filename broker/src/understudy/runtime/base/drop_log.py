@@ -22,7 +22,7 @@ class DropLog:
     """
 
     def __init__(self, now_s: Callable[[], float]) -> None:
-        """``now_s``: monotonic seconds."""
+        """Begin without drops; ``now_s`` gives monotonic seconds."""
         self._now_s = now_s
         self._logged: dict[tuple[str, str], float] = {}
 

@@ -128,7 +128,7 @@ class SystemEntropy:
 def system_environment(
     loop: asyncio.AbstractEventLoop, descriptors: Descriptors | None = None, nodes: int = 1
 ) -> Environment:
-    """The environment of one node.
+    """Environment of one node with the real disk, clock and network.
 
     Args:
         descriptors: Of the process; None: they are not counted.

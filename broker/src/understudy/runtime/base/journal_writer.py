@@ -54,7 +54,7 @@ class ThreadLogWriter:
         path: CriticalPath | None = None,
         fence: Fence | None = None,
     ) -> None:
-        """Starts the thread.
+        """Start the thread of the writer.
 
         Args:
             loop: Loop on which ``done`` is called.
@@ -99,7 +99,7 @@ class ThreadLogWriter:
         began_ns = self._path.since_ns = time.monotonic_ns()
         try:
             self._applier.apply(operations)
-        except BaseException as failure:  # handled by ``done``
+        except BaseException as failure:  # ``done`` handles the error
             return failure
         finally:
             self._path.since_ns = 0

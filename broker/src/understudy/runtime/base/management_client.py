@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 import urllib.error
 import urllib.request
 from dataclasses import field
@@ -16,7 +17,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConfigError, NotActive, QueueNotFound, Unreachable
 from understudy.texts import has_login, masked_url, printable
 
-#: Longest wait for one answer of a node.
+#: Longest wait in ms for one answer of a node.
 ANSWER_TIMEOUT_MS: Final = 5_000
 #: Largest answer read. Bytes.
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -31,6 +32,8 @@ class ManagementAddress:
     url: str
     """Without a slash at its end."""
     token: str = field(repr=False)
+    ca: str | None = None
+    """File of certificates that an https URL is checked with; None: those of the system."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError: there is a login in the URL, which would be printed with it."""
@@ -38,6 +41,22 @@ class ManagementAddress:
             raise ConfigError(
                 f"{masked_url(self.url)!r}: the management has no login in its URL", hint="give the file of its token"
             )
+
+    def opener(self) -> urllib.request.OpenerDirector:
+        """Opens URLs of the node.
+
+        Raises:
+            ConfigError: the file of certificates cannot be used.
+        """
+        if self.ca is None:
+            return OPENER
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+        except OSError as error:
+            raise ConfigError(f"cannot be used: {error}", file=self.ca) from error
+        return urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), _NoRedirect(), urllib.request.HTTPSHandler(context=context)
+        )
 
     def ask(self, path: str, *, body: object = None) -> Any:
         """The JSON answer to GET, or to POST when there is a body.
@@ -54,7 +73,7 @@ class ManagementAddress:
             headers["Content-Type"] = "application/json"
         try:
             request = urllib.request.Request(self.url + path, data=data, headers=headers)
-            with OPENER.open(request, timeout=ANSWER_TIMEOUT_MS / 1000) as response:
+            with self.opener().open(request, timeout=ANSWER_TIMEOUT_MS / 1000) as response:
                 return json.loads(response.read(ANSWER_BYTES_MAX))
         except urllib.error.HTTPError as error:
             with error:

@@ -41,9 +41,9 @@ class ProbeOptions:
     """Settings of the probes."""
 
     timeout_ms: int = 1_000
-    """network-check-timeout."""
+    """Element network-check-timeout, in ms."""
     interface: str = ""
-    """network-check-NIC; empty: any."""
+    """Element network-check-NIC; empty: any interface."""
     ping_command: str = PING_COMMAND
     ping6_command: str = PING6_COMMAND
 
@@ -133,7 +133,8 @@ class NetworkProber:
             raise ValueError(f"{masked_url(url)!r} is no http or https URL")
 
         def fetch() -> Reach:
-            with urllib.request.urlopen(url, timeout=self._options.timeout_ms / 1000):  # checked above
+            # the scheme of the URL was checked when the configuration was read
+            with urllib.request.urlopen(url, timeout=self._options.timeout_ms / 1000):
                 return Reach.ANSWERED
 
         return await self._loop.run_in_executor(None, fetch)

@@ -46,7 +46,7 @@ class NodeParts:
     discovery: NodeDiscovery
     """Discovery and broadcast groups; there may be none."""
     network_check: NetworkCheck | None
-    """None without targets."""
+    """Network check of the node; None without targets."""
     lock: NodeLock
     watch: StoreWatch
     tls: TlsAcceptors

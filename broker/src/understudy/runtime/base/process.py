@@ -28,12 +28,12 @@ class Process(Protocol):
 
     @property
     def endpoints(self) -> Endpoints:
-        """Ports that its servers share."""
+        """Ports that the servers of the process share."""
         ...
 
     @property
     def servers(self) -> ServersView:
-        """The servers that its broker.xml names."""
+        """Servers that the broker.xml of the process names."""
         ...
 
     def host(self, backup: HostedBackup, configuration: Configuration, ended: Callable[[bool], None]) -> HostedServer:

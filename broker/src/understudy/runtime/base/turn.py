@@ -41,7 +41,7 @@ class Flushable(Protocol):
         ...
 
     def abort(self) -> None:
-        """End it at once."""
+        """End the connection at once, without sending its output."""
         ...
 
 
@@ -49,7 +49,7 @@ class Pausable(Protocol):
     """A connection that is not read while the log is congested."""
 
     def congested(self) -> bool:
-        """Whether its own input must wait for the disk."""
+        """Whether the input of the connection must wait for the disk."""
         ...
 
     def resume_reading(self) -> None:
@@ -58,7 +58,7 @@ class Pausable(Protocol):
 
 
 class Congestion(Protocol):
-    """Tells whether so much waits for the disk that no socket is read."""
+    """Measure of the bytes that wait for the disk: above a limit no socket is read."""
 
     @property
     def congested(self) -> bool:
@@ -86,7 +86,7 @@ class Turn:
         self._awake = False
         self._awake_until_ns = 0
         self._idle_polls = 0
-        """How often in a row no bytes came while the loop was awake."""
+        """Number of turns in a row without bytes while the loop was awake."""
         self._polls_to_skip = 0
         """Syncs left after which the loop does not stay awake."""
         self.scheduled = False
@@ -185,7 +185,7 @@ class Turn:
                 try:
                     connection.flush()
                 except Exception:
-                    # one connection's bug costs that connection and delays no other
+                    # a bug in one connection closes that connection only
                     log.exception("connection dropped: internal error")
                     connection.abort()
 

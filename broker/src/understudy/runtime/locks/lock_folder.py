@@ -43,12 +43,12 @@ class _Answering:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """Give no answer."""
+        """End the request without an answer."""
         self.cancelled = True
 
 
 class FolderLockManager:
-    """One node's access to the directory. Implements ``ha.locks.distributed_lock.LockManager``."""
+    """Access of one node to the directory of locks. Implements ``ha.locks.distributed_lock.LockManager``."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class FolderLockManager:
         clock: Clock,
         timers: Timers,
     ) -> None:
-        """Not started.
+        """Begin in the state before ``start``.
 
         Args:
             folder: Absolute path; it must exist.
@@ -84,12 +84,12 @@ class FolderLockManager:
 
     @property
     def name(self) -> str:
-        """Provider and directory."""
+        """Provider and directory, for messages."""
         return f"file {self.folder}"
 
     def start(self, listener: ManagerListener) -> None:
         self.stop()
-        # one thread, so that requests are carried out in order
+        # one thread, so that requests are executed in order
         worker = self._worker = ThreadWorker(self._loop, self._executor, 1)
 
         def looked(error: BaseException | None) -> None:
@@ -154,7 +154,7 @@ class FolderLock:
     """A lock on a file. Implements ``ha.locks.distributed_lock.DistributedLock``."""
 
     def __init__(self, manager: FolderLockManager, lock_id: str, path: str) -> None:
-        """Not held."""
+        """Begin without holding the lock."""
         self._manager = manager
         self._name = f"lock {lock_id} of {manager.name}"
         self._file = manager.file_lock(path)
@@ -172,7 +172,7 @@ class FolderLock:
         return self._checked_ms + LATE_MS
 
     def why_lost(self) -> str | None:
-        """The reason why it is not provably held. Called on any thread."""
+        """Reason for which the lock is not provably held, or None. Called on any thread."""
         if not self._held:
             return f"{self._name}: not held"
         return None if self._file.verify() else f"{self._name}: the lock of the file is not ours any more"
@@ -243,7 +243,7 @@ class FolderLock:
 
 
 class _HeldFile:
-    """Implements ``ha.shared.lock_proof.ProvableLock``."""
+    """Locked file whose lock can be proved. Implements ``ha.shared.lock_proof.ProvableLock``."""
 
     def __init__(self, lock: FolderLock) -> None:
         self._lock = lock
@@ -256,7 +256,7 @@ class FolderNumber:
     """A number in a file. Implements ``ha.locks.distributed_lock.DistributedNumber``."""
 
     def __init__(self, manager: FolderLockManager, path: str) -> None:
-        """Reads nothing."""
+        """Begin without reading the file."""
         self._manager = manager
         self._path = path
 

@@ -41,10 +41,10 @@ ATTEMPTS_S: Final = 3.0
 
 
 class LockReleaser:
-    """The second process, as the node uses it. It ends when the node has ended."""
+    """Process of its own that releases the locks of a node. It ends when the node has ended."""
 
     def __init__(self, **service: object) -> None:
-        """Start the process.
+        """Start the process that releases the locks.
 
         Args:
             service: The service and how to reach it, see ``HeldLocks``; nothing: ``tell`` follows.
@@ -64,11 +64,12 @@ class LockReleaser:
 
     @property
     def pid(self) -> int | None:
-        """Process id; None if it could not be started."""
+        """Process id; None if the process could not be started."""
         return None if self._process is None else self._process.pid
 
     def tell(self, **facts: object) -> None:
-        """Hand over locks to release, see ``HeldLocks``. Never blocks; without the process it does nothing."""
+        """Give locks to the process to release, see ``HeldLocks``. Never blocks; without the process it does
+        nothing."""
         if self._process is None:
             return
         assert self._process.stdin is not None
@@ -124,7 +125,7 @@ class HeldLocks:
         """Files of a connection to ZooKeeper with TLS: authorities, own certificate and its key, both may be empty."""
 
     def take(self, line: bytes) -> None:
-        """Take one line."""
+        """Take one line from the process that holds the locks."""
         facts: dict[str, Any] = json.loads(line)
         member = facts.pop("member", None)
         if member is not None:
@@ -176,7 +177,7 @@ class _WitnessRelease:
         self.lost = ""
 
     def link_welcomed(self, link: WitnessLink) -> None:
-        """Send all requests."""
+        """Send all requests to the witness, which has proved the secret."""
         self._open = set(range(len(self._tokens)))
         for number, (lock_id, token) in enumerate(self._tokens.items()):
             link.send(Request(Kind.RELEASE, number, lock_id, token))
@@ -206,7 +207,7 @@ def release_at_witness(held: HeldLocks, address: tuple[str, int]) -> None:
 
 #: ConnectRequest: protocol version, last transaction seen, timeout, session, password.
 _CONNECT: Final = struct.Struct(">iqiqi")
-#: Answer to it: protocol version, timeout, session.
+#: Layout of the answer to a connect request: protocol version, timeout, session.
 _CONNECTED: Final = struct.Struct(">iiq")
 _CLOSE_SESSION: Final = struct.Struct(">ii").pack(1, -11)
 

@@ -21,7 +21,7 @@ Ask = Callable[[Place, Request], Awaitable[Answer]]
 
 
 def text_of(place: Place) -> str:
-    """``host:port``."""
+    """Text ``host:port`` of a place."""
     return f"{place[0]}:{place[1]}"
 
 

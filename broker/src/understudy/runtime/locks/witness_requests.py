@@ -12,30 +12,30 @@ from understudy.ports import Entropy
 
 
 class _Asker(WitnessLinkOwner):
-    """Sends one request."""
+    """Owner of a link over which one request is sent."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
         self.answer: asyncio.Future[Answer | BrokerError] = asyncio.get_running_loop().create_future()
 
     def link_welcomed(self, link: WitnessLink) -> None:
-        """Send the request."""
+        """Send the request to the witness."""
         link.send(self._request)
 
     def link_answered(self, link: WitnessLink, answer: Answer) -> None:
-        """Keep the answer."""
+        """Keep the answer of the witness."""
         if not self.answer.done():
             error = LockManagerUnavailable(f"witness {link.address}: {answer.text}")
             self.answer.set_result(error if answer.kind is Kind.ERROR else answer)
 
     def link_lost(self, link: WitnessLink, reason: str) -> None:
-        """Keep the error."""
+        """Keep the error that ended the link."""
         if not self.answer.done():
             self.answer.set_result(LockManagerUnavailable(f"witness {reason}"))
 
 
 class WitnessRequests:
-    """Requests of one command."""
+    """Requests of one command to witnesses."""
 
     def __init__(self, dialer: WitnessDialer, entropy: Entropy, secret: bytes, name: str, timeout_s: float) -> None:
         """Args:

@@ -28,11 +28,11 @@ class WitnessPorts(NamedTuple):
     disk: Disk
     file_lock: Callable[[str], FileLock]
     clock: Clock
-    """Boot time."""
+    """Clock with the time since boot."""
     timers: Timers
     entropy: Entropy
     worker: Worker
-    """Writes the state."""
+    """Worker that writes the state of the witness."""
 
 
 class WitnessServer:
@@ -146,7 +146,7 @@ class WitnessServer:
 
 
 class WitnessConnection(asyncio.Protocol):
-    """One accepted socket. Implements ``ports.Connection``."""
+    """One accepted socket of a witness. Implements ``ports.Connection``."""
 
     def __init__(self, server: WitnessServer) -> None:
         self._server = server

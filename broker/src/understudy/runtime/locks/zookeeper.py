@@ -55,7 +55,7 @@ class State(Enum):
     SUSPENDED = auto()
     """The connection is lost, the session may live."""
     UNAVAILABLE = auto()
-    """The session is lost, or was never begun; until it is started again."""
+    """The session is lost, or was never begun, and has not been started again."""
 
 
 class Event(Enum):
@@ -73,7 +73,7 @@ _S, _E = State, Event
 
 
 class ZooKeeperLockManager(Machine[State, Event]):
-    """One node's access to ZooKeeper. Implements ``ha.locks.distributed_lock.LockManager``."""
+    """Access of one node to ZooKeeper. Implements ``ha.locks.distributed_lock.LockManager``."""
 
     STATES = State
     EVENTS = Event
@@ -88,7 +88,7 @@ class ZooKeeperLockManager(Machine[State, Event]):
         timers: Timers,
         begun: Callable[[int, bytes], None] = lambda session, password: None,
     ) -> None:
-        """Not started.
+        """Begin in the state before ``start``.
 
         Args:
             options: Addresses and times.
@@ -120,7 +120,7 @@ class ZooKeeperLockManager(Machine[State, Event]):
 
     @property
     def name(self) -> str:
-        """Provider and addresses."""
+        """Provider and addresses, for messages."""
         return f"zookeeper {self.options.connect_string}{self.options.root}"
 
     def start(self, listener: ManagerListener) -> None:
@@ -346,15 +346,15 @@ class _Answering:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """Give no answer."""
+        """End the request without an answer."""
         self.cancelled = True
 
 
 class ZooKeeperLock:
-    """Implements ``ha.locks.distributed_lock.DistributedLock``."""
+    """Lock kept in ZooKeeper. Implements ``ha.locks.distributed_lock.DistributedLock``."""
 
     def __init__(self, manager: ZooKeeperLockManager, lock_id: str) -> None:
-        """Not held."""
+        """Begin without holding the lock."""
         self._manager = manager
         self._leases = f"{manager.options.root}/{lock_id}/locks/leases"
         self._name = f"lock {lock_id} of {manager.name}"
@@ -470,7 +470,7 @@ class ZooKeeperNumber:
     """A number in a node. Implements ``ha.locks.distributed_lock.DistributedNumber``."""
 
     def __init__(self, manager: ZooKeeperLockManager, number_id: str) -> None:
-        """Reads nothing."""
+        """Begin without reading the number."""
         self._manager = manager
         self._path = f"{manager.options.root}/{number_id}/activation-sequence"
 
@@ -499,7 +499,7 @@ class ZooKeeperNumber:
         """The number and the version of its node; -1: there is no node."""
         wait = self._manager.wait
         try:
-            # another server of the ensemble may have a newer one
+            # another server of the ensemble may have a newer number
             wait(client.sync_async(self._path))
             data, status = wait(client.get_async(self._path))
         except NoNodeError:

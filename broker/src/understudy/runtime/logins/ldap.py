@@ -31,7 +31,7 @@ _SEARCH_REFERENCE: Final = "searchResRef"
 
 
 class LdapDirectory:
-    """The servers of one login module. Implements ``Directory``."""
+    """Directory servers of one login module. Implements ``Directory``."""
 
     def __init__(self, options: LdapLogin) -> None:
         """Raises ConfigError: the trust store of the options cannot be read or used."""

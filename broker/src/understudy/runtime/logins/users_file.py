@@ -18,10 +18,10 @@ log = logging.getLogger(__name__)
 
 
 class UsersFile:
-    """The users file of a running node."""
+    """Users file of a running node, which is read again when it changes."""
 
     def __init__(self, path: Path) -> None:
-        """Nothing is read.
+        """Begin without reading the file.
 
         Args:
             path: The file; its directory must be writable for a replacement.

@@ -88,7 +88,7 @@ class ManagementServer:
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
-        """Serve the connections of the listener, after binding it if that was not done.
+        """Serve the connections of the listener, which is bound first if it was not before.
 
         Raises:
             ConfigError: the address cannot be listened on.
@@ -248,7 +248,8 @@ class _HttpConnection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._socket = cast(asyncio.Transport, transport)  # uvloop's is one without saying so
+        # the transport of uvloop is an ``asyncio.Transport`` without being a subclass
+        self._socket = cast(asyncio.Transport, transport)
         management = self._management
         management.connections.add(self)
         management.strangers[self] = None
@@ -268,7 +269,7 @@ class _HttpConnection(web.RequestHandler):
         return True
 
     def forget(self) -> None:
-        """Remove it from the counted connections."""
+        """Remove the connection from the counted ones."""
         self._management.connections.discard(self)
         self._management.strangers.pop(self, None)
 

@@ -47,7 +47,7 @@ class ManagementListener:
         self.port = port
         self.token = token.encode()
         self.sockets: list[socket.socket] = []
-        """One per address of the host name."""
+        """Listening sockets, one per address of the host name."""
 
     @property
     def url(self) -> str:
@@ -56,7 +56,7 @@ class ManagementListener:
         return f"http://{host}:{self.port}"
 
     def listen(self) -> None:
-        """Bind and listen.
+        """Bind the sockets and listen.
 
         Raises:
             ConfigError: the address cannot be listened on.

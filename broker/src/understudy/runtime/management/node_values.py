@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Final
 
 from msgspec import convert
 
@@ -21,6 +20,7 @@ from understudy.management.model.node import (
     Node,
     Peer,
     Promotion,
+    Protection,
     Quarantine,
     Readers,
     Scrub,
@@ -31,9 +31,6 @@ from understudy.management.snapshot.links import readers_of
 from understudy.runtime.node.node import BrokerNode
 from understudy.runtime.node.promotions import Promotions
 from understudy.store.log.segment import log_size_bytes
-
-#: Reason of an active node that is not ready.
-CLOSED: Final = "no acceptor is open: clients cannot connect (autoStart=false?)"
 
 
 class NodeReader:
@@ -49,7 +46,7 @@ class NodeReader:
         self._promotions = promotions
 
     def read(self) -> Node:
-        """The node."""
+        """Read the model of the node."""
         node, broker = self._node, self._node.broker
         follower = node.standby.follower
         return Node(
@@ -72,7 +69,8 @@ class NodeReader:
             connections=0 if broker is None else len(broker.services.connections),
             sessions=0 if broker is None else broker.services.connections.session_count,
             confirmations=0 if node.store is None else node.store.context.released,
-            trouble=self._trouble(),
+            trouble=node.protection.trouble(),
+            protection=convert(node.protection.find(), Protection, from_attributes=True),
             in_line=node.policy.in_line,
         )
 
@@ -95,24 +93,11 @@ class NodeReader:
             else convert(without, WithoutLockManager, from_attributes=True),
         )
 
-    def _trouble(self) -> str | None:
-        node = self._node
-        if node.state == "active":
-            if node.store is not None and node.store.full:
-                return f"disk full: {node.store.full_reason}"
-            return None if node.serving.is_open else CLOSED
-        return node.standby.following_error or self._promotions.waiting_because or node.standby.why_not_take_over()
-
     def _peer(self) -> Peer | None:
         node = self._node
         role = "primary" if node.policy.role is Role.BACKUP else "backup"
-        if node.state == "active":
-            member = node.parts.topology.member(node.parts.lock.node_id)
-            if member is None or member.backup is None:
-                return None
-            return Peer(role, f"{member.backup.host}:{member.backup.port}")
-        active = node.policy.active_node if node.replication is not None else node.standby.announced_to
-        return None if active is None else Peer(role, active)
+        connector = node.protection.peer()
+        return None if connector is None else Peer(role, connector)
 
     def _earlier_data(self) -> EarlierData | None:
         found = self._node.replication.earlier_data() if self._node.replication is not None else None
@@ -126,7 +111,7 @@ class NodeReader:
         return None if facts is None else convert(facts, Activation, from_attributes=True)
 
     def acceptors(self) -> list[Acceptor]:
-        """The configured acceptors."""
+        """Model of the configured acceptors."""
         return [
             Acceptor(acceptor.name, acceptor.url, self._certificate(acceptor.name))
             for acceptor in self._node.configuration.acceptors

@@ -40,7 +40,7 @@ class _TokenSecurity:
         return True
 
 
-_TOKEN: Final = Requester(_TokenSecurity(), "")
+_TOKEN: Final = _TokenSecurity()
 
 
 class LiveNodeView:
@@ -88,8 +88,9 @@ class LiveNodeView:
             context = broker.store.context
             context.when_durable(context.appended, answer, result, error)
 
+        requester = Requester(_TOKEN, request.peer)
         # in a turn of the node, whose end writes the batch
-        broker.invocations.node.timers.call_later(0, partial(broker.invocations.carry_out, request, _TOKEN, done))
+        broker.invocations.node.timers.call_later(0, partial(broker.invocations.carry_out, request, requester, done))
 
     def _active_broker(self) -> Broker:
         broker = self._node.broker

@@ -12,6 +12,7 @@ import json
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import unquote
 
@@ -148,7 +149,10 @@ class Requests:
         return answered_with(200, {"status": "live"})
 
     async def _ready(self, request: web.Request) -> web.Response:
-        body = door.ready_json(self._view.node())
+        try:
+            body = door.ready_json(self._view.node(), _parameters(request))
+        except ValueError as error:
+            return refuse(400, "bad-request", str(error))
         return answered_with(200 if body["ready"] else 503, body)
 
     async def _cluster(self, request: web.Request) -> web.Response:
@@ -261,6 +265,7 @@ class Requests:
             wanted = door.parse_invocation(parse_json(body) if body else {})
         except ValueError as error:
             return refuse(400, "bad-request", str(error))
+        wanted = replace(wanted, peer=request.remote or "")
         return await self._carry_out(wanted, lambda result: {"result": result})
 
     async def _explain(self, request: web.Request) -> web.Response:

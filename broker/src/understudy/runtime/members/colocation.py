@@ -88,7 +88,7 @@ class HostedStarter:
         found = read_node_id(disk, directories.journal)
         if found in (None, backup.node_id):
             return
-        # the journal last: its node id says whether all are done
+        # the journal is moved last, because its node id says whether all directories were moved
         for directory in dict.fromkeys((*directories.named()[1:], directories.journal)):
             if disk.exists(directory):
                 disk.rename(directory, f"{directory}.of-{found}")
@@ -123,7 +123,7 @@ class NodeColocation:
             notes = NotesFile(parts.environment.disk, parts.instance_directory)
             self.hosting = Hosting(colocated, lambda: parts.lock.node_id, notes, self._starter, parts.turn)
         self.requests: BackupRequests | None = None
-        """None without request-backup."""
+        """Requests for backups at other members; None without request-backup."""
         if colocated.request_backup:
             self.requests = BackupRequests(
                 parts.membership,

@@ -94,7 +94,7 @@ def _groups_with_tls(configuration: NodeConfiguration) -> set[str]:
 
 
 def has_tls(connector: TransportConfiguration) -> bool:
-    """Whether connections to it are encrypted."""
+    """Whether connections to the connector are encrypted."""
     return str(connector.parameters.get("sslEnabled", "false")).lower() == "true"
 
 
@@ -111,7 +111,7 @@ def _public(connector: TransportConfiguration) -> TransportConfiguration:
 
 
 class NodeDiscovery:
-    """The groups of one node."""
+    """Broadcast and discovery groups of one node."""
 
     def __init__(
         self, groups: Iterable[Group], broadcasters: Iterable[Broadcaster], *, only_tls: Collection[str] = ()

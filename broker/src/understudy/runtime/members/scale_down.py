@@ -29,7 +29,7 @@ STALL_MS: Final = 5_000
 
 
 class NodeScaleDown:
-    """The scale-down of one node, from one activation to its end."""
+    """Scale-down of one node, from one activation to its end."""
 
     def __init__(
         self, parts: NodeParts, owner: Owner, record: Callable[[LogEnd], MovedStore | None] = lambda end: None
@@ -46,7 +46,7 @@ class NodeScaleDown:
         """Outcome of the last one; None: no node took the messages."""
         self._record = record
         self._requested: ScaleDownConfiguration | None = None
-        """Settings of one that an administrator asked for."""
+        """Settings of a scale-down that an administrator has requested."""
 
     def request(self, connector: str | None) -> None:
         """Scale down at the stop that follows, whether that is configured or not.
@@ -223,7 +223,7 @@ class NodeScaleDown:
         while not ended.done():
             await asyncio.wait((ended,), timeout=LOOK_MS / 1000)
             if self._owner.error is not None:
-                # its store may have failed: nothing can be removed any more
+                # the store of the failed node may have failed too, so no message can be removed from it
                 transfer.close()
                 return
 
@@ -241,7 +241,7 @@ class NodeScaleDown:
             await asyncio.sleep(LOOK_MS / 1000)
         for each in flows.all():
             if each.bridge.started:
-                # others are pausing or stopping already, or do not run
+                # bridges in other states are pausing or stopping already, or do not run
                 each.bridge.stop()
         while any(each.bridge.unconfirmed for each in flows.all()):
             await asyncio.sleep(LOOK_MS / 1000)

@@ -90,13 +90,13 @@ class Acceptor:
         self.read_view = memoryview(bytearray(READ_BYTES_MAX))
         """Where connections that have logged in read to, one after the other."""
         self.short_read_view = self.read_view[:READ_BYTES_BEFORE_LOGIN_MAX]
-        """Where all others read to."""
+        """View into which sockets are read before their login."""
         self._unproved: dict[ServerConnection, None] = {}
         """Not known to have logged in, the oldest first; may hold some that have logged in meanwhile."""
         self.is_open = False
         """Whether it takes connections, at its own port or at that of another acceptor of the process."""
         self._servers: list[tuple[socket.socket | None, asyncio.Server]] = []
-        """Each with its socket, or None if the loop has made that."""
+        """Listening servers of asyncio, each with its socket, or None if the loop has made the socket."""
         self._listening: asyncio.Task[None] | None = None
         """Listens in the place of another acceptor."""
         self._check_timer: asyncio.TimerHandle | None = None
@@ -154,7 +154,7 @@ class Acceptor:
             log.error("the port of a server that has stopped cannot be taken", extra=facts)
 
     async def _bound_sockets(self, floor: int) -> list[socket.socket]:
-        """One per address of the configured host, with descriptors from ``floor`` on."""
+        """Bind one socket per address of the configured host, with descriptors from ``floor`` on."""
         found = await asyncio.get_running_loop().getaddrinfo(
             self.configuration.host or None,
             self.configuration.port,
@@ -265,7 +265,7 @@ class Event(Enum):
     CLOSE = auto()
     """Close after the output was written."""
     ABORT = auto()
-    """Close at once."""
+    """The connection is to be closed at once."""
     LOST = auto()
     """The socket is closed."""
 
@@ -387,7 +387,7 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
             self._timer.cancel()
         if self.handler is not None:
             self._turn.completed(self.handler.connection_lost, reason)
-        # without these references, reference counts free the connection now
+        # without these references, the connection is freed by its reference count at once
         self.handler = self._timer = self._transport = None
         self._out, self._out_bytes = [], 0
 
@@ -501,7 +501,7 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
         self.close()
 
     def check(self) -> None:
-        """Liveness, every connection-ttl-check-interval."""
+        """Check whether the connection is alive, every connection-ttl-check-interval."""
         if self.handler is None or self._closing:
             return
         try:

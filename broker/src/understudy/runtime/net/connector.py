@@ -27,7 +27,7 @@ UPGRADE_TIMEOUT_S: Final = 30.0
 
 
 def _exchange(connector: TransportConfiguration) -> UpgradeExchange | None:
-    """Raises LocalProtocolError: its parameters cannot be sent in a request."""
+    """Make the exchange of an HTTP upgrade. Raises LocalProtocolError: its parameters cannot be sent in a request."""
     if not connector.http_upgrade:
         return None
     return UpgradeExchange(connector.host, connector.port, connector.parameters, os.urandom(16))

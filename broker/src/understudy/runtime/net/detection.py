@@ -15,9 +15,11 @@ from typing import Any, Protocol
 
 from understudy.ports import SealableConnection
 from understudy.protocols.handlers import ConnectionHandler, Handlers
+from understudy.runtime.base.logs import MANAGEMENT
 from understudy.session.prefixes import AddressPrefixes
 from understudy.wire.detect import Protocol as Wire
 from understudy.wire.detect import detect
+from understudy.wire.refusals import refusal
 
 log = logging.getLogger(__name__)
 
@@ -58,16 +60,16 @@ class LayerBeforeProtocol:
         return False
 
     def resume_deliveries(self) -> None:
-        """Nothing was delivered."""
+        """Do nothing: no message has been delivered."""
 
     def check(self) -> None:
         """The timer is enough."""
 
     def disconnect(self) -> None:
-        """There is no protocol in which to inform the client."""
+        """Do nothing: no protocol is known in which the client could be informed."""
 
     def prevent_reattachment(self) -> None:
-        """There is no state."""
+        """Do nothing: the connection has no session."""
 
     def connection_lost(self, reason: str) -> None:
         self._stop_timer()
@@ -79,7 +81,10 @@ class LayerBeforeProtocol:
 
     def _timed_out(self) -> None:
         connection = self._connection
-        log.warning(f"connection dropped: no {self._missing} within the time limit", extra={"peer": connection.peer})
+        log.warning(
+            "connection dropped: its first bytes did not come within the time limit",
+            extra={"peer": connection.peer, "missing": self._missing},
+        )
         connection.abort()
 
 
@@ -117,7 +122,13 @@ class Detection(LayerBeforeProtocol):
                 )
                 connection.close()
                 return False
-            log.warning("protocol not served", extra={"peer": connection.peer, "protocol": wire.name})
+            answer = refusal(wire, self._first, MANAGEMENT.get(None))
+            log.warning(
+                "protocol not served",
+                extra={"peer": connection.peer, "protocol": wire.name, "version": answer.version},
+            )
+            if answer.data:
+                connection.send(answer.data)
             connection.close()
             return False
         handler = connection.handler = make_handler(connection, self._prefixes)

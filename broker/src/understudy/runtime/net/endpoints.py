@@ -21,13 +21,13 @@ class SharedAcceptor(Protocol):
 
     configuration: AcceptorConfiguration
     server: str
-    """Name of its server."""
+    """Name of the server that has the acceptor."""
     is_named: bool
-    """Whether it takes only requests that name its server."""
+    """Whether the acceptor takes only requests that name its server."""
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes connections; before, it has only taken the place."""
+        """Whether the acceptor takes connections; before that, it has only reserved its place."""
         ...
 
     def listen_for_all(self) -> None:
@@ -46,10 +46,10 @@ class Endpoints:
         self.servers: set[str] = set()
         """Names of the servers of the process, active or not."""
         self._open: dict[_Place, list[SharedAcceptor]] = {}
-        """The first one of each place listens."""
+        """Acceptors of each place, of which the first one listens."""
 
     def join(self, acceptor: SharedAcceptor) -> bool:
-        """An acceptor takes its place. Whether it has to bind and listen; otherwise another one there does.
+        """Add an acceptor to its place; return whether it has to bind and listen, because no other one listens there.
 
         Raises:
             OSError: another acceptor takes the same requests.
@@ -64,7 +64,7 @@ class Endpoints:
         return not others or not acceptor.configuration.port
 
     def leave(self, acceptor: SharedAcceptor) -> None:
-        """An acceptor does not listen any more. Does nothing if it has left before."""
+        """Remove an acceptor that does not listen any more. Does nothing if it was removed before."""
         place = _place(acceptor)
         here = self._open.get(place, [])
         if acceptor not in here:

@@ -27,11 +27,11 @@ class Handshaking(Protocol):
         """Start the handshake: the connection has a place."""
 
     def displace(self) -> None:
-        """End the connection: it loses its place. Calls ``Handshakes.end``."""
+        """End the connection because another one takes its place. Calls ``Handshakes.end``."""
 
 
 class Handshakes:
-    """The handshakes of one acceptor."""
+    """Connections of one acceptor that are in their handshake."""
 
     def __init__(self, worker: Worker, clock: Clock, limit: int = TLS_HANDSHAKES_MAX) -> None:
         """Args:
@@ -95,5 +95,5 @@ class Handshakes:
         self._worker.run(step, done)
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads of the handshakes."""
         self._worker.close()

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 #: First byte of a TLS handshake.
 _HANDSHAKE_RECORD: Final = 0x16
-#: Output encrypted before it is given to the socket. Bytes.
+#: Number of bytes of output that are encrypted before the socket gets them.
 _PIECE_BYTES: Final = 1024 * 1024
 
 
@@ -50,7 +50,7 @@ class Socket(SealableConnection, Protocol):
 
 @dataclass(slots=True)
 class TlsPort:
-    """TLS of one acceptor, shared by its connections."""
+    """TLS of one acceptor, which its connections share."""
 
     context: ssl.SSLContext
     """Context for new connections; replaced when the files have changed."""
@@ -86,7 +86,7 @@ class Event(Enum):
     INPUT = auto()
     """Bytes of the client, during the handshake."""
     QUEUE = auto()
-    """The first bytes of the client are those of TLS."""
+    """The first bytes of the client belong to TLS."""
     BEGIN = auto()
     """The handshake has a place."""
     MORE = auto()
@@ -320,7 +320,7 @@ class TlsLayer(Machine[State, Event]):
 
     def _fail(self, error: BaseException) -> None:
         self._end_handshake()
-        self._write()  # the alert
+        self._write()  # send the alert that describes the error
         what = "TLS handshake failed" if self.handler is None else "connection dropped: TLS failed"
         log.warning(what, extra={"peer": self.peer, "error": reason_of(error)})
         self._below.close()

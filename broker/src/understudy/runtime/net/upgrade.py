@@ -83,7 +83,7 @@ class Upgrades:
         return self.acceptor.is_open
 
     def join(self) -> bool:
-        """The acceptor takes its place. Returns and raises as ``Endpoints.join``."""
+        """Add the acceptor to the shared place. Returns and raises as ``Endpoints.join``."""
         return self._endpoints.join(self)
 
     def leave(self) -> None:

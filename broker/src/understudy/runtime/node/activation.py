@@ -20,7 +20,7 @@ class Activation:
     """The activations of one node, one after the other: at most one is done, or undone, at a time."""
 
     def __init__(self, clock: Clock) -> None:
-        """Nothing is done.
+        """Begin before the first step.
 
         Args:
             clock: Measures the steps.
@@ -34,7 +34,7 @@ class Activation:
         self._undoing = False
 
     async def run(self, steps: Sequence[Step]) -> None:
-        """Do the steps in order. If one fails, it and those before it stay to be undone.
+        """Execute the steps in order. If one fails, it and the earlier ones remain to be undone.
 
         Raises:
             BrokerError: a step failed.
@@ -86,7 +86,7 @@ class Activation:
             self._step = None
 
     def facts(self) -> ActivationFacts | None:
-        """How far it is; None while nothing is done or undone, nor can be undone."""
+        """Progress of the activation; None when no step is done, being undone, or to be undone."""
         if not self._begun:
             return None
         took_ms = [each for _, each in self._begun]

@@ -77,7 +77,7 @@ def _vote_authority(
     ballot = ClusterBallot(membership, parts.topology, parts.configuration)
     voter: QuorumVoter = ClusterVoter(options, ballot, parts.turn)
     network, connection = parts.network_check, configuration.cluster_connections[0]
-    # with discovery it is not known how many other pairs there are
+    # with discovery the number of other pairs is unknown
     few_others = connection.discovery_group is None and len(connection.static_connectors) < SAFE_OTHERS
     if network is not None:
         voter = NetworkVoter(network, voter)

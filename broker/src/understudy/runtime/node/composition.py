@@ -54,7 +54,7 @@ def make_broker(
 def make_acceptor(
     parts: NodeParts, broker: Broker, configuration: AcceptorConfiguration, budget: ConnectionBudget
 ) -> Acceptor:
-    """One acceptor of an active node; it does not listen yet.
+    """Make one acceptor of an active node; it does not listen yet.
 
     Args:
         broker: Handles the protocols.

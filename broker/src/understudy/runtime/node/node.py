@@ -22,6 +22,7 @@ from understudy.ha.life.node import NodeLife
 from understudy.ha.life.policy import Compose, Done, NodeState, Policy, Role
 from understudy.runtime.base.environment import Environment
 from understudy.runtime.base.process import Process
+from understudy.runtime.management.protection import NodeProtection
 from understudy.runtime.node.activation import Activation
 from understudy.runtime.node.assembly import make_parts
 from understudy.runtime.node.serving import Serving
@@ -77,13 +78,21 @@ class BrokerNode:
         sides = make_sides(self.parts, self.standby, self)
         self.opened, self.replication = sides.opened, sides.replication
         self.serving = Serving(self.parts, sides.opened, self, sides.scale_down, sides.replication)
-        self.life = NodeLife(sides.make_policy, self.standby, self, self._state_changed.set)
+        self.life = NodeLife(sides.make_policy, self.standby, self, self._life_changed)
+        self.protection = NodeProtection(
+            self.parts, self.life, self.standby, self.opened, self.serving, self.replication, self.activation
+        )
+        """Says which node takes over."""
+
+    def _life_changed(self) -> None:
+        self._state_changed.set()
+        self.protection.changed()
 
     # --- properties ---------------------------------------------------------------------------
 
     @property
     def configuration(self) -> Configuration:
-        """The present one."""
+        """Present configuration of the node."""
         return self.parts.configuration.current
 
     @property
@@ -93,12 +102,12 @@ class BrokerNode:
 
     @property
     def store(self) -> MessageStore | None:
-        """While it is active."""
+        """Store of the node while it is active."""
         return self.opened.store
 
     @property
     def broker(self) -> Broker | None:
-        """While it is active."""
+        """Broker of the node while it is active."""
         return self.serving.broker
 
     @property
@@ -120,7 +129,7 @@ class BrokerNode:
 
     @property
     def isolating(self) -> bool:
-        """Whether it stops serving because its network check failed, and will serve again."""
+        """Whether the node stops serving because its network check failed, and will serve again."""
         return self.life.state is NodeState.ISOLATING
 
     # --- life ----------------------------------------------------------------------------------
@@ -206,7 +215,8 @@ class BrokerNode:
         return await asyncio.shield(self._ended)
 
     async def wait_for(self, *states: str) -> str:
-        """Wait for one of ``active``, ``passive``, ``stopped`` …; the state reached."""
+        """Wait until the node has one of these states (``active``, ``passive``, ``stopped`` …) and return the reached
+        one."""
         while self.state not in states:
             self._state_changed.clear()
             await self._state_changed.wait()
@@ -233,7 +243,7 @@ class BrokerNode:
         self.parts.loop.call_soon(self.life.fail, failure)
 
     def fail_over(self) -> None:
-        """Stop and let another node take over."""
+        """Stop the node and let another one take over."""
         self._spawn(self.stop(failover=True))
 
     def fail_back(self) -> None:

@@ -37,7 +37,7 @@ class OpenedStore:
         """
         self._parts = parts
         self._standby = standby
-        self._fence = fence
+        self.fence = fence
         self._owner = owner
         self._shipping = shipping
         self.store: MessageStore | None = None
@@ -72,7 +72,7 @@ class OpenedStore:
         return LoginWorkers(self.worker, self._lookups)
 
     def steps(self) -> list[Step]:
-        """After them, ``store`` is there and its epoch has begun; the writers are held."""
+        """Steps of an activation after which ``store`` is set and its epoch has begun; the writers are held."""
         return [
             Step("start the writers", self._start_writers, self._end_writers),
             Step("begin epoch", self._begin_epoch, self._close),
@@ -85,7 +85,7 @@ class OpenedStore:
         self._log = Applier(disk, configuration.journal_directory, retention)
         self._bodies = Applier(disk, configuration.large_messages_directory, retention)
         appliers = (self._log, self._bodies, self._log)
-        self._writers = [parts.environment.log_writer(parts.turn, applier, self._fence) for applier in appliers]
+        self._writers = [parts.environment.log_writer(parts.turn, applier, self.fence) for applier in appliers]
         if self._shipping is not None:
             # of the log, of bodies, and of housekeeping in the directory of the log
             directories = (Directory.LOG, Directory.BODIES, Directory.LOG)
@@ -128,7 +128,7 @@ class OpenedStore:
                 self._bodies,
                 large_writer,
                 environment.clock,
-                why_not_remove=self._fence.why_not_confirm,
+                why_not_remove=self.fence.why_not_confirm,
                 unfinished_max=environment.large_messages_max,
             ),
             on_failure=self._owner.fail,

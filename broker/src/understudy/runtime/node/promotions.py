@@ -29,7 +29,7 @@ class Promotions:
         self._life = policy.standby_life if isinstance(policy, ReplicationPolicy) else None
         self._directory = parts.configuration.current.node_manager_lock_directory
         self.last: Promotion | None = None
-        """The newest."""
+        """Newest promotion; None without one."""
         self._records: list[Promotion] = []
         if self._life is not None:
             self._load()

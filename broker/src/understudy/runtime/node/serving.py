@@ -43,7 +43,7 @@ class EitherCongestion:
 
 
 class Serving:
-    """Serves clients from one step of an activation to its undo."""
+    """Service of clients, from one step of an activation until the step is undone."""
 
     def __init__(
         self,
@@ -91,7 +91,8 @@ class Serving:
         return policy.moves_instead_of_serving and alone
 
     def steps(self) -> list[Step]:
-        """After them, clients are served; or, in a backup with scale-down, the messages have moved to another node."""
+        """Steps after which clients are served; or, in a backup with scale-down, the messages have moved to another
+        node."""
         policy = self._parts.configuration.current.ha_policy
         moving = [Step("choose a node", self._choose_target), Step("move messages", self._move_messages)]
         if self._never_serves:
@@ -144,7 +145,7 @@ class Serving:
 
     async def _move_messages(self) -> None:
         if self.broker is not None:
-            # of a backup, they wait for the end of the activation
+            # the writers of a backup wait for the end of the activation
             self._opened.release_writers()
             await self.scale_down.move(self.broker)
 
@@ -157,6 +158,7 @@ class Serving:
         )
         self.broker = make_broker(parts, store, self._opened.login_workers, self._owner, peers, self.reload)
         self.broker.post_office.paging.bodies_max_bytes = parts.configuration.bodies_max_bytes()
+        self.broker.post_office.permission.depend_on(self._opened.fence, self._owner.fail)
         parts.turn.work = self.broker.post_office.turn
         parts.turn.congestion = store.congestion
         if self._replication is not None:
@@ -237,7 +239,7 @@ class Serving:
         self._parts.tls.close()
 
     def _join_cluster(self) -> None:
-        # after the acceptors: the other members connect to the announced connector at once
+        # after the acceptors, because the other members connect to the announced connector at once
         assert self._opened.store is not None
         node_id = self._opened.store.node_id
         assert self.broker is not None

@@ -60,7 +60,7 @@ class NodeStandby:
         self._timer = self._parts.loop.call_later(delay_ms / 1000, self.follow)
 
     def stop_following(self) -> None:
-        """Close the follower."""
+        """Stop following the log and close the follower."""
         self._pause()
         if self.follower is not None:
             self.follower.close()
@@ -76,14 +76,14 @@ class NodeStandby:
             each.membership.announce(self._parts.lock.node_id)
 
     def withdraw(self) -> None:
-        """Stop announcing."""
+        """Stop announcing the node as a backup."""
         for each in self._parts.networks:
             each.membership.leave()
 
     def peer_is_announced(self) -> bool:
         """Whether a backup of this node is announced to it."""
         if self._parts.membership is None:
-            # no cluster-connection, so a backup cannot announce itself: the state byte has to do
+            # without a cluster-connection a backup cannot announce itself: the state byte has to show that it exists
             return True
         member = self._parts.topology.member(self._parts.lock.node_id)
         return member is not None and member.backup is not None

@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class StandbyFaults:
-    """The reasons of one node; a new one is logged."""
+    """Reasons for which one passive node could not take over; a new reason is logged."""
 
     def __init__(self, parts: NodeParts, owner: Owner) -> None:
         """``owner``: knows whether the store is unopened."""
@@ -21,7 +21,7 @@ class StandbyFaults:
         self._said: str | None = None
 
     def find(self) -> str | None:
-        """Why the passive node is not ready; None: it may take over, or the node is no such backup."""
+        """Reason for which the passive node is not ready; None: it may take over, or the node is no such backup."""
         found = self._find()
         if found != self._said:
             self._said = found

@@ -20,10 +20,10 @@ from understudy.store.seen import Position, position_of
 
 
 class StorePosition:
-    """The position of one node's store at its lock manager."""
+    """Position of one node's store as noted at its lock manager."""
 
     def __init__(self, parts: NodeParts, authority: Authority, worker: Worker, standby: NodeStandby) -> None:
-        """Nothing is read.
+        """Begin without reading the position.
 
         Args:
             standby: Reads the log.

@@ -205,7 +205,7 @@ class StoreWatch:
         return None if self._seen is None else self._seen.why_not_serve()
 
     def accept_next(self) -> None:
-        """An operator lets this node serve whatever it has.
+        """Let this node serve with the data that it has, because an operator requires it.
 
         Raises:
             StoreError: that cannot be recorded.

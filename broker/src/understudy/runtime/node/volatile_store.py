@@ -43,7 +43,7 @@ class VolatileStore:
             raise ConfigError(f"cannot be written: {error.strerror}", file=str(error.filename)) from error
 
     def configure(self, configuration: Configuration) -> Configuration:
-        """The configuration with its store in the directory and without syncs."""
+        """Change the configuration so that its store is in the directory and is written without syncs."""
         return replace(
             configuration,
             bindings_directory=str(self._directory / "bindings"),

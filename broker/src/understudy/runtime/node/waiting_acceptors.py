@@ -27,7 +27,7 @@ class WaitingAcceptors:
     """The configured acceptors with CORE, as long as the node waits. Implements ``Listener``."""
 
     def __init__(self, parts: NodeParts, authority: Authority) -> None:
-        """Does not listen.
+        """Begin without listening.
 
         Args:
             authority: Decides what a registration proves.

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class NodeMaker(Protocol):
-    """The process (``runtime.process.server``)."""
+    """Maker of nodes; implemented by the process (``runtime.process.server``)."""
 
     endpoints: Endpoints
     servers: Servers
@@ -34,7 +34,7 @@ class NodeMaker(Protocol):
     def make_node(
         self, configuration: Configuration, security: SecurityPolicy, *, listener: ManagementListener | None
     ) -> HostedNode:
-        """A node with its share of the process, which the caller runs."""
+        """Make a node that uses its share of the process; the caller runs it."""
         ...
 
 
@@ -63,7 +63,7 @@ class BackupProcess:
         self.endpoints = server.endpoints
         self.servers = server.servers
         self.parent: HostedNode | None = None
-        """The node, once it is made."""
+        """Node whose process hosts the backups, once it is made."""
 
     def host(self, backup: HostedBackup, configuration: Configuration, ended: Callable[[bool], None]) -> BrokerNode:
         parent = self.parent

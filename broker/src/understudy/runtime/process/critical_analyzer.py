@@ -87,7 +87,7 @@ class CriticalAnalyzer:
         self._reported: dict[str, int] = {}
         """Paths already logged, by name, with the time since which they were stuck."""
         self._asked_ns: int | None = None
-        """When the node was asked to stop."""
+        """Time at which the node was requested to stop."""
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to watch, on another thread. Called on the loop."""

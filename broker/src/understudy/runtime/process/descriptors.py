@@ -77,7 +77,7 @@ def raise_soft_limit() -> int:
 
 
 class Descriptors:
-    """The descriptors of one process.
+    """File descriptors of one process.
 
     Args:
         limit: Maximum number of descriptors (``raise_soft_limit``).
@@ -141,7 +141,7 @@ class Descriptors:
                     return
 
     def close(self) -> None:
-        """Close the reserve."""
+        """Close the reserved descriptors."""
         with self._lock:
             self._reserve_wanted = 0
             while self._reserve:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from understudy import kernel
 from understudy.errors import BrokerError, DiskFailed
-from understudy.runtime.base.logs import NODE
+from understudy.runtime.base.logs import MANAGEMENT, NODE
 from understudy.runtime.management.listener import ManagementListener
 from understudy.runtime.node.node import BrokerNode
 from understudy.runtime.process import interpreter
@@ -34,7 +34,7 @@ class HostedNode:
     """A node of the process, its management, and the checks that run beside it."""
 
     def __init__(self, node: BrokerNode, listener: ManagementListener | None = None) -> None:
-        """Nothing is started.
+        """Begin without a started node.
 
         Args:
             listener: For its management; None: it has none.
@@ -44,17 +44,19 @@ class HostedNode:
         self.files: ConfigurationFiles | None = None
         """Files of the node that are watched for changes; set before ``run``."""
         self.on_started: Callable[[], None] | None = None
-        """Called when it has started and has not ended."""
+        """Called when the node has started and has not ended."""
         self.backups: dict[asyncio.Task[bool], HostedNode] = {}
         """Colocated backups of other nodes that run because of this one."""
         self.ends_backups = False
-        """Whether they were stopped because this node stops or has ended."""
+        """Whether the hosted backups were stopped because this node stops or has ended."""
         self._management: asyncio.Task[ManagementServer] | None = None
         self._stops: list[asyncio.Task[None]] = []
         configuration = node.configuration
         self.context = contextvars.copy_context()
         """Context of everything that the node runs; log lines take the name of the node from it."""
         self.context.run(NODE.set, configuration.name)
+        if listener is not None:
+            self.context.run(MANAGEMENT.set, listener.url)
         self._analyzer = CriticalAnalyzer(
             node.environment.critical_paths,
             configuration.critical_analyzer_policy,
@@ -154,7 +156,7 @@ class HostedNode:
         if self._management is not None:
             try:
                 await (await self._management).stop()
-            except Exception:  # logged where it began
+            except Exception:  # the error was logged where it occurred
                 managed = False
         if self._listener is not None:
             self._listener.close()

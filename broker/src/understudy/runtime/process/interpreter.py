@@ -28,7 +28,7 @@ YOUNGEST: Final = 50_000
 #: Collections of a younger generation per collection of the next.
 MIDDLE: Final = 20
 OLDEST: Final = 50
-#: Thread switch interval.
+#: Interval in s at which Python lets another thread run.
 SWITCH_SECONDS: Final = 0.0001
 #: The C library keeps so many freed bytes at the end of its heap, and takes blocks of up to this size from there.
 KEPT_BYTES: Final = 32 * 1024 * 1024
@@ -64,7 +64,7 @@ def keep_freed_memory() -> None:
     """Have the C library keep freed memory for the next large block. Nothing with another one than glibc."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        # either of them ends the adjustment of both, so both are set
+        # setting one of the two thresholds ends the automatic adjustment of both, so both are set
         mallopt(_TRIM_THRESHOLD, KEPT_BYTES)
         mallopt(_MMAP_THRESHOLD, HEAP_BLOCK_BYTES_MAX)
 

@@ -39,7 +39,7 @@ SETTLE_S: Final = 0.1
 EXPIRY_PERIOD_S: Final = 24 * 3600.0
 
 Stamp = tuple[int, int, int] | None
-"""Modification time in nanoseconds, size and inode of a file; None: there is none."""
+"""Modification time in nanoseconds, size and inode of a file; None: the file does not exist."""
 
 
 class ConfigurationFiles:
@@ -90,7 +90,7 @@ class ConfigurationFiles:
             self._tasks.append(asyncio.create_task(self._watch_expiry()))
 
     def stop(self) -> None:
-        """Stop checking."""
+        """Stop checking the files for changes."""
         for task in (*self._tasks, *self._asked):
             task.cancel()
 

@@ -24,13 +24,13 @@ BACKUPS_FIRST_S: Final = 10.0
 
 
 class Servers:
-    """Implements ``management.view.ServersView``."""
+    """Servers of the process. Implements ``management.view.ServersView``."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, HostedNode] = {}
         """The present node of each server, by its name."""
         self.makers: dict[str, Callable[[], None]] = {}
-        """Make a new node of a server and put it into ``nodes``. Raise BrokerError."""
+        """Functions that make a new node of a server and put it into ``nodes``. They raise BrokerError."""
         self._running: dict[asyncio.Task[bool], str] = {}
         self._clean: dict[str, bool] = {}
         """Whether each server ended cleanly the last time."""

@@ -22,7 +22,7 @@ def notify(state: str) -> None:
         try:
             channel.sendto(state.encode(), address)
         except OSError:
-            # there is no manager any more: the broker does not depend on it
+            # the broker goes on when the service manager is gone
             return
 
 
@@ -43,6 +43,6 @@ class Watchdog:
             self._timer = self._loop.call_later(self._period_s, self.start)
 
     def stop(self) -> None:
-        """Stop notifying."""
+        """Stop notifying the service manager."""
         if self._timer is not None:
             self._timer.cancel()

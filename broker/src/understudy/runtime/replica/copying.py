@@ -50,7 +50,7 @@ class StoreOwner(Protocol):
 
     @property
     def store(self) -> MessageStore | None:
-        """While it is open."""
+        """Store of the node while it is open."""
         ...
 
     @property
@@ -83,7 +83,7 @@ class Steps:
         self._ended: Callable[[], None] | None = None
 
     def go_on(self) -> None:
-        """Call it if it is wanted and not under way."""
+        """Call the step if it is wanted and not under way."""
         if not self._running and not self._closed and self._wants():
             self._running = True
             result: list[CopyMessage] = []
@@ -100,7 +100,7 @@ class Steps:
         self.go_on()
 
     def close(self, ended: Callable[[], None]) -> None:
-        """Call it no more; call ``ended`` when no call is under way."""
+        """Call the step no more; call ``ended`` when no call is under way."""
         self._closed = True
         if self._running:
             self._ended = ended
@@ -122,7 +122,7 @@ class FileAnswers:
         self._steps = Steps(worker, lambda: bool(self._questions), self._read, self._answered)
 
     def ask(self, message: AskBytes) -> None:
-        """A question of the other node.
+        """Answer a question of the other node about a file.
 
         Raises:
             LimitExceeded: more than ``FILE_QUESTIONS_MAX`` wait.
@@ -151,13 +151,13 @@ class FileExchange:
     """Questions about bytes of files, in both directions, between the nodes of a pair that are in sync."""
 
     def __init__(self, parts: NodeParts, worker: Worker, send: Callable[[bytes], None]) -> None:
-        """Like ``FileAnswers``."""
+        """Begin as ``FileAnswers`` does."""
         self._parts = parts
         self.asker = Asker(lambda message: send(b"".join(encode_message(message))))
         self._answers = FileAnswers(parts, worker, send)
 
     def receive(self, data: bytes) -> None:
-        """A message of the other node.
+        """Take a message of the other node.
 
         Raises:
             RemoteProtocolError: it is neither a question nor an answer.
@@ -218,7 +218,7 @@ class SourceCopy:
         protocol: int,
         damaged: DamagedFiles,
     ) -> None:
-        """The replica begins: it sends its inventory.
+        """Begin the copy; the replica sends its inventory first.
 
         Args:
             worker: Reads the files.

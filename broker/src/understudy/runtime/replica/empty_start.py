@@ -22,6 +22,7 @@ from understudy.ports import Disk, Worker
 from understudy.runtime.base.parts import NodeParts
 from understudy.runtime.replica.copying import store_directories
 from understudy.store.messages.message_store import MessageStore
+from understudy.store.replication.earlier_log import lacks_end
 from understudy.store.replication.empty_store import EmptyPlan, begin_store, plan, prune, set_aside
 from understudy.store.replication.last_batch import read_last_batch
 from understudy.store.replication.replica_state import ReplicaStatus, read_replica_state
@@ -52,6 +53,12 @@ class EmptyStartFiles:
     def noted(self) -> int | None:
         note = read_note(self._parts.environment.disk, self._directory)
         return None if note is None else note.sequence
+
+    def lacks(self, moved: MovedStore) -> bool:
+        """See ``Files``. A record that does not say where the common part ends lets nothing be kept."""
+        return moved.end.common > 0 and lacks_end(
+            self._parts.environment.disk, store_directories(self._parts).log, moved.end.common
+        )
 
     def note(self, moved: MovedStore) -> None:
         own = self._parts.lock.node_id
@@ -121,7 +128,7 @@ def common_part(parts: NodeParts, store: MessageStore) -> tuple[int, bytes]:
 
 
 def read_note(disk: Disk, directory: str) -> EmptyPlan | None:
-    """The note; None if there is none.
+    """Read the note of an empty start; None if there is no note.
 
     Args:
         disk: Where it is.

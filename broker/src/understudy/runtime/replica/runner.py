@@ -36,7 +36,7 @@ class WorkerRunner:
 
 
 class ReplicaRunner:
-    """The runner of one replica. Implements ``Runner``."""
+    """Runner of the steps of one replica. Implements ``Runner``."""
 
     def __init__(
         self,
@@ -76,14 +76,14 @@ class ReplicaRunner:
         error: BaseException | None = None
         try:
             self._measured(work)
-        except BaseException as failure:  # handled by ``done``
+        except BaseException as failure:  # ``done`` handles the error
             error = failure
         # not within the turn in which the batch was received: the loop would stay awake after it, as that of an active
         # node does after a sync, and the next batch comes only after the answer has travelled to the client
         self._loop.call_soon(self._executor.completed, done, error)
 
     def _watched(self, work: Callable[[], None]) -> int:
-        """Do it; the time when it began."""
+        """Execute the work and return the time at which it began."""
         began_ns = self._path.since_ns = self._now_ns()
         try:
             work()

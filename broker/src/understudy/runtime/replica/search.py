@@ -6,8 +6,9 @@ active node also asks the members that it knows from the topology, as ``AnyNodeL
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from understudy.cluster.membership.topology import Member
 from understudy.config.high_availability import ReplicationConfiguration, Role
@@ -90,6 +91,46 @@ class ReplicaSearch:
         return topology.member(only or self._parts.lock.node_id), members
 
 
+def others_not_asked(
+    parts: NodeParts, own: TransportConfiguration, answered: Sequence[TransportConfiguration]
+) -> Sequence[str]:
+    """``silent_members`` of the topology of a node.
+
+    Args:
+        own: Connector of this node.
+        answered: Connectors of the nodes that answered.
+    """
+
+    def is_plain(connector: TransportConfiguration) -> bool:
+        return parts.credentials is not None and parts.credentials.plain_for(connector) is not None
+
+    others = [each for each in parts.topology.members() if each.node_id != parts.lock.node_id]
+    return silent_members(others, own, answered, is_plain)
+
+
+def silent_members(
+    others: Sequence[Member],
+    own: TransportConfiguration,
+    answered: Sequence[TransportConfiguration],
+    is_plain: Callable[[TransportConfiguration], bool],
+) -> Sequence[str]:
+    """URLs of members with other node ids that gave no answer in a search. If none answered, the members are not known.
+
+    Args:
+        others: The members.
+        own: Connector of this node.
+        answered: Connectors of the nodes that answered.
+        is_plain: Whether the node of a connector is an Artemis, which keeps no record of messages that moved to it.
+    """
+    known = [each.primary for each in others if each.primary is not None and not each.primary.same_place(own)]
+    wanted = [each for each in known if not is_plain(each)]
+    if known and not wanted:
+        return ()
+    if not answered:
+        return ("the other members",)
+    return tuple(each.to_url() for each in wanted if not any(map(each.same_place, answered)))
+
+
 def replica_place(parts: NodeParts, settings: ReplicationConfiguration) -> ReplicaPlace:
     """The place of the replica at this node while it is active."""
     role, topology = parts.configuration.current.ha_policy.role, parts.topology
@@ -150,6 +191,7 @@ def replica_of(parts: NodeParts, used: ReplicationParts, options: ReplicationOpt
         used.authority.copied_at,
         search.node_id,
         search.not_asked,
+        partial(others_not_asked, parts, own),
         parts.watch.had,
         parts.environment.replication_protocol,
     )

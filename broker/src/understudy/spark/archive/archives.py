@@ -37,7 +37,7 @@ from understudy.spark.journal.log_plan import Layout
 FILE_BYTES: Final = 64 * 1024 * 1024
 #: Files below this share of the aimed size are small.
 SMALL_SHARE: Final = 0.5
-#: So many small files of one partition are merged.
+#: Number of small files of one partition from which on they are merged.
 COMPACT_FILES: Final = 4
 #: Bodies of large messages above this are not archived. Bytes.
 LARGE_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -64,7 +64,7 @@ class Settings:
     compact_files: int = COMPACT_FILES
     """Number of small files of one partition from which on they are merged; 0 merges none."""
     keep_ms: int = KEEP_MS
-    """Former generations stay so long after they were replaced, for queries that read them."""
+    """Time in ms for which a replaced generation is kept, for queries that read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +78,11 @@ class ArchiveReport:
     found: int
     """Messages in the journals, to the wanted addresses."""
     unconfirmed: int
-    """Part of these without a proof that they were in a queue."""
+    """Number of these messages without a proof that they were in a queue."""
     known: int
-    """Part of these that were confirmed, and in the archive before."""
+    """Number of these messages that were confirmed and in the archive before."""
     archived: int
-    """Part of these that this run added."""
+    """Number of these messages that this run added."""
     rows: int
     """Messages in the archive."""
     files: int
@@ -159,7 +159,7 @@ class _Run:
         self._progress = progress
 
     def run(self) -> ArchiveReport:
-        """Everything."""
+        """Run all steps of the job."""
         # the inputs were judged before anything is made
         check_archive(self._output)
         for directory in (*self._logs.directories, *filter(None, [self._logs.retention])):
@@ -250,7 +250,7 @@ class _Run:
 
 
 def _logs_of(directories: Sequence[str], settings: Settings) -> Logs:
-    """Raises as ``archive``."""
+    """Open the logs of the run; raises the errors of ``archive``."""
     retention = (
         None
         if settings.retention is None

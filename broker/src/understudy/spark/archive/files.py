@@ -37,7 +37,7 @@ from understudy.store.messages.large_messages import LargeReader
 
 #: Bytes of records and bodies that are held before they are written as a row group.
 CHUNK_BYTES: Final = 32 * 1024 * 1024
-#: Records in one row group.
+#: Number of records in one row group of a Parquet file.
 CHUNK_ROWS: Final = 50_000
 #: Name of the directory of messages without a date, as Hive and Spark write it.
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -111,7 +111,7 @@ class Target:
     """Where tasks write, and their limits."""
 
     directory: str
-    """They write here; it exists."""
+    """Existing directory in which the tasks write."""
     generation: int
     """Number, for the names of files."""
     large_directories: Mapping[str, tuple[str, ...]]
@@ -137,7 +137,7 @@ class Written:
     """State of bodies that are not in the archive -> messages."""
 
     def placed(self) -> DataFile:
-        """The file at its place in a generation."""
+        """The written file at its place in a generation."""
         return DataFile(f"{self.partition}/{self.name}", self.rows, self.size)
 
 
@@ -168,7 +168,7 @@ class _Output:
         return self._file.tell()
 
     def add(self, table: pa.Table) -> None:
-        """A row group."""
+        """Write one row group."""
         self._writer.write_table(table, row_group_size=max(len(table), 1))
         self._rows += len(table)
         for each in pc.value_counts(table["body_state"]).to_pylist():
@@ -185,7 +185,7 @@ class _Output:
         return Written(self._name, self._partition, self._rows, self._path.stat().st_size, self._without_body)
 
     def discard(self) -> None:
-        """Remove it."""
+        """Remove the unfinished file."""
         with suppress(Exception):
             self._writer.close()
         with suppress(OSError):
@@ -236,7 +236,7 @@ def _write_group(target: Target, partition: str, tables: Iterable[pa.Table]) -> 
 
 
 class _Fetcher:
-    """Reads records at their places."""
+    """Reader of records at given places of the log."""
 
     def __init__(self, target: Target) -> None:
         self._target = target

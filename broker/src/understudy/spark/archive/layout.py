@@ -57,19 +57,19 @@ _NAME: Final = re.compile(r"([0-9]{8,12})-[0-9a-f]{8}")
 #: End of the name of a generation that is being removed.
 _REMOVED: Final = ".removed"
 _CONTENT_BITS: Final = 64
-#: Former generations stay so long after they were replaced. Milliseconds.
+#: Time in ms for which a replaced generation is kept.
 KEEP_MS: Final = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One Parquet file."""
+    """One Parquet file of the archive."""
 
     path: str
-    """Below its generation: ``date=.../address_key=.../....parquet``."""
+    """Path of the file below its generation: ``date=.../address_key=.../....parquet``."""
     rows: int
     size: int
-    """Bytes."""
+    """Size of the file in bytes."""
 
     @property
     def partition(self) -> str:
@@ -82,9 +82,9 @@ class Former:
     """A generation that was published before."""
 
     name: str
-    """The name of its directory."""
+    """Name of the generation's directory."""
     replaced_ms: int
-    """When the next one was published. Epoch milliseconds."""
+    """Epoch milliseconds at which the following generation was published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Manifest:
 
     @property
     def rows(self) -> int:
-        """Messages."""
+        """Number of messages in the generation."""
         return sum(each.rows for each in self.files)
 
     @property
@@ -116,7 +116,7 @@ class Manifest:
         return next((each for each in self.positions if each.node_id == node_id), None)
 
     def extended(self, content: int, files: Iterable[DataFile], position: StreamOffset | None) -> Manifest:
-        """The next generation.
+        """Manifest of the following generation, with more files.
 
         Args:
             content: Sum of the hashes of the keys that are added.

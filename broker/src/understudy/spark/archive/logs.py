@@ -34,7 +34,7 @@ _ATTEMPTS: Final = 5
 
 
 class Logs(Protocol):
-    """The logs of one run."""
+    """The logs that one run reads."""
 
     @property
     def directories(self) -> Sequence[str]:
@@ -98,7 +98,7 @@ class StoppedLogs:
         return plan_logs(parse_options({"paths": json.dumps(list(self.directories)), **self._options}))
 
     def begin(self, spark: SparkSession, positions: Sequence[StreamOffset]) -> None:
-        """Everything is read."""
+        """Read everything from the beginning."""
 
     def candidates(self, spark: SparkSession, addresses: Sequence[str]) -> DataFrame:
         """The messages of all of it."""
@@ -111,10 +111,10 @@ class StoppedLogs:
             raise StoreInUse("a journal was changed while it was read", hint="stop its broker, or archive a copy")
 
     def position(self, spark: SparkSession) -> None:
-        """There is no reader."""
+        """Return no position: the run has no named reader."""
 
     def commit(self) -> None:
-        """There is no reader."""
+        """Do nothing: the run has no named reader."""
 
     def large_directories(self) -> Mapping[str, tuple[str, ...]]:
         """Bodies lie beside a journal, and in a retention directory."""
@@ -140,7 +140,7 @@ class ReaderSettings:
     """Management URLs of the nodes that may be active."""
     token_file: str | None = None
     max_bytes: int = READER_HELD_BYTES
-    """Limit of the reader, if it is registered now."""
+    """Position that a newly registered named reader of this run begins with; None: it is registered already."""
     accept_gap: bool = False
     """Go on although records after the position of the archive are gone."""
 

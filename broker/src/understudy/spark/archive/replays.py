@@ -43,11 +43,11 @@ class Selection:
     start_ms: int | None = None
     """Sent then or later. Epoch milliseconds by the timestamp of the message; one without it is not chosen."""
     stop_ms: int | None = None
-    """Sent before."""
+    """Epoch milliseconds before which a message was sent."""
     addresses: tuple[str, ...] = ()
     """To an address that matches one of these."""
     filter: str = ""
-    """Selector."""
+    """Selector that messages have to match; empty: all do."""
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class Chosen:
     left_out: dict[str, int]
     """State of bodies that the archive does not have -> messages."""
     content: str
-    """The same for the same messages, whatever else the archive has."""
+    """Digest that is the same for the same messages, whatever else the archive contains."""
     rows: Callable[[], Iterator[Row]]
     """The messages that can be sent; the same in the same order at each call."""
 

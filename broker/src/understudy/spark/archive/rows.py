@@ -48,7 +48,7 @@ def address_expression(matches: Sequence[str]) -> str:
 
 
 def _expression(words: list[str]) -> str:
-    # one # after another says the same as one alone
+    # several wildcards # in a row match the same addresses as one
     words = [word for place, word in enumerate(words) if word != "#" or place == 0 or words[place - 1] != "#"]
     if words == ["#"]:
         return r"[\s\S]*"
@@ -84,7 +84,7 @@ def read_candidates(
     one_log: bool = False,
     options: Mapping[str, str],
 ) -> DataFrame:
-    """One row for each message of the journals, with the columns of ``candidates``.
+    """Read one row for each message of the journals, with the columns of ``candidates``.
 
     Args:
         spark: A session of ``open_session``.

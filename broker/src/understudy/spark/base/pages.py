@@ -27,7 +27,7 @@ Series = Mapping[str, Sequence[tuple[int, float]]]
 def audit_page(
     report: Mapping[str, Any], rates: Series, windows: Sequence[tuple[int, int]], bucket_ms: int, fingerprint: str
 ) -> str:
-    """The page.
+    """HTML page of an audit.
 
     Args:
         report: As ``--json`` prints it.
@@ -68,7 +68,7 @@ def _escaped(text: str) -> str:
 
 
 def page(title: str, parts: Sequence[str]) -> str:
-    """A whole page.
+    """A whole HTML page.
 
     Args:
         title: Plain text.

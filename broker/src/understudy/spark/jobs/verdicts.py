@@ -37,14 +37,14 @@ class DamagedPlace:
 
 @dataclass(frozen=True, slots=True)
 class CheckedCopy:
-    """The bytes of one copy that were checked."""
+    """Result of checking the bytes of one copy."""
 
     directory: str
     segments: int
     records: int
     record_bytes: int
     damaged: int
-    """Damaged places."""
+    """Number of damaged places."""
 
 
 @dataclass(frozen=True, slots=True)

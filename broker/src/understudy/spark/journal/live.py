@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from understudy.spark.journal.source import read_journal
 from understudy.spark.state.changes import ACKNOWLEDGE, ADD, COMMIT, REMOVE
 
-#: Names one message in one queue of one journal.
+#: Columns that together name one message in one queue of one journal.
 REFERENCE: Final = ["directory", "queue_id", "message_id"]
 
 

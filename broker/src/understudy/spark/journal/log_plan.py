@@ -87,7 +87,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The records of one segment that belong to the log."""
+    """Records of one segment that belong to the log."""
 
     directory: str
     node_id: str
@@ -103,7 +103,7 @@ class Piece:
     first_ms: int = 0
     """When the first record was appended, by the seal or the header of the file. Epoch milliseconds."""
     sealed_ms: int = 0
-    """When it was sealed; 0 if it is not."""
+    """Time at which the segment was sealed; 0 if it is not sealed."""
     stated: bool = False
     """Something else than the file says that records go on up to ``end``."""
     last: bool = False
@@ -115,18 +115,18 @@ class Piece:
 
     @property
     def name(self) -> str:
-        """File name."""
+        """File name of the segment."""
         return segment_name(self.number, self.epoch)
 
     @property
     def path(self) -> str:
-        """Absolute path."""
+        """Absolute path of the segment."""
         return f"{self.directory}/{self.name}"
 
 
 @dataclass(slots=True)
 class LogPlan:
-    """The log in one directory."""
+    """Segments and snapshots of the log in one directory."""
 
     directory: str
     node_id: str

@@ -129,7 +129,7 @@ def note_names(names: Names, record: object) -> None:
 
 
 def binding_rows(found: BindingRecord) -> Iterator[dict[str, Any]]:
-    """The rows of one record: one, or one for each item of a CHECKPOINT."""
+    """Rows of one record: one row, or one for each item of a CHECKPOINT."""
     piece = found.piece
     place = {
         "directory": piece.directory,

@@ -24,7 +24,7 @@ from understudy.spark.journal.stream_view import LogDirectory, LogView
 
 log = logging.getLogger(__name__)
 
-#: These end a stream, also if another copy can be read.
+#: Errors that end a stream even if another copy of the log can be read.
 _FATAL: Final = (StoreVersionUnsupported, WrongNode)
 
 
@@ -50,7 +50,7 @@ class StreamPlan:
         table = options.table
         self._copies = [LogDirectory(disk, each, table.layout, table.retention) for each in table.directories]
         self.target: StreamOffset | None = None
-        """Nothing after it is read (trigger availableNow)."""
+        """Offset after which nothing is read (trigger availableNow)."""
 
     # --- offsets ----------------------------------------------------------------------------------
 

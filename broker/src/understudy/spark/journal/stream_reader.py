@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One stream of one table."""
+    """A stream of one table of the journal."""
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         """
@@ -46,7 +46,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def plan(self) -> StreamPlan:
-        """Made when it is used first: tasks have this object too and need none."""
+        """Plan of the stream, made at the first use: tasks have a copy of the stream and need no plan."""
         if self._plan is None:
             options = self._options
             if options.servers:
@@ -75,7 +75,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.plan.latest(offset, bytes_max).as_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Option ``maxBytesPerBatch``."""
+        """Limit of the option ``maxBytesPerBatch``."""
         return ReadMaxBytes(self._options.batch_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802

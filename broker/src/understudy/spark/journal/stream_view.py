@@ -45,7 +45,7 @@ _ENTRY_OF_READER: Final = b'"kind":"reader"'
 
 @dataclass(slots=True)
 class Extent:
-    """The records of one segment."""
+    """Records of one segment."""
 
     piece: Piece
     """The piece with first and last sequence and the offset at which the last record ends."""
@@ -59,7 +59,7 @@ class Extent:
 
     @property
     def last(self) -> int:
-        """Last sequence."""
+        """Sequence of the last record."""
         return self.piece.last_sequence
 
 
@@ -77,12 +77,12 @@ class _Growing:
 
 @dataclass(slots=True)
 class LogView:
-    """The log of one directory at one look."""
+    """The log of one directory at one time."""
 
     directory: str
     node_id: str
     epoch: int
-    """The newest one."""
+    """Newest epoch of the log."""
     extents: list[Extent]
     """Segments with records, in the order of the log; records may be missing between two."""
 
@@ -203,7 +203,7 @@ def _seal_offsets(seal: bytes, count: int) -> array[int]:
 
 
 class LogDirectory:
-    """Looks at one directory again and again."""
+    """A directory that is read repeatedly."""
 
     def __init__(self, disk: Disk, directory: str, layout: Layout, retention: str | None) -> None:
         """
@@ -223,7 +223,7 @@ class LogDirectory:
         """Binding records of segments in ``_ended``."""
 
     def look(self) -> LogView:
-        """The log as it is now.
+        """Read the present state of the log.
 
         Raises:
             ConfigError: the directory cannot be read, or has no journal.

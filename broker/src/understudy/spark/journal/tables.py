@@ -151,7 +151,7 @@ class Condition:
 
     column: str
     operator: str
-    """One of ``OPERATORS``."""
+    """Operator of the condition, one of ``OPERATORS``."""
     value: Any
     """Text, number, boolean or moment, as the column has it; of ``in`` a tuple of them."""
 

@@ -276,7 +276,7 @@ def corrupted(rows: DataFrame, messages: DataFrame) -> DataFrame:
 
 
 def consumptions(rows: DataFrame) -> DataFrame:
-    """One row per message, queue and consumer, with the events of that consumer."""
+    """One row per message, queue and consumer, with the events of that consumer for the message."""
     delivered, acknowledged = is_kind(Kind.DELIVERED), is_kind(Kind.ACKNOWLEDGED)
     refused = is_kind(Kind.REFUSED) & (F.col("queue") != "")
     attempts = F.when(is_kind(Kind.ACKNOWLEDGING), F.lit(1)).when(refused, F.lit(-1)).otherwise(F.lit(0))
@@ -364,7 +364,7 @@ def duplicated(copies: DataFrame, crossed: DataFrame, *, members: bool = False) 
 
 
 def unfounded(copies: DataFrame) -> DataFrame:
-    """Acknowledged on a queue that never delivered it."""
+    """Acknowledgements of messages on a queue that never delivered them."""
     return copies.where(_UNFOUNDED).select(_finding("unexplained", Reason.ACKNOWLEDGED_NEVER_DELIVERED, queue=True))
 
 
@@ -491,7 +491,7 @@ def row_counts(rows: DataFrame) -> DataFrame:
 
 
 def message_counts(messages: DataFrame) -> DataFrame:
-    """One row: messages sent, and of those the unconfirmed."""
+    """One row with the number of sent messages and the number of unconfirmed ones among them."""
     return messages.agg(
         F.count("sent_at").alias("messages"),
         F.count(F.when(F.col("sent_at").isNotNull() & F.col("confirmed_at").isNull(), F.lit(1))).alias("unconfirmed"),

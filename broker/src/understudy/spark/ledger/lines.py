@@ -18,7 +18,7 @@ from understudy.errors import LedgerDamaged
 from understudy.ledger import DELIVERY_COUNT_MAX, INTEGER_MAX, REPLACEMENT, TIME_MS_MAX, VERSION, Kind, parse
 
 _TEXTS: Final = ("kind", "producer", "address", "consumer", "queue", "transaction", "origin", "node", "node_id")
-#: Integers with their least and their largest value.
+#: Integer fields of a line with their least and their largest value.
 _INTEGERS: Final = {
     "number": (0, INTEGER_MAX),
     "at_ms": (0, TIME_MS_MAX),
@@ -89,7 +89,7 @@ def _fields_together(data: bytes, count: int) -> list[pa.Array] | None:
 
 
 def _filled(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
-    """One array, with the default of the field where lines do not have it."""
+    """One array, in which lines without the field have its default."""
     array = column.combine_chunks()
     if not array.null_count or field.name in _REQUIRED:
         return array
@@ -108,7 +108,7 @@ def _is_valid(found: dict[str, pa.Array]) -> bool:
 
 
 def _parse_each(lines: pa.BinaryArray, ordinals: pa.Int64Array) -> pa.RecordBatch:
-    """The columns of lines that are judged one by one."""
+    """Columns of the lines that the plain Python judge has to judge one by one."""
     found: list[dict[str, Any]] = []
     for line, ordinal in zip(lines.to_pylist(), ordinals.to_pylist(), strict=True):
         if not line.strip(BLANKS):

@@ -25,7 +25,7 @@ from understudy.spark.ledger.lines import LINES, parse_lines
 
 #: Name of the format.
 FORMAT: Final = "understudy.ledger"
-#: Bytes of ledgers that one task reads at most.
+#: Number of bytes of ledgers that one task reads at most.
 PARTITION_BYTES: Final = 128 * 1024 * 1024
 #: Fewer bytes are not worth a task of their own.
 PARTITION_BYTES_MIN: Final = 1024 * 1024
@@ -47,7 +47,7 @@ class LedgerFiles:
 
     paths: tuple[Path, ...]
     sizes: tuple[int, ...]
-    """Bytes."""
+    """Sizes of the ledgers in bytes."""
 
     @classmethod
     def of(cls, paths: Sequence[Path]) -> LedgerFiles:
@@ -92,7 +92,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class LedgerPartition(InputPartition):
-    """The pieces that one task reads."""
+    """Pieces of ledgers that one task reads."""
 
     pieces: tuple[Piece, ...]
 

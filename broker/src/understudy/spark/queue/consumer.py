@@ -84,7 +84,7 @@ class QueueConsumer:
     """A connection with one consumer."""
 
     def __init__(self, options: SourceOptions, now_s: Callable[[], float] = time.monotonic) -> None:
-        """Connect.
+        """Connect to the broker.
 
         Raises:
             ConfigError: the password file cannot be read.
@@ -145,7 +145,7 @@ class QueueConsumer:
         try:
             message = self._whole(received)
         except ConnectionLost:
-            return  # it comes again
+            return  # the broker delivers the message again
         self._last = received
         self._held.take(message, received.generation)
 

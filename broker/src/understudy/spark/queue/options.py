@@ -15,7 +15,7 @@ from understudy.errors import ConfigError
 from understudy.selector import parse_selector
 from understudy.spark.journal.log_plan import number_option, path_option
 
-#: Limits of one batch, unless options say otherwise.
+#: Limits of one batch that hold unless options give others.
 BATCH_MESSAGES: Final = 10_000
 BATCH_BYTES: Final = 16 * 1024 * 1024
 BATCH_WAIT_MS: Final = 1_000

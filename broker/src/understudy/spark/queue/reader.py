@@ -50,7 +50,7 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def consumer(self) -> QueueConsumer:
-        """Made when it is used first: tasks have this object too and need none."""
+        """Consumer of the stream, made at the first use: tasks have a copy of the stream and need no consumer."""
         if self._consumer is None:
             self._consumer = QueueConsumer(self._options)
         return self._consumer
@@ -60,7 +60,7 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(0)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Option ``maxMessages``; the other limits are applied as well."""
+        """Limit of the option ``maxMessages``; the other limits apply as well."""
         return ReadMaxRows(self._options.messages_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -151,7 +151,7 @@ class QueueBrowser(DataSourceReader):
         self._schema = checked_schema(schema)
 
     def partitions(self) -> Sequence[QueuePartition]:
-        """Read by one task, as a queue has one order."""
+        """One partition, because the messages of a queue have one order."""
         return [QueuePartition()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

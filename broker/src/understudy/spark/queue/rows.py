@@ -78,7 +78,7 @@ _ORIGIN: Final[Mapping[str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class QueueMessage:
-    """A message as it was received, with its whole body."""
+    """A received message with its whole body."""
 
     node_id: str
     queue: str
@@ -90,7 +90,7 @@ class QueueMessage:
 
     @property
     def key(self) -> tuple[str, int]:
-        """The same in every copy of the message that a node delivers."""
+        """Key that is the same in every copy of the message that a node delivers."""
         return self.node_id, self.message.message_id
 
 
@@ -162,7 +162,7 @@ _VALUES: Final[Mapping[str, Any]] = {
 
 
 def check_sent(columns: Mapping[str, str], address: str | None, id_column: str | None) -> None:
-    """Whether rows of these columns can be sent.
+    """Check that rows of these columns can be sent.
 
     Args:
         columns: Name and type, as ``simpleString`` gives it.

@@ -59,7 +59,7 @@ class QueueSource(DataSource):
         return QueueStream(parse_source(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A writer of one write. It appends: a queue cannot be overwritten."""
+        """Make the writer of one write, which appends: a queue cannot be overwritten."""
         if overwrite:
             raise ConfigError("a queue cannot be overwritten", hint='mode("append")')
         options = parse_sink(self.options)

@@ -47,7 +47,7 @@ _REASON_CHARACTERS_MAX: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The rows that one task could not send."""
+    """Rows that one task could not send."""
 
     rows: int
     first: str
@@ -59,7 +59,7 @@ class Refused:
 
 
 class DeadRows:
-    """The rows that one attempt of a task could not send."""
+    """Rows that one attempt of a task could not send."""
 
     def __init__(self, directory: str | None, task: str) -> None:
         """
@@ -86,7 +86,7 @@ class DeadRows:
             self._path.unlink(missing_ok=True)
 
     def add(self, number: int, row: Mapping[str, Any], reason: str) -> None:
-        """Keep a row.
+        """Keep a row that could not be sent.
 
         Args:
             number: Of the row in its task.
@@ -176,7 +176,7 @@ class Sent(WriterCommitMessage):
 
 
 class _Sending:
-    """One task."""
+    """The sends of one task."""
 
     def __init__(self, options: SinkOptions, task: str) -> None:
         """

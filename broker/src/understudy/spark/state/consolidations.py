@@ -64,7 +64,7 @@ class Settings:
     lock_directory: str | None = None
     """Where serverlock.1 is, if not in the directory itself."""
     large_directories: tuple[str, ...] = ()
-    """Where bodies of large messages are; empty for ``large-messages`` beside the journal."""
+    """Directory of the bodies of large messages; empty for ``large-messages`` beside the journal."""
     id_cache_size: int = ID_CACHE_SIZE
     """Duplicate ids kept per address."""
 
@@ -248,7 +248,8 @@ class _Run:
         return int(self._spark.sparkContext.defaultParallelism)
 
     def _removable(self, small: SmallState) -> dict[int, int]:
-        """Segments that are no part of the log and still in its directory, where the snapshot is to be put."""
+        """Segments in the directory of the log, where the snapshot is to be put, that do not belong to the log any
+        more."""
         names = set(self._disk.list(self._directory))
         return {number: epoch for number, epoch in small.removable.items() if segment_name(number, epoch) in names}
 

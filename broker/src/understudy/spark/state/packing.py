@@ -31,7 +31,7 @@ _Row = dict[str, Any]
 
 
 def pack_references(batches: Iterator[pa.RecordBatch], write: Write) -> int:
-    """Write references; their number."""
+    """Write references in packed form and return their number."""
     count = 0
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in REFERENCE_COLUMNS]

@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from understudy.dataclass import dataclass
+from understudy.kernel.changes import FORWARDED_KEY
 from understudy.spark.base.driver_rows import frame_of
 from understudy.spark.state.effects import REFERENCE, TRANSACTION
 from understudy.spark.state.packing import REFERENCE_COLUMNS, TRANSACTION_COLUMNS
@@ -242,12 +243,13 @@ def duplicate_ids(rows: DataFrame, decided: DataFrame, at: At, since: Mapping[in
         decided: Of ``decisions``.
         at: The position.
         since: Address id to the sequence after which its ids count.
-        limit: Ids of one address.
+        limit: Ids of one address and kind: of clients, or of bridges.
     """
     known = frame_of(rows.sparkSession, "address_id bigint, since bigint", since.items())
     effective = _effective(_of(rows, _DUPLICATE_ID), decided, at.sequence)
     counted = effective.join(F.broadcast(known), "address_id").where("visible > since")
-    newest = Window.partitionBy("address_id").orderBy(F.desc("visible"), F.desc("sequence"), F.desc("place"))
+    bridged = F.substring("value", 1, len(FORWARDED_KEY)) == F.lit(bytearray(FORWARDED_KEY))
+    newest = Window.partitionBy("address_id", bridged).orderBy(F.desc("visible"), F.desc("sequence"), F.desc("place"))
     return (
         counted.withColumn("age", F.row_number().over(newest))
         .where(F.col("age") <= limit)

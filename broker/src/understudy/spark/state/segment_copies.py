@@ -63,7 +63,7 @@ class BodyCopies:
     """Copies bodies of large messages, in a task."""
 
     sources: tuple[str, ...]
-    """Directories in which they may be."""
+    """Directories in which the bodies may be."""
     target: str
 
     def copy(self, rows: Iterable[Row]) -> Iterator[tuple[int, int, int]]:

@@ -145,7 +145,7 @@ class SmallReplay:
 
 
 class _Walk:
-    """One replay."""
+    """One replay of a log in plain Python."""
 
     def __init__(self, state: StoreState) -> None:
         self.state = state
@@ -154,7 +154,7 @@ class _Walk:
         self.duplicate_ids_from = dict.fromkeys(state.addresses, 0)
 
     def take(self, piece: Piece, summary: Mapping[str, Any] | None, records: Sequence[Mapping[str, Any]]) -> None:
-        """One more segment."""
+        """Replay one more segment."""
         if summary is None or not summary["sequence"]:
             return
         state = self.state

@@ -52,7 +52,7 @@ class StateSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """All columns."""
+        """Schema with all columns."""
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -148,7 +148,7 @@ class PartWriter(DataSourceArrowWriter):
         self._table = table
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Part:
-        """One partition.
+        """Write one partition.
 
         Raises:
             OSError: the file cannot be written.
@@ -178,7 +178,7 @@ class PackedParts:
 
     paths: tuple[Path, ...]
     items: int
-    """References, or transactions."""
+    """Number of references, or of transactions."""
 
     def chunks(self, size: int) -> Iterator[bytes]:
         """All bytes in pieces of ``size``, the last one perhaps shorter."""

@@ -31,7 +31,7 @@ from understudy.store.node_lock import NodeLock
 #: Directories of a published store.
 JOURNAL: Final = "journal"
 LARGE_MESSAGES: Final = "large-messages"
-#: Beside them until the store is published, for parts of the snapshot.
+#: Directory beside the output with parts of the snapshot, until the store is published.
 _PARTS: Final = "parts"
 _COPY_BYTES: Final = 64 * 1024 * 1024
 
@@ -78,7 +78,7 @@ class StoreOutput:
             lock.close()
 
     def publish(self) -> None:
-        """Give the directory its name, with everything on the disk."""
+        """Give the directory its name once all its files are on the disk."""
         shutil.rmtree(self.parts)
         if not any(self.large_messages.iterdir()):
             self.large_messages.rmdir()

@@ -66,11 +66,11 @@ class Body:
     written_bytes: int = 0
     crc: int = 0
     error: BaseException | None = None
-    """Why it cannot be completed."""
+    """Error for which the body cannot be completed; None: there was none."""
 
 
 class Applier:
-    """Executes operations on one directory."""
+    """Executor of operations on the files of one directory."""
 
     def __init__(
         self, disk: Disk, directory: str, retention: RetentionSettings | None = None, *, summaries: bool = True
@@ -88,9 +88,9 @@ class Applier:
         self.directory = directory
         self._retention = Retention(disk, retention) if retention is not None else None
         self._segments: dict[str, SegmentFile] = {}
-        """Segments being written."""
+        """Segments being written, by the names of their files."""
         self._files: dict[str, File] = {}
-        """Other open files."""
+        """Open files that are no segments, by their names."""
         self._bodies: dict[str, Body] = {}
         self._skims: dict[str, Skim | None] = {}
         self._checksums: dict[str, tuple[int, int]] = {}

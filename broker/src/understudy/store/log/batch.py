@@ -23,9 +23,10 @@ class Sync(Enum):
 
     ALWAYS = auto()
     COMMITS = auto()
-    """When it holds a commit, a prepare, or more than messages and acknowledgements."""
+    """A batch is synced if it holds a commit, a prepare, or records other than messages and acknowledgements."""
     SELDOM = auto()
-    """When it holds more than messages, acknowledgements and transactions; else it is only written."""
+    """A batch is synced if it holds records other than messages, acknowledgements and those of transactions; else it is
+    only written."""
 
 
 class Batch(NamedTuple):

@@ -27,12 +27,12 @@ from understudy.store.log.segment import (
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One segment of the log."""
+    """One segment of the log with its place in the order of segments."""
 
     number: int
     epoch: int
     end: int | None
-    """Where the log ends in it; None in the newest epoch, where the records tell."""
+    """Offset at which the log ends in the segment; None in the newest epoch, where the records show the end."""
 
     @property
     def name(self) -> str:
@@ -45,13 +45,13 @@ class Chain:
     """The log as the newest epoch describes it."""
 
     epoch: int
-    """The newest one; 0 if there is no segment."""
+    """Newest epoch of the segments; 0 if there is no segment."""
     links: tuple[Link, ...]
     node_id: NodeId | None
     trimmed: bool
     """The beginning of the newest epoch itself is gone."""
     missing: tuple[Link, ...] = ()
-    """Listed, not there any more."""
+    """Segments that a record of the log names and whose files are absent."""
 
     @property
     def hole(self) -> Link | None:
@@ -71,7 +71,7 @@ def highest_number(names: list[str]) -> int:
 
 
 def read_chain(disk: DiskReader, directory: str, names: list[str], node_id: NodeId | None = None) -> Chain:
-    """The chain that these names of the directory make.
+    """The chain of segments that the names of files in the log directory make up.
 
     Args:
         disk: Where the store is.

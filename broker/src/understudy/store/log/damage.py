@@ -67,9 +67,9 @@ class DamagedRecord:
     length: int
     sequence: int
     kind: str
-    """Name of its ``RecordType``, or ``UNKNOWN``."""
+    """Name of the record's ``RecordType``, or ``UNKNOWN``."""
     known: bool
-    """The quarantine names its extent."""
+    """Whether the quarantine names the extent of the record."""
     raw: bytes
     message_id: int = 0
     """Id of a message; as its damaged bytes say."""
@@ -81,7 +81,7 @@ class DamagedRecord:
 
     @property
     def consequence(self) -> str:
-        """Consequence of its absence, for operators."""
+        """Consequence of the loss of the record, for operators."""
         if not self.may_be_missing:
             return "the records after it cannot be interpreted without it"
         return CONSEQUENCES[RecordType[self.kind]]
@@ -154,11 +154,11 @@ class Passage:
 
     records: tuple[DamagedRecord, ...]
     following: Frame | None
-    """The valid record after them in the same segment; None: they end it."""
+    """First valid record after the damaged ones in the same segment; None: the segment ends with them."""
 
     @property
     def known(self) -> bool:
-        """Whether the quarantine names all of them."""
+        """Whether the quarantine names all damaged records of the passage."""
         return all(record.known for record in self.records)
 
     @property
@@ -297,13 +297,13 @@ class DamageReader:
         """The last bad record that was met could have been passed over."""
 
     def begin(self) -> None:
-        """Reading begins anew."""
+        """Start a new pass over the log."""
         self.passed.clear()
         self.helps = False
         self.blank.forget()
 
     def read_with(self, disk: DiskReader) -> None:
-        """Read with another disk from now on."""
+        """Replace the disk that bytes are read from."""
         self._disk = disk
         self.blank.forget(disk)
 

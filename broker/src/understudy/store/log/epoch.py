@@ -42,7 +42,7 @@ class Epoch:
     state: StoreState
     """State of the whole log, EPOCH record included."""
     number: int
-    """Number of its first segment."""
+    """Number of the epoch, which is that of its first segment."""
     position: int
     """Offset of the end of the EPOCH record."""
     set_aside: int

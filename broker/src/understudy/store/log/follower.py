@@ -80,7 +80,7 @@ class Follower:
         self._id_cache_size = id_cache_size
         self._file: FileReader | None = None
         self.restarts = 0
-        """How often it had to start over."""
+        """How often the follower had to read the log again from a snapshot or its beginning."""
         self.rejected: dict[str, JournalCorrupt] = {}
         """Names of snapshots that cannot be used, and why."""
         self._left_behind: list[str] = []
@@ -105,7 +105,7 @@ class Follower:
         """The snapshot that reading began with."""
         self._cursor: Cursor | None = None
         self._previous: Cursor | None = None
-        """The cursor as it left the segment before."""
+        """Cursor at the end of the previous segment; None in the first one."""
         self._index = 0
         """Index of the cursor's link in the chain."""
         self._stop: Stop | None = None
@@ -320,7 +320,7 @@ class Follower:
             self._ends.pop()
 
     def _still_on(self, chain: Chain, cursor: Cursor) -> bool:
-        """Whether everything read so far is part of the chain."""
+        """Whether all segments that were read are still part of the log."""
         ends = {(link.number, link.epoch): link.end for link in (*chain.missing, *chain.links)}
         if not any((link.number, link.epoch) == (cursor.number, cursor.epoch) for link in chain.links):
             return False
@@ -473,7 +473,7 @@ class Follower:
         return True
 
     def _open_next(self, index: int) -> bool:
-        """Go to that link; False if there is none (yet)."""
+        """Open the segment of a link; False if it does not exist yet."""
         links = self.chain.links
         if index >= len(links):
             return False
@@ -498,7 +498,7 @@ class Follower:
         return True
 
     def _read_on(self, cursor: Cursor, link: Link, budget_bytes: int) -> Stop | None:
-        """Apply records of the current segment; why it ended, None if the budget is used up."""
+        """Apply records of the current segment; return why that ended, None if the budget is used up."""
         until = cursor.offset + budget_bytes
         fresh = False
         while True:

@@ -25,7 +25,7 @@ class FollowerState(Enum):
     LOADING = auto()
     """A snapshot is being read."""
     READING = auto()
-    """Records are applied; there may be more."""
+    """The follower applies records; the log may have more of them."""
     CAUGHT_UP = auto()
     """All readable records are applied."""
     ENDED = auto()
@@ -36,7 +36,7 @@ class FollowerEvent(Enum):
     """Events of the machine."""
 
     READ = auto()
-    """A poll begins."""
+    """The follower is polled: it reads the next bytes."""
     SNAPSHOT_FOUND = auto()
     NO_SNAPSHOT = auto()
     """None can be used; the log has a segment."""
@@ -67,7 +67,7 @@ _S, _E = FollowerState, FollowerEvent
 
 
 class FollowerLife(Machine[FollowerState, FollowerEvent]):
-    """The life of one follower as a declared machine."""
+    """Declared machine of the states of one follower."""
 
     STATES = FollowerState
     EVENTS = FollowerEvent

@@ -120,7 +120,7 @@ class Journal:
         """Whether too much waits to be written to read from any socket; decided when a batch is closed or written."""
         self._sealed_bytes = 0
         self._stalled_until_ms: int | None = None
-        """Set while a batch waits for space within its segment: when it is written again."""
+        """Time at which a batch that waits for space in its segment is written again; None: no batch waits."""
         self._life = JournalLife(self)
         self._asked_at_close = False
         """The segment of the seal was asked for once more when the journal was to be closed."""
@@ -186,7 +186,7 @@ class Journal:
     # --- appending ------------------------------------------------------------------------------
 
     def append(self, kind: RecordType, *parts: bytes, flags: int = 0) -> int:
-        """Collect one record; its sequence. It is durable once the context says so.
+        """Add one record to the batch and return its sequence. The operation context says when the record is durable.
 
         Raises:
             StoreError: the journal has failed or is closed.
@@ -453,7 +453,7 @@ class Journal:
         self._on_failure(error)
 
     def _prepared(self) -> None:
-        """One of the spares was made, or there is no space for it."""
+        """A spare segment was made, or the disk has no space for it."""
         if self._life.state is JournalState.DRAINING:
             self.drain()
         self.flush()

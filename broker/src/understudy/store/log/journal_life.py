@@ -36,7 +36,7 @@ class JournalEvent(Enum):
     """Events of the machine."""
 
     CLOSE = auto()
-    """The journal is to be closed. Its argument is called when it is."""
+    """The journal is to be closed; the argument is called when it is closed."""
     DRAINED = auto()
     """The segment of the seal is ready."""
     SEALED = auto()
@@ -65,7 +65,7 @@ _S, _E = JournalState, JournalEvent
 
 
 class JournalLife(Machine[JournalState, JournalEvent]):
-    """The life of one journal as a declared machine."""
+    """Declared machine of the states of one journal."""
 
     STATES = JournalState
     EVENTS = JournalEvent

@@ -13,9 +13,9 @@ class OpenSegment:
     position: int
     """End of the written bytes."""
     digest: int
-    """Digest of these bytes."""
+    """Digest of the bytes written to the segment so far."""
     last: int
-    """Where the last write began: one that met a full disk is repeated there."""
+    """Offset of the last write; a write that met a full disk is repeated at this offset."""
     before: int
     """Digest of the bytes before the last write."""
     seed: int
@@ -37,7 +37,7 @@ class OpenBody:
     """Name of the finished file."""
     written_bytes: int
     crc: int
-    """Checksum of these bytes."""
+    """Checksum of the bytes written to the body so far."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,11 +80,11 @@ class Lane:
         """Highest sequence that all required voters have confirmed."""
         self._context = context
         self._voters: tuple[Voter, ...] = Contract.LOCAL.value
-        """Required now."""
+        """Voters whose confirmation the contract of the lane requires at present."""
         self._calls: deque[_Entry] = deque()
 
     def when_durable(self, sequence: int, call: Callable[..., None], *args: Any) -> None:
-        """Call once everything up to ``sequence`` is durable: now if it is, else in turn. Never after ``fail``."""
+        """Call once everything up to ``sequence`` is durable: at once if it is, else in order. Never after ``fail``."""
         context = self._context
         if context.failure is not None:
             return
@@ -126,7 +126,7 @@ class OperationContext(Lane):
         self._marks: dict[Voter, int] = {Voter.LOCAL_DISK: durable}
         """Highest sequence that each voter has confirmed; of the replica only while one is in sync."""
         self._held = False
-        """A replica was lost, and the node is not yet permitted to go on without it."""
+        """Whether a replica was lost and the node may not continue without it yet."""
 
     @property
     def failed(self) -> bool:

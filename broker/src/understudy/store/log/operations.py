@@ -31,13 +31,13 @@ class Append(NamedTuple):
 
     name: str
     offset: int
-    """Bytes."""
+    """Offset of the bytes in the segment."""
     parts: Sequence[bytes]
     """Each of whole records. Not changed after the operation was given to a writer."""
     size_bytes: int
     """Bytes of all parts together."""
     last_sequence: int
-    """Sequence of the last record in it."""
+    """Sequence of the last record in the bytes."""
 
 
 #: ``Append(...)`` without the Python-level call.
@@ -84,7 +84,7 @@ class WriteZeros:
     name: str
     offset: int
     length: int
-    """Bytes."""
+    """Number of zero bytes to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class RewriteFile:
     name: str
     offset: int
     length: int
-    """Bytes."""
+    """Number of bytes to rewrite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,8 @@ class RemoveFile:
 
     name: str
     retain: bool = False
-    """Move it to the retained files instead, if the applier keeps such (element journal-retention-directory)."""
+    """Move the file to the retained files instead of deleting it, if the applier keeps such files (element
+    journal-retention-directory)."""
     sync: bool = False
     """Make the removal durable before the next operation."""
 
@@ -168,7 +169,7 @@ class MakeDirectory:
 
     name: str = ""
     sync: bool = False
-    """Make it durable, in the directory of the applier."""
+    """Sync the directory in which the new directory is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,7 @@ class KeepReserve:
 
 @dataclass(frozen=True, slots=True)
 class GiveUpReserve:
-    """Remove the reserve."""
+    """Remove the file that reserves space of the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +259,7 @@ class FinishBodies:
 
     ends: tuple[BodyEnd, ...]
     directory: str = ""
-    """The directory that they are in; the empty name is that of the applier."""
+    """Directory of the bodies; the empty name is the directory of the applier."""
 
 
 def is_batch(operations: Sequence[Operation]) -> bool:

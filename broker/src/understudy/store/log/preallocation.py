@@ -44,7 +44,7 @@ class Readiness(Enum):
     READY = auto()
     """The file of the segment is whole and synced."""
     NO_SPACE = auto()
-    """The disk was full; it is tried again."""
+    """The disk was full; making the segment is tried again."""
 
 
 @dataclass(slots=True)
@@ -56,11 +56,11 @@ class Segment:
     needed_bytes: int
     readiness: Readiness = Readiness.PREPARING
     made: bool = False
-    """Whether its file exists."""
+    """Whether the file of the segment exists."""
     format_version: int = 0
     """Version in the header of the file; 0 before it is made."""
     zeroed_bytes: int = HEADER_BLOCK_BYTES
-    """Up to here its blocks have been written."""
+    """Offset up to which the blocks of the file have been written with zeros."""
     sync: SyncFile = field(init=False)
     """The operation after each batch."""
 
@@ -86,7 +86,7 @@ class Preallocation:
         on_failure: Callable[[BaseException], None],
         on_space: Callable[[], None],
     ) -> None:
-        """Begins to prepare them.
+        """Begin to prepare the first spare segments.
 
         Args:
             writer: Makes them.
@@ -109,7 +109,7 @@ class Preallocation:
         self.no_space = False
         """The next segment could not be allocated."""
         self.preparing = False
-        """One is being made."""
+        """Whether a spare segment is being made."""
         self._stopped = False
         self._zeroing = False
         self.wants_zeros = False
@@ -121,7 +121,7 @@ class Preallocation:
             self._add(number + index)
 
     def take(self, needed_bytes: int) -> Segment:
-        """The next one, perhaps not READY yet, and grown to so many bytes if it is smaller."""
+        """The next segment, perhaps not READY yet, and grown to so many bytes if it is smaller."""
         segment = self._spares.popleft()
         self.wants_zeros = True
         if needed_bytes > segment.needed_bytes:
@@ -199,7 +199,7 @@ class Preallocation:
         self._writer.submit([KeepReserve(2 * self._segment_bytes)], kept)
 
     def stop(self) -> None:
-        """Begin nothing of its own any more; ``prepare_next`` still works."""
+        """Prepare no further segment unasked; ``prepare_next`` still works."""
         self._stopped = True
 
     def unused(self) -> list[str]:

@@ -105,7 +105,7 @@ class SegmentEnd:
     number: int
     epoch: int
     end: int
-    """Offset after its last record."""
+    """Offset after the last record of the segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +113,17 @@ class EpochRecord:
     """The first record of an epoch."""
 
     node_id: bytes
-    """16 raw bytes."""
+    """Node id, 16 raw bytes."""
     epoch: int
     activated_ms: int
-    """Wall time."""
+    """Wall time of the activation in ms."""
     ends: tuple[SegmentEnd, ...]
     """Every older segment with records, in log order."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddressRecord:
-    """An address as the log knows it."""
+    """Definition of an address in the log."""
 
     address_id: int
     name: str
@@ -143,7 +143,7 @@ class AddressRemoveRecord:
 
 @dataclass(frozen=True, slots=True)
 class QueueRecord:
-    """A queue as the log knows it."""
+    """Definition of a queue in the log."""
 
     queue_id: int
     address_id: int
@@ -158,14 +158,14 @@ class QueueRecord:
 
 @dataclass(frozen=True, slots=True)
 class QueueRemoveRecord:
-    """A queue and its references are gone."""
+    """Removal of a queue with all its references."""
 
     queue_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class MessageRecord:
-    """A message in its queues."""
+    """A message and the queues to which it was routed."""
 
     message_id: int
     tx_id: int
@@ -198,7 +198,7 @@ class DeliveryCountRecord:
     message_id: int
     count: int
     not_before_ms: int = 0
-    """Wall time of its redelivery; 0: it waits for none."""
+    """Wall time in ms of the message's redelivery; 0: at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ class PrepareRecord:
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """A transaction counts."""
+    """Commit of a transaction."""
 
     tx_id: int
 
@@ -253,7 +253,7 @@ CheckpointItem = AddressRecord | QueueRecord | DuplicateIdsItem | SettingRecord
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRecord:
-    """One part of the bindings and duplicate ids stated again."""
+    """One part of the bindings and duplicate ids, repeated so that earlier segments can be removed."""
 
     first: bool
     last: bool
@@ -292,7 +292,7 @@ class DropRecord:
     """Segments without a live message, anywhere before ``complete``, may be gone."""
 
     complete: int
-    """Every segment from this number on is still there."""
+    """Number of the first segment from which on none is missing."""
     numbers: tuple[int, ...]
 
 
@@ -304,7 +304,7 @@ class MoveRecord:
     source_number: int
     """Segment of the record that was copied ..."""
     source_offset: int
-    """... and the offset there."""
+    """Offset of the record in the source segment."""
     queue_ids: tuple[int, ...]
     encoded: bytes
 

@@ -42,7 +42,7 @@ class Stop(Enum):
     BLANK = auto()
     """Zeros where a header should be."""
     BAD = auto()
-    """No valid record there, or not the next one."""
+    """The bytes hold no valid record, or a record that is not the next one."""
     SEALED = auto()
     """The record before was a seal."""
     CLOSED = auto()
@@ -114,7 +114,7 @@ def replay(state: StoreState, cursor: Cursor, data: bytes) -> Stop:
 def _apply(
     state: StoreState, cursor: Cursor, payload: bytes, offset: int, sequence: int, kind: int, flags: int
 ) -> Stop:
-    """One checked record that is not the plain kind."""
+    """Apply one checked record of a kind that the fast path leaves out."""
     number = cursor.number
     if number not in state.segments:
         state.begin_segment(number, cursor.epoch, sequence)
@@ -130,7 +130,7 @@ def _apply(
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One record as the walk for tools sees it."""
+    """One record of the log for the commands that inspect a store."""
 
     offset: int
     length: int

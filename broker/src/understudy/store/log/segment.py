@@ -157,7 +157,7 @@ def frame(kind: RecordType, flags: int, sequence: int, batch: int, seed: int, *p
 
 
 def read_seal(file: FileReader, header: SegmentHeader) -> tuple[int, SealRecord] | None:
-    """Offset and content of the seal at the end of the file; None if there is no valid one."""
+    """Offset and content of the seal at the end of the file; None if the file has no valid seal."""
     size = file.size()
     if size < HEADER_BLOCK_BYTES + SEAL_TRAILER.size:
         return None
@@ -216,7 +216,7 @@ class SegmentFile:
 
     @classmethod
     def resumed(cls, file: File, path: str, state: OpenSegment) -> SegmentFile:
-        """A segment that another applier has written up to now.
+        """Continue a segment that another applier has written up to now.
 
         Raises:
             JournalCorrupt: its bytes have another digest.
@@ -240,7 +240,7 @@ class SegmentFile:
         self._skim = None
 
     def describe(self, name: str) -> OpenSegment:
-        """How far it was written, for another applier that continues."""
+        """State of the segment file, with which another applier can continue it."""
         return OpenSegment(name, self._position, self._digest, self._last, self._before, self._seed)
 
     @property
@@ -314,7 +314,7 @@ class SegmentFile:
             raise
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the segment file."""
         self._file.close()
 
     def seal(self, record: SealRecord, sequence: int, offsets: bytes) -> None:

@@ -121,7 +121,7 @@ class _SettledFile:
         return self._file.data_ranges(offset)
 
     def close(self) -> None:
-        """One caller less."""
+        """Count one caller less; the last one closes the file."""
         self.users -= 1
         self._close_unused()
 

@@ -104,7 +104,7 @@ def _live(columns: Sequence[bytes], masks: dict[int, int]) -> Rows | None:
 def _apply(
     state: StoreState, queues: dict[int, dict[int, int]], number: int, path: str, offset: int, raw: bytes
 ) -> None:
-    """Apply one record as far as it matters; the message may be cut off."""
+    """Apply one record to the summary as far as it matters; a message may be cut off after its head."""
     _, length, sequence, _, kind, flags, _ = HEADER.unpack_from(raw)
     location = pack_location(number, offset, length)
     try:

@@ -46,7 +46,7 @@ class BacklogLevel:
         self._hint_row = 0
 
     def close_block(self) -> None:
-        """The rows so far become a block, if any of them is left; further rows can be added."""
+        """Make the present rows a block, if any is left; further rows can be added."""
         columns = self.columns
         self.end_block()
         self.columns = Columns(columns.priority)
@@ -171,7 +171,7 @@ class Backlog(Mapping[int, MessageReference]):
 
     def __init__(self) -> None:
         self.levels: dict[int, BacklogLevel] = {}
-        """Levels by priority."""
+        """Blocks and rows of each message priority that has references."""
         self.count = 0
         self.size_bytes = 0
         """Bytes of the messages."""
@@ -199,7 +199,7 @@ class Backlog(Mapping[int, MessageReference]):
         return reference
 
     def references(self) -> Iterator[MessageReference]:
-        """All of them, a block in memory at a time; nothing may be changed meanwhile."""
+        """Every reference, a block in memory at a time; the backlog must not change meanwhile."""
         for priority in sorted(self.levels, reverse=True):
             yield from self.levels[priority]
 
@@ -289,7 +289,7 @@ class Backlog(Mapping[int, MessageReference]):
         return None
 
     def remove(self, message_id: int) -> bool:
-        """The message does not wait any more. Whether it did."""
+        """Remove a message; return whether it was waiting."""
         for level in self.levels.values():
             found = level.find(message_id)
             if found is None:
@@ -333,14 +333,14 @@ class Backlog(Mapping[int, MessageReference]):
             del self.files[file_id]
 
     def pop(self, message_id: int) -> MessageReference | None:
-        """Remove a message and give its reference; None if it does not wait here."""
+        """Remove a message and return its reference; None if the message does not wait in this queue."""
         reference = self._find(message_id)
         if reference is not None:
             self.remove(message_id)
         return reference
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove every reference from the backlog."""
         self.levels.clear()
         self.files.clear()
         self.redeliveries.clear()
@@ -362,7 +362,7 @@ class Backlog(Mapping[int, MessageReference]):
             return
 
     def relocate(self, message_id: int, location: Location) -> bool:
-        """The message lies there now. Whether it waits here."""
+        """Record the new place of a message in the log; return whether a reference of this queue was found."""
         for level in self.levels.values():
             found = level.find(message_id)
             if found is not None:
@@ -375,7 +375,7 @@ class Backlog(Mapping[int, MessageReference]):
         return False
 
     def scheduled_after(self, now_ms: int) -> list[MessageReference]:
-        """Take out those whose time has not come by then, in log order of each priority."""
+        """Remove the references whose time has not come by then, in log order of each priority."""
         later = self._scheduled_after(now_ms) if self.scheduled_count else []
         for message_id, not_before_ms in self.redeliveries.items():
             reference = self.pop(message_id) if not_before_ms > now_ms else None

@@ -42,11 +42,11 @@ _COUNTS: Final = 8
 _FILES: Final = 16
 # columns that are left out because the header gives their value for each row:
 _NEXT_IDS: Final = 32
-"""Each id is one more than the one before."""
+"""Flag: each message id is one more than that of the row before, so only the first one is stored."""
 _NO_GAPS: Final = 64
 """Each record begins where the one before ends."""
 _ONE_LENGTH: Final = 128
-"""All records have the same length."""
+"""Flag: all records have the same length, which is stored once."""
 _ONE_REST: Final = 256
 """The part of a record that is not the message always has the same length."""
 _FIELD: Final = 0xFFFF_FFFF
@@ -165,7 +165,7 @@ class Columns:
         self.expirations: array[int] | None = None
         self.scheduled: array[int] | None = None
         self.counts: array[int] | None = None
-        """Delivery counts."""
+        """Delivery counts of the rows; None while all of them are 0."""
         self.bodies: list[bytes | None] | None = None
         """Encoded messages that are still in memory."""
         self.files: dict[int, int] | None = None
@@ -184,7 +184,7 @@ class Columns:
         delivery_count: int = 0,
         file_id: int | None = None,
     ) -> None:
-        """One more row; ``file_id`` of a large message."""
+        """Append the columns of one more message; ``file_id`` of a large message."""
         row = len(self.ids)
         place = location or 0
         segment = place >> 64

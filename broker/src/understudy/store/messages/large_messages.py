@@ -55,7 +55,7 @@ _SUFFIX: Final = ".large"
 _NAME: Final = re.compile(r"(\d{1,20})\.large(\.tmp)?")
 
 Stored = Callable[[LargeBody | None, BrokerError | None], None]
-"""Told where the body lies, or why it does not."""
+"""Callback with the place of a stored body, or with the error for which it was not stored."""
 
 
 class LargeMessages:
@@ -91,22 +91,22 @@ class LargeMessages:
         self._why_not_remove = why_not_remove
         self.unfinished_max = LARGE_MESSAGES_UNFINISHED_MAX if unfinished_max is None else unfinished_max
         self._not_logged: set[int] = set()
-        """Files of messages that are not durable: no record names them, so they are lost with this process."""
+        """Files of messages that are not durable: no record names the files, which are lost with this process."""
         self._context: OperationContext | None = None
         self._references: dict[int, int] = {}
         """File id to references, unfinished deliveries included."""
         self.leaving = False
         """Whether files wait to be removed: ``flush`` has something to do."""
         self._unneeded: dict[int, None] = {}
-        """Files to be looked at with the next flush: nothing may need them any more."""
+        """Files whose last reference may be gone; the next flush checks them."""
         self._outgoing: deque[tuple[int, int]] = deque()
         """Monotonic time from which a file may go, and the file."""
         self.unfinished = 0
-        """Files being written."""
+        """Number of large bodies whose files are being written."""
         self._complete: list[tuple[LargeFile, list[bytes], Callable[[BaseException | None], None]]] = []
         """Files that are to be made safe, with their last bytes and what to call then."""
         self._completing = False
-        """Others are being made safe."""
+        """Whether the files of earlier bodies are being synced; later ones wait for the next round."""
         self._closed = False
 
     def begin(self, context: OperationContext, epoch: int, references: dict[int, int]) -> None:
@@ -173,7 +173,7 @@ class LargeMessages:
         return LargeFile(self, file_id, durable, failed)
 
     def open(self, large: LargeBody) -> LargeReader:
-        """Read a body.
+        """Open the file of a complete body for reading.
 
         Raises:
             LargeMessageFailed: its file is missing or has another size.
@@ -184,11 +184,11 @@ class LargeMessages:
     # --- references -----------------------------------------------------------------------------
 
     def hold(self, file_id: int) -> None:
-        """One more needs the file."""
+        """Count one more reference that needs the file of a body."""
         self._references[file_id] = self._references.get(file_id, 0) + 1
 
     def release(self, file_id: int) -> None:
-        """One that needed it is through; what says so in the log was appended in this turn."""
+        """Count one reference less that needs a file; the record that says so was appended in this turn."""
         left = self._references.get(file_id, 0) - 1
         self._references[file_id] = max(left, 0)
         if left <= 0:
@@ -209,7 +209,7 @@ class LargeMessages:
         return len(self._references)
 
     def flush(self) -> None:
-        """Once per turn, after everything that was appended in it."""
+        """Check the released files; called once per turn, after every append of the turn."""
         if self._unneeded:
             unneeded = [file_id for file_id in self._unneeded if not self._references.get(file_id)]
             self._unneeded.clear()
@@ -290,7 +290,7 @@ class LargeFile:
     ) -> None:
         self.file_id = file_id
         self.size_bytes = 0
-        """Bytes taken so far."""
+        """Bytes of the body received so far."""
         self._folder = folder
         folder.unfinished += 1
         self._name = folder.name_of(file_id)
@@ -303,7 +303,7 @@ class LargeFile:
         self._unsynced_bytes = 0
         self._unwritten_bytes = 0
         self._body: LargeBody | None = None
-        """Once it is complete."""
+        """Description of the body once its last piece has arrived; None before."""
         self.over = False
         """Failed, discarded or complete: no further piece is written."""
 
@@ -350,7 +350,7 @@ class LargeFile:
         self._folder.complete(self, parts, finished)
 
     def end_of(self, parts: list[bytes]) -> BodyEnd:
-        """The operation of its last piece, which has these parts."""
+        """The operation that writes the last piece of a body with these fields."""
         return BodyEnd(self._name, self.size_bytes - sum(map(len, parts)), parts, self.durable)
 
     def take_outcome(self, error: BaseException | None) -> BaseException | None:
@@ -480,7 +480,7 @@ class LargeReader:
             self.pause()
 
     def restart(self) -> None:
-        """Read it from its beginning again."""
+        """Start again at the first byte of the body."""
         self._offset = self._crc = 0
 
     def pause(self) -> None:

@@ -157,7 +157,7 @@ def append_ids(
 
 
 def _behind(parts: Sequence[SendsPart], taken: int) -> list[SendsPart]:
-    """The rest of these parts without their first messages."""
+    """The parts of a run without their first messages."""
     left: list[SendsPart] = []
     for sends, row, count in parts:
         gone = min(taken, count)

@@ -1,4 +1,4 @@
-"""The store as the broker uses it while active: records what happened, and when it is durable.
+"""Store of an active broker: it records changes and says when they are durable.
 
 Every ``store_*`` appends one record to the journal and returns at once; answers that may only be sent
 once it is durable wait in ``context`` for ``last_sequence``. ``flush`` hands the collected
@@ -72,10 +72,10 @@ NO_ACKNOWLEDGES: Final = bytes(ACKNOWLEDGE_HEADER_BYTES - HEADER_BYTES)
 
 
 class MessageStore:
-    """The store of one activation. Made by ``MessageStore.activate``."""
+    """Durable messages, bindings and transactions of one activation. Made by ``MessageStore.activate``."""
 
     full = False
-    """Whether ``store_message`` refuses."""
+    """Whether the disk is full, so that ``store_message`` refuses."""
 
     def __init__(
         self,
@@ -298,7 +298,7 @@ class MessageStore:
         scheduled_ms: int = 0,
         large: bool = False,
     ) -> Location:
-        """A durable message is in these queues; where it lies.
+        """Record a durable message with its queues; return the place of the record.
 
         Args:
             message: With its id assigned.
@@ -403,7 +403,7 @@ class MessageStore:
             self._journal.append(RecordType.DELIVERY_COUNT, payload)
 
     def store_duplicate_ids(self, address_id: int, duplicate_ids: Sequence[bytes], tx_id: int = 0) -> None:
-        """The address has seen these duplicate ids, in order (with a transaction: once it commits)."""
+        """Record the duplicate ids of an address, in order (with a transaction: once it commits)."""
         for duplicate_id in duplicate_ids:
             if len(duplicate_id) > DUPLICATE_ID_BYTES_MAX:
                 self._check_size(0, duplicate_id)
@@ -434,7 +434,7 @@ class MessageStore:
     # --- transactions ---------------------------------------------------------------------------
 
     def store_prepare(self, tx_id: int, xid: bytes) -> int:
-        """The transaction awaits its outcome, whatever happens; the sequence.
+        """Record a prepared transaction, which from then on awaits its outcome; return the sequence of the record.
 
         Args:
             tx_id: The transaction.
@@ -490,7 +490,7 @@ class MessageStore:
 
     @property
     def disk_used_percent(self) -> float:
-        """Use of the log's file system, when it was last looked at (disk-scan-period)."""
+        """Percentage of the log's file system in use at the last scan (disk-scan-period)."""
         return self._usage.used_percent
 
     def check_disk(self, disk: Disk | None = None) -> None:
@@ -522,7 +522,7 @@ class MessageStore:
 
     @property
     def full_reason(self) -> str:
-        """Why messages are refused; empty while they are not."""
+        """Reason for which messages are refused; empty while they are accepted."""
         if not self.full:
             return ""
         return self._usage.problem or f"{self._directory}: no space for the next segment of the journal"

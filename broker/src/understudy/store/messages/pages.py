@@ -50,7 +50,7 @@ _FILE_BYTES_MAX: Final = 1024**3
 
 
 class _PageFile:
-    """One file. ``uses`` are records that are still needed."""
+    """One page file. ``uses`` counts its records that are still needed."""
 
     __slots__ = ("chain", "path", "size", "uses", "written")
 
@@ -66,7 +66,7 @@ class Pages:
     """All page files of one activation."""
 
     def __init__(self, disk: Disk, directory: str, epoch: int) -> None:
-        """Nothing is touched before there is something to store.
+        """Begin without touching the disk, until bytes have to be stored.
 
         Args:
             disk: Where ``directory`` is.
@@ -111,7 +111,8 @@ class Pages:
         return [f"{self._directory}/{name}" for name in names if name.startswith("page-") and name < mine]
 
     def remove_leftovers(self, later: Callable[[int, Callable[[], None]], object]) -> None:
-        """Remove them a few at a time, once the first clients are served; ``later`` calls after some milliseconds."""
+        """Remove left-over files a few at a time, once the first clients are served; ``later`` calls after some
+        milliseconds."""
 
         def begin() -> None:
             paths = self.leftovers()
@@ -189,7 +190,7 @@ class Pages:
             self._remove(number)
 
     def close(self) -> None:
-        """Let go of the files; the next activation removes them."""
+        """Close the files; the next activation removes them."""
         for file in self._open.values():
             with suppress(StoreError):
                 file.close()
@@ -262,7 +263,8 @@ def _within_limits(file_bytes: int) -> int:
 
 
 class PageChain:
-    """Where one address stores what leaves its memory. Implements ``reference_block.BlockPages``."""
+    """Page files of one address, for bodies and references that leave its memory. Implements
+    ``reference_block.BlockPages``."""
 
     __slots__ = ("_file_bytes", "_number", "_pages", "buffer", "file_count")
 

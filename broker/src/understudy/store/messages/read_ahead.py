@@ -23,13 +23,13 @@ RUN_BYTES: Final = 256 * 1024
 _GAP_BYTES: Final = 8 * 1024
 
 Fetch = Callable[[int, int, int], bytes]
-"""Segment, offset and length to the bytes there; fewer if there are not so many yet."""
+"""Function that reads bytes of a segment: its number, an offset and a length; fewer bytes at the end."""
 Decode = Callable[[Location, bytes | memoryview], Message]
 """A record's bytes, checked, to its message."""
 
 
 class RunReader:
-    """Reads the messages of one queue, neighbours in the log by one read."""
+    """Reader of the messages of one queue; messages that are neighbours in the log come by one read."""
 
     __slots__ = (
         "_again",
@@ -70,7 +70,7 @@ class RunReader:
         self._number = self._start = self._end = -1
         self._data = memoryview(b"")
         self.runs = 0
-        """Reads made."""
+        """Number of reads of the disk."""
 
     def read(self, location: Location, upcoming: Iterable[Location | None] = ()) -> Message:
         """The message of a record.

@@ -35,7 +35,7 @@ _MESSAGES: Final = (int(RecordType.MESSAGE_ADD), int(RecordType.MESSAGE_MOVE))
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a record lies now, and a way to its bytes that any thread may take."""
+    """Location of a record at this moment, and a function that any thread may call for its bytes."""
 
     disk: Disk
     path: str
@@ -45,7 +45,7 @@ class Place:
     length: int
 
     def read(self) -> bytes:
-        """The bytes as they are; raises DiskFailed or FileNotFoundError."""
+        """Read the bytes of the record without checking them; raises DiskFailed or FileNotFoundError."""
         file = self.disk.open(self.path, read_only=True)
         try:
             return file.read(self.offset, self.length)
@@ -54,7 +54,7 @@ class Place:
 
 
 class ReadBack:
-    """Messages of one log by their location."""
+    """Messages of one log, read by their location."""
 
     def __init__(
         self, disk: Disk, directory: str, journal: Journal, epochs: dict[int, int], relocations: Relocations
@@ -111,7 +111,7 @@ class ReadBack:
         return Place(self._disk, self._path(number, epoch), number, epoch, offset, length)
 
     def resolve(self, location: Location) -> Location:
-        """The location in a segment that is there, for one that was given out at any time.
+        """Present location of a record in an existing segment, for a location of any earlier time.
 
         Raises:
             JournalCorrupt: the segment was dropped and nothing in it was live.

@@ -43,7 +43,7 @@ def unpack_location(location: Location) -> tuple[int, int, int]:
 
 
 class MessageReference:
-    """One message in one queue."""
+    """Reference to one message in one queue."""
 
     __slots__ = (
         "delivery_count",
@@ -91,7 +91,7 @@ class MessageReference:
         self.message = message
         self.delivery_count = 0
         self.position = -1
-        """Position in ``routing.queues.level``; -1 before it had a place there."""
+        """Position in ``routing.queues.level``; -1 before the reference had a place in it."""
 
     def __repr__(self) -> str:
         kind = type(self).__name__
@@ -202,7 +202,8 @@ class RunSlice(Sequence[MessageReference]):
 
     @property
     def sums(self) -> tuple[int, int, int, int]:
-        """Messages, their bytes, those whose body is in memory, and the bytes of these."""
+        """Number of messages, their bytes, the number of those whose body is in memory, and the bytes of these
+        bodies."""
         count, size_bytes = self.end - self.begin, self.run.bytes_between(self.begin, self.end)
         return (count, size_bytes, 0, 0) if self.paged else (count, size_bytes, count, size_bytes)
 
@@ -217,16 +218,16 @@ class RunSlice(Sequence[MessageReference]):
 
     @property
     def groups(self) -> Sequence[str]:
-        """Message groups."""
+        """Message groups of the messages in this part."""
         return self.run.groups(self.begin, self.end) if self.run.grouped else ()
 
     def count_delivery(self, step: int = 1) -> None:
-        """They are delivered once more, or -1: were not."""
+        """Count one more delivery of each message of this part, or with -1 one delivery less."""
         self.deliveries += step
 
     @property
     def encoded(self) -> Sequence[bytes]:
-        """The messages."""
+        """Encoded messages of this part."""
         return self.run.messages(self.begin, self.end)
 
     def kept(self) -> RunSlice:
@@ -353,7 +354,7 @@ class References(list[MessageReference]):
 
     @property
     def ids(self) -> Sequence[int]:
-        """Message ids."""
+        """Message ids of this part."""
         return [reference.message_id for reference in self]
 
     @property
@@ -404,7 +405,7 @@ class References(list[MessageReference]):
         return message if isinstance(message, LargeMessage) else None
 
     def count_delivery(self, step: int = 1) -> None:
-        """They are delivered once more, or -1: were not."""
+        """Count one more delivery of each message of this part, or with -1 one delivery less."""
         for reference in self:
             reference.delivery_count += step
 

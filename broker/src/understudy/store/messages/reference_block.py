@@ -34,14 +34,14 @@ _MOVED_MAX: Final = 64
 _RUN_SHARE_MIN: Final = 4
 
 GroupsAllowed = Callable[[list[str]], bool]
-"""Whether messages of these message groups may be taken."""
+"""Function that says whether messages of these message groups may be taken."""
 
 
 class BlockPages(Protocol):
     """Where blocks are spilled to (``pages``)."""
 
     def store(self, data: bytes) -> Location | None:
-        """Keep it; None when the disk takes nothing now."""
+        """Store the bytes in a page; None when the disk accepts no more at present."""
         ...
 
     def read(self, location: Location) -> bytes:
@@ -225,7 +225,7 @@ class Block:
             self.head = found if found >= 0 else self.size
 
     def take_first(self) -> MessageReference:
-        """Take the first one."""
+        """Take the first reference of the block."""
         row = self.head
         if self._looked is None and self.run is None and self._counts is None:
             columns = self._columns_now()
@@ -237,7 +237,7 @@ class Block:
         return reference
 
     def take_all(self) -> Part:
-        """Take what waits."""
+        """Take every waiting reference of the block."""
         run = self.run
         if run is not None and self.returned is None and self._gone is None:
             taken: Part = run.part(self.head, self.size)
@@ -302,7 +302,7 @@ class Block:
 
     @property
     def spilled(self) -> bool:
-        """Whether it is in a page file."""
+        """Whether the block is in a page file."""
         return self._page is not None
 
     def plain_columns(self) -> Columns | None:
@@ -357,7 +357,7 @@ class Block:
         self._opened = self._looked = None
 
     def drop(self) -> None:
-        """Nothing in it is needed any more."""
+        """Delete the page of the block, whose references are all gone."""
         self._release_page()
         self._packed = self._counts = self._moved = self.run = self._opened = self._looked = None
 
@@ -368,7 +368,7 @@ class Block:
             pages.release(location)
 
     def stay_open(self) -> None:
-        """Keep its columns from now on; raises as ``open``."""
+        """Keep the columns of the block in memory until it is spilled again; raises the same errors as ``open``."""
         if self.run is not None or self._columns is not None:
             return
         columns = self.open()
@@ -456,7 +456,7 @@ class Block:
         self._counts[row] = count
 
     def set_location(self, columns: Columns, row: int, location: Location) -> None:
-        """The message lies there now; ``columns`` are what ``open`` gave."""
+        """Record that a message of the block has moved in the log; ``columns`` are the result of ``open``."""
         columns.set_location(row, location)
         if self._columns is not None:
             return

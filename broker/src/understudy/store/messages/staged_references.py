@@ -36,7 +36,7 @@ class StagedReferences:
         yield from self._newest
 
     def append(self, queue_id: int, reference: MessageReference) -> None:
-        """One more, for this queue."""
+        """Add one reference for a queue."""
         self._newest.append((queue_id, reference))
         if len(self._newest) > _OBJECTS_MAX:
             for owner_id, each in self._newest:
@@ -50,7 +50,7 @@ class StagedReferences:
         return backlog
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Remove all staged references."""
         self._newest.clear()
         self._backlogs.clear()
 
@@ -60,7 +60,7 @@ class StagedReferences:
         self._backlogs.pop(queue_id, None)
 
     def relocate(self, message_id: int, location: Location) -> None:
-        """The message lies there now, whether or not it is one of these."""
+        """Record the new place of a message in the log, whether or not a staged reference names it."""
         for _, reference in self._newest:
             if reference.message_id == message_id:
                 reference.location = location
@@ -68,7 +68,7 @@ class StagedReferences:
             backlog.relocate(message_id, location)
 
     def commit(self, references: dict[int, Backlog]) -> None:
-        """Append all of them to their queues."""
+        """Append every staged reference to its queue."""
         for queue_id, staged in self._backlogs.items():
             backlog = references.get(queue_id)
             if backlog is None:

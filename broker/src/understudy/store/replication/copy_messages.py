@@ -54,9 +54,9 @@ class Directory(IntEnum):
     """The two directories of a store, by the number in messages."""
 
     LOG = 0
-    """journal-directory."""
+    """Directory of the log (element journal-directory)."""
     BODIES = 1
-    """large-messages-directory."""
+    """Directory of large bodies (element large-messages-directory)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class InventoryFile:
     length: int
     """Bytes of data: up to the last valid record of a segment without seal, else all bytes."""
     hash: bytes
-    """BLAKE2b of these bytes, 16 bytes long."""
+    """BLAKE2b of the first bytes of the file, 16 bytes long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class CheckFile:
     name: str
     length: int
     hash: bytes
-    """BLAKE2b of these bytes, 16 bytes long."""
+    """BLAKE2b of the first bytes of the file, 16 bytes long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class AnswerBytes:
 
     number: int
     found: bool
-    """There is such a file, and it can be read."""
+    """Whether the file exists and can be read."""
     size_bytes: int
     """Bytes of the file."""
     data: bytes
@@ -335,7 +335,7 @@ def encode_message(message: CopyMessage) -> list[bytes]:
 
 
 def decode_message(data: bytes | memoryview) -> CopyMessage:
-    """A message.
+    """Decode one message of the copy.
 
     Raises:
         RemoteProtocolError: the bytes are no message.

@@ -94,7 +94,7 @@ class SourceState(Enum):
     LITTLE_LEFT = auto()
     """The owner is to hold the writers and to call ``freeze``."""
     FINAL = auto()
-    """The last pass."""
+    """The last pass of the copy, during which the link holds the writers."""
     AWAITING_READY = auto()
     """Everything was sent; the writers are still held."""
     COMPLETE = auto()
@@ -110,7 +110,7 @@ class _Sent:
     """A file as the backup has it."""
 
     offset: int
-    """Bytes of data."""
+    """Bytes of data sent for this file."""
     size_bytes: int
     complete: bool
     """Whether the file does not change any more."""
@@ -128,7 +128,7 @@ class _Extent:
 
 
 class CopySource:
-    """One copy of a store that is active here."""
+    """One copy of the store of the active node, from its side."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class CopySource:
         self.failure: CopyFailed | None = None
         """Why the backup has ended the copy."""
         self.passes = 0
-        """Begun so far, the last one included."""
+        """Passes begun so far, the last one included."""
         self.sent_bytes = 0
         """Bytes of files that were sent."""
         self._written_bytes = 0

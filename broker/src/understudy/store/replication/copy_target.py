@@ -88,7 +88,7 @@ class TargetState(Enum):
 
 
 class CopyTarget:
-    """One copy of a store to this node."""
+    """One copy of the store of the active node, from the side of the replica."""
 
     def __init__(self, directories: StoreDirectories, saved_max: int) -> None:
         """Nothing is touched yet.
@@ -223,7 +223,7 @@ class CopyTarget:
             messages.append(TargetReady())
 
     def _note(self) -> None:
-        """The files are those of a copy from now on."""
+        """Note that the files belong to a copy that is not complete."""
         if not self._noted:
             write_replica_state(self._disk, self._directories.log, ReplicaState(ReplicaStatus.INCOMPLETE, copied=True))
             self._noted = True

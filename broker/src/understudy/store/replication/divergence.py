@@ -39,13 +39,13 @@ class Divergence:
     epoch: int = 0
     """Epoch of the first record that the active node does not have; the fields below likewise."""
     segment: str = ""
-    """Name of its file; empty: there is no such record."""
+    """Name of the segment's file; empty if no record differs."""
     offset: int = 0
     sequence: int = 0
     records: int = 0
-    """Records from there on."""
+    """Number of records from the first one that differs."""
     messages: int = 0
-    """Messages that they add, acknowledged or not."""
+    """Number of messages in these records, acknowledged or not."""
 
 
 def saved_directories(directories: StoreDirectories, number: int) -> StoreDirectories:

@@ -6,11 +6,15 @@ had not confirmed, is not part of the store any more.
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from understudy.ids import NodeId
 from understudy.ports import DiskReader, FileReader
+from understudy.store.log.chain import newest_epoch
+from understudy.store.log.end import ends_before
 from understudy.store.log.follower import Follower
 from understudy.store.log.replay import read_frames
-from understudy.store.log.segment import parse_name, read_header, seed_of
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, read_header, seed_of
 from understudy.store.snapshots.snapshot import parse_snapshot_name
 from understudy.store.state import StoreState
 
@@ -37,6 +41,11 @@ def earlier_state(
     return follower.state
 
 
+def lacks_end(disk: DiskReader, directory: str, sequence: int) -> bool:
+    """Whether a log ends before a sequence. Raises DiskFailed."""
+    return ends_before(disk, directory, newest_epoch(disk.list(directory)), sequence)
+
+
 class EarlierLog:
     """Reads the files of one directory up to a sequence. Implements ``ports.DiskReader``."""
 
@@ -55,33 +64,41 @@ class EarlierLog:
         self._directory = directory
         self._sequence = sequence
         self._hidden: set[str] = set()
-        """Names of segments with later records only."""
+        """Names of segments of later epochs."""
         self._ends: dict[str, tuple[int, int]] = {}
         """Where the log ends in a segment, and the allocated size of that, by its name."""
         segments = [(parsed[1], parsed[0], name) for name in disk.list(directory) if (parsed := parse_name(name))]
+        later: list[tuple[int, int, str]] = []
         for epoch, number, name in sorted(segments, reverse=True):
-            if self._cut(name, number, epoch):
-                break
+            if not self._cut(name, number, epoch):
+                later.append((epoch, number, name))
+                continue
+            for of_epoch, of_number, of_name in later:
+                if of_epoch == epoch:
+                    # a full segment is followed by one of its epoch, which had no record yet
+                    self._hidden.remove(of_name)
+                    self._end_at(of_name, of_number, epoch, HEADER_BLOCK_BYTES)
+            break
 
     def _cut(self, name: str, number: int, epoch: int) -> bool:
-        """Hide the records of a segment that come later. Whether it has earlier ones."""
+        """Hide a segment without earlier records, or the later records of one that has some. Whether it has some."""
         file = self._disk.open(f"{self._directory}/{name}", read_only=True)
-        try:
+        with closing(file):
             first = True
             for frame, _ in read_frames(file, seed_of(number, epoch)):
                 if frame.sequence > self._sequence:
                     if first:
                         break
-                    allocated_bytes = read_header(file, number, epoch).allocated_bytes
-                    self._ends[name] = frame.offset, max(allocated_bytes, file.size())
+                    self._end_at(name, number, epoch, frame.offset)
                     return True
                 first = False
-            if not first:
-                return True
-        finally:
-            file.close()
-        self._hidden.add(name)
-        return False
+        if first:
+            self._hidden.add(name)
+        return not first
+
+    def _end_at(self, name: str, number: int, epoch: int, end: int) -> None:
+        with closing(self._disk.open(f"{self._directory}/{name}", read_only=True)) as file:
+            self._ends[name] = end, max(read_header(file, number, epoch).allocated_bytes, file.size())
 
     def open(self, path: str, *, read_only: bool = False) -> FileReader:
         file = self._disk.open(path, read_only=True)

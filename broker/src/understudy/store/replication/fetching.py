@@ -18,10 +18,10 @@ from understudy.store.replication.store_files import StoreDirectories, belongs
 
 
 class Asker:
-    """Questions to the other node that are not answered. Implements ``store.repairs.OtherCopy``."""
+    """Questions to the other node that it has not answered yet. Implements ``store.repairs.OtherCopy``."""
 
     def __init__(self, send: Callable[[CopyMessage], None]) -> None:
-        """``send``: to the other node."""
+        """Begin without open questions; ``send`` sends a question to the other node."""
         self._send = send
         self._number = 0
         self._open: dict[int, Callable[[Answer | None], None]] = {}
@@ -32,7 +32,7 @@ class Asker:
         self._send(AskBytes(self._number, wanted.directory, wanted.name, wanted.offset, wanted.length))
 
     def receive(self, message: AnswerBytes) -> None:
-        """An answer.
+        """Take an answer of the other node and pass it to the caller of its question.
 
         Raises:
             RemoteProtocolError: nothing was asked under its number.
@@ -43,7 +43,7 @@ class Asker:
         answered(answer_in(message))
 
     def lost(self) -> None:
-        """The other node is lost: every open question is answered with None."""
+        """The other node is lost: answers every open question with None."""
         questions, self._open = self._open, {}
         for answered in questions.values():
             answered(None)

@@ -67,7 +67,7 @@ class FieldReader:
         return piece
 
     def unpack(self, layout: struct.Struct) -> int:
-        """The next number."""
+        """Read the next number."""
         value: int = layout.unpack(self.take(layout.size))[0]
         return value
 
@@ -88,7 +88,7 @@ class Field(NamedTuple):
 
 
 def number(code: str, lowest: int, highest: int) -> Field:
-    """An integer.
+    """Encoding of an integer.
 
     Args:
         code: Of ``struct``, one letter.
@@ -206,7 +206,7 @@ SIZE: Final = number("Q", 0, I64_MAX)
 
 
 def fixed(length: int) -> Field:
-    """Exactly ``length`` bytes."""
+    """Encoding of exactly ``length`` bytes."""
 
     def write(value: bytes, out: list[bytes]) -> None:
         assert len(value) == length
@@ -237,7 +237,7 @@ class Shape:
     """The fields of one class, in the order in which they are encoded."""
 
     made: Callable[..., Any]
-    """The class."""
+    """Class of which decoding makes an instance."""
     fields: Mapping[str, Field]
     fault: Callable[[Any], str | None] = lambda value: None
     """Why a decoded value is refused although each field is valid, or None."""
@@ -263,7 +263,7 @@ class Shape:
 
     @property
     def field(self) -> Field:
-        """The shape as a field of another class."""
+        """Encoding of a field whose value is an instance of this class."""
         return Field(self.write, self.read)
 
 

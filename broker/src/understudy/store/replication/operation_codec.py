@@ -244,7 +244,7 @@ class _BatchNames(NamedTuple):
     begin: tuple[bytes, bytes]
     """Everything before the offset, without and with a sync."""
     end: bytes
-    """The encoded sync."""
+    """Encoded operation that syncs the file at the end of the batch."""
 
 
 @lru_cache(64)

@@ -89,7 +89,7 @@ class _Received:
     operations: Sequence[Operation]
     size_bytes: int
     at_once: bool
-    """A batch, and its receipt is not reported before it is executed."""
+    """Whether the submission is a batch whose receipt is reported before it is executed."""
 
 
 class ReplicaLog:
@@ -128,7 +128,7 @@ class ReplicaLog:
         self._waiting: deque[_Received] = deque()
         self._running = False
         self._ended: Callable[[BaseException | None], None] | None = None
-        """Set by ``finish``."""
+        """Callback of ``finish``, called when the stream has been executed; None before."""
         self._sequence = sequence
         """Sequence of the last record executed; belongs to the job."""
         self._unsynced: str | None = None

@@ -45,7 +45,7 @@ class Shipping:
     """The replica of a store, and its confirmations."""
 
     def __init__(self) -> None:
-        """There is no replica."""
+        """Begin without a replica."""
         self.stream: ReplicaStream | None = None
         """The replica that is in sync; None: there is none."""
         self.index = 0

@@ -62,7 +62,7 @@ def list_store(disk: DiskReader, directories: StoreDirectories) -> list[tuple[Di
 
 
 def is_segment(directory: Directory, name: str) -> bool:
-    """Whether it is a segment with its final name."""
+    """Whether a file is a segment under its final name."""
     parsed = parse_name(name) if directory is Directory.LOG else None
     return parsed is not None and parsed[2]
 

@@ -58,12 +58,12 @@ PAUSE: Final = Job(lambda: None)
 
 
 def read_job(file: File, offset: int, length: int) -> Job:
-    """Gives the bytes."""
+    """Read the bytes that the job asks for."""
     return Job(lambda: file.read(offset, length), length)
 
 
 class Background:
-    """Runs one generator of jobs at a time, within its share of the disk."""
+    """Executor of one generator of jobs at a time, within the share of the disk that such work may use."""
 
     def __init__(self, journal: Journal, writer: LogWriter, context: OperationContext) -> None:
         """
@@ -86,7 +86,7 @@ class Background:
 
     @property
     def busy(self) -> bool:
-        """Whether there is work."""
+        """Whether a generator of jobs is running."""
         return self.steps is not None
 
     def start(self, steps: Steps, ended: Callable[[BaseException | None], None]) -> None:
@@ -105,7 +105,7 @@ class Background:
             self._close()
 
     def turn(self) -> None:
-        """Go on if it is our turn; called once per turn of the loop."""
+        """Continue the work if its share of the disk allows it; called once per turn of the loop."""
         if self.steps is None:
             return
         appended_bytes = self._journal.appended_bytes

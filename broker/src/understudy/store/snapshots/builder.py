@@ -64,7 +64,7 @@ class Built:
 
 
 class SnapshotBuilder:
-    """Builds one snapshot from the previous one and the log since."""
+    """Builder of one snapshot from the previous one and the later part of the log."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class SnapshotBuilder:
         return references
 
     def _take_in(self, number: int, before: Cursor | None) -> Generator[Request, Any, Cursor]:
-        """One more segment of the log; where it ends."""
+        """Apply one more segment of the log; return where it ends."""
         use, state = self._state.segments[number], self._replayed
         path = f"{self._directory}/{segment_name(number, use.epoch)}"
         cursor = Cursor(

@@ -105,16 +105,16 @@ class Consolidator:
         self._passed: set[int] = set()
         """Segments from which nothing is copied, because it cannot be read."""
         self._passed_known = known.count
-        """Damage known when they were passed over."""
+        """Number of known damaged extents at the moment when the segments were passed over."""
         self._stopped = False
         self._reserve_used = False
         self._retry_at_ms = 0
         self.trouble: BaseException | None = None
         """Why the last run did not get to its end."""
         self.copied_messages = 0
-        """Messages copied forward so far."""
+        """Messages copied to the end of the log so far, so that their segments can be removed."""
         self.dropped_segments = 0
-        """Segments dropped so far."""
+        """Segments removed so far."""
         self._broken_at = -1
         """Damage in the log keeps snapshots from being made as long as no more damage is known than this."""
 
@@ -252,7 +252,7 @@ class Consolidator:
         return found
 
     def _fits(self, header: SnapshotHeader, needs: int) -> bool:
-        """Whether it is of this log, and the log after it is whole."""
+        """Whether a snapshot belongs to this log and no segment after it is missing."""
         state = self._state
         use = state.segments.get(header.number)
         next_epoch = next((use for use in state.segments.values() if use.epoch > header.epoch), None)

@@ -68,7 +68,7 @@ class LiveReferences:
         self._late_blocks = {each >> 6 for each in late.locations}
         self._late_blocks.update(message_id >> 6 for _, message_id in late.counts)
         self.count = 0
-        """References that passed."""
+        """Number of references read so far."""
         self.bytes = LiveBytes()
 
     def passing(self, payload: bytes) -> bytes:

@@ -126,7 +126,7 @@ class SegmentCopy:
         self._relocations = relocations
         self._known = known
         self.messages = 0
-        """Copied."""
+        """Messages of the segment that were copied to the end of the log."""
 
     def run(self) -> Generator[Request, Any, None]:
         """Copy everything that is live.

@@ -91,7 +91,7 @@ class SnapshotHeader:
     """Epoch of the node that wrote it."""
     created_ms: int
     number: int
-    """Segment whose end it stands for."""
+    """Number of the segment at whose end the snapshot gives the state."""
     segment_epoch: int
     offset: int
     """Behind the last record of that segment."""
@@ -104,7 +104,7 @@ class SnapshotHeader:
 
     @property
     def name(self) -> str:
-        """Name of its file."""
+        """File name of the snapshot."""
         return f"snapshot-{self.sequence:020d}-{self.epoch:010d}.snap"
 
     def cursor(self, directory: str) -> Cursor:
@@ -116,7 +116,7 @@ class SnapshotHeader:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEnd:
-    """The last record."""
+    """Last record of a snapshot, with the counts of the others."""
 
     needs: int
     """Sequence up to which the log must exist."""
@@ -203,10 +203,10 @@ class SnapshotEncoder:
         self._sequence = 0
         self._parts: list[bytes] = [encode_snapshot_header(header)]
         self.pending_bytes = HEADER_BLOCK_BYTES
-        """Not taken yet."""
+        """Bytes encoded and not written yet."""
 
     def add(self, kind: PartType, *payload: bytes) -> None:
-        """One more record."""
+        """Encode one more record."""
         self._sequence += 1
         length = HEADER_BYTES + sum(map(len, payload))
         rest = REST.pack(length, self._sequence, 0, kind, 0, 0)
@@ -457,7 +457,7 @@ def read_end(file: FileReader, header: SnapshotHeader) -> SnapshotEnd:
 
 
 class SnapshotLoader:
-    """Reads one snapshot into a fresh state, some bytes at a time."""
+    """Reader of one snapshot into a fresh state, some bytes at a time."""
 
     def __init__(self, file: FileReader, header: SnapshotHeader, state: StoreState) -> None:
         """
@@ -496,7 +496,7 @@ class SnapshotLoader:
 
 
 def read_snapshot(file: FileReader, name: str) -> tuple[SnapshotHeader, StoreState]:
-    """A whole snapshot.
+    """Read a whole snapshot.
 
     Raises:
         JournalCorrupt: it is damaged.

@@ -55,7 +55,7 @@ class FileRemover:
         self.remove([], [])
 
     def remove(self, numbers: list[int], files: list[str]) -> None:
-        """Remove these segments, whose end is durable, then these other files."""
+        """Remove segments that a durable record replaces, then the other files."""
         for number in numbers:
             epoch = self._forget(number)
             if epoch is not None:

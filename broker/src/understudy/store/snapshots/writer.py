@@ -26,11 +26,11 @@ class SnapshotWriter:
         self.encoder = SnapshotEncoder(header)
         """Takes the parts; ``put`` writes its encoded bytes."""
         self.size_bytes = 0
-        """Written so far."""
+        """Bytes of the snapshot written so far."""
         self._name = header.name
 
     def create(self) -> Generator[Request, Any, None]:
-        """Create the file."""
+        """Create the file of the snapshot."""
         yield Change((CreateFile(self._name + NEW_SUFFIX),))
 
     def put(self, at_least: int = 1) -> Generator[Request, Any, None]:

@@ -18,7 +18,7 @@ from understudy.dataclass import dataclass
 from understudy.ledger import LISTED_SORTS, Finding, Kind, Reason, Row, check
 from understudy.testing.sim.loop import Failure
 
-#: Findings of one sort that are spelled out.
+#: Number of findings of one sort that are spelled out.
 _LISTED_MAX: Final = 5
 #: Sorts of findings that the damage of a message explains. It is gone; one that was damaged before it was confirmed is
 #: sent again by its client, is no duplicate then, and comes after later messages, which were stored already.
@@ -27,7 +27,7 @@ _EXPLAINED_BY_DAMAGE: Final = frozenset({"lost", "partial", "unresolved", "reord
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken promise."""
+    """One promise of the broker that a run has broken."""
 
     check: str
     """A sort of findings of the ledger or ``unresolved``; ``corrupt``, ``client``, ``two-active``, ``epoch``,

@@ -33,7 +33,7 @@ INSTANCES: Final = "/instances"
 
 @dataclass(slots=True)
 class SimNode:
-    """One server of the cluster across its incarnations."""
+    """One server of the cluster, over all processes that it has had."""
 
     name: str
     configuration: Configuration
@@ -43,15 +43,15 @@ class SimNode:
     process: SimProcess | None = None
     server: BrokerNode | None = None
     wanted: bool = True
-    """The supervisor starts it again when it is down."""
+    """Whether the supervisor starts the node again when it is down."""
     down_s: float = 1.0
     """How long the supervisor waits before that."""
     ends: list[BrokerError | None] = field(default_factory=list)
-    """How its incarnations ended by themselves; None for a clean stop."""
+    """Reasons for which processes of the node ended by themselves; None for a clean stop."""
 
     @property
     def running(self) -> bool:
-        """Whether its process is alive."""
+        """Whether the process of the node is alive."""
         return self.process is not None and self.process.alive
 
     @property
@@ -125,7 +125,7 @@ class SimCluster:
         process.create_task(self._run(node, process))
 
     def kill(self, name: str) -> None:
-        """SIGKILL."""
+        """Kill the process of a node, as SIGKILL does."""
         process = self.nodes[name].process
         if process is not None:
             process.kill()

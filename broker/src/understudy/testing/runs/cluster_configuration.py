@@ -133,7 +133,7 @@ class PairOptions:
     group_names: bool = True
     """Each of several replicated pairs has its own."""
     scrub_period_ms: int = 86_400_000
-    """Time from one comparison of the files with their checksums to the next."""
+    """Milliseconds from one comparison of the files with their checksums to the next."""
     older: frozenset[str] = frozenset()
     """Nodes that are of the version before until their first restart, as in a rolling update: they speak the oldest
     replication protocol."""
@@ -141,12 +141,12 @@ class PairOptions:
 
 @dataclass(frozen=True, slots=True)
 class NodeRole:
-    """One node of a topology."""
+    """One node of a topology with its role."""
 
     name: str
     """Name of the node, which is also the name of its host."""
     role: str
-    """``primary`` or ``backup``."""
+    """Role of the node, ``primary`` or ``backup``."""
     waits: bool = True
     """``wait-for-activation`` of a primary."""
     group: str = "pair"

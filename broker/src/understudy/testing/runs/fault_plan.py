@@ -88,7 +88,7 @@ class FaultKind(Enum):
     VOTER_DOWN = "voter-down"
     """Kill one of the nodes that vote, or cut its power; it is started again later."""
     VOTER_PAUSED = "voter-paused"
-    """SIGSTOP one of the nodes that vote, SIGCONT it later."""
+    """One of the nodes that vote gets SIGSTOP, and SIGCONT later."""
     PART_VOTERS = "part-voters"
     """Cut a node off one or all of the nodes that vote, both ways or one way."""
     CRASH_IN_COPY = "crash-in-copy"
@@ -187,7 +187,7 @@ PAIR_LATER_KINDS: Final = {
     FaultKind.COPY_UNUSABLE: 0.12,
 }
 
-#: Likewise, from another stream: the plans of earlier seeds stay as they are.
+#: Chances of faults that a stream of their own draws, so that the plans of earlier seeds stay as they are.
 PUT_BACK_CHANCES: Final = {FaultKind.PUT_BACK: 0.2}
 #: Kinds for nodes with a store each and a witness drawn from a stream of their own, likewise.
 WITNESS_LATER_KINDS: Final = {

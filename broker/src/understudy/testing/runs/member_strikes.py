@@ -25,7 +25,7 @@ class MemberStrikes(Strikes):
         return self.cluster.target(role, self._nodes(member)) if of_member else super().target(fault)
 
     def pair_of(self, fault: Fault) -> tuple[SimNode | None, SimNode | None]:
-        """See ``Strikes``; of one of the members."""
+        """Pair of a member; see ``Strikes``."""
         members = list(dict.fromkeys(node.group for node in self.plan.nodes))
         names = self._nodes(members[fault.number % len(members)])
         active = self.cluster.target(ACTIVE, names)

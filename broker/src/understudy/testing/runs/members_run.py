@@ -71,7 +71,7 @@ class MembersRun(ScenarioRun):
             self._members.setdefault(node.group, []).append(node.name)
 
     def make_storages(self) -> list[SharedStorage]:
-        """See ``ScenarioRun``: one for each member."""
+        """Make a storage for each member; see ``ScenarioRun``."""
         made: dict[str, SharedStorage] = {}
         for node in self.plan.nodes:
             if node.group not in made:

@@ -75,7 +75,7 @@ class ReplicatedRun(ScenarioRun):
         pairs = self.pairs()
         active = [node for pair in pairs if (node := await self._synced_primary(pair)) is not None]
         if len(active) == len(pairs):
-            # so that messages wait in the store
+            # messages wait in the store while the consumers pause
             for process in consumers:
                 process.pause()
             await self._send_last()

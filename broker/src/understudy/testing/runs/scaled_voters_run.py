@@ -43,7 +43,7 @@ class ScaledVotersRun(MovingPairs, MembersRun):
         self._operators = [Operator(self.cluster, [node.name for node in pair]) for pair in self.pairs()]
 
     def make_storages(self) -> list[SharedStorage]:
-        """See ``ReplicatedRun``: one for each node."""
+        """Make a storage for each node; see ``ReplicatedRun``."""
         return ReplicatedRun.make_storages(self)
 
     def storage_of(self, nodes: Sequence[SimNode]) -> SharedStorage:

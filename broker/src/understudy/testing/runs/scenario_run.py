@@ -172,7 +172,9 @@ class ScenarioRun:
         self.network.add_host(name)
         self._clients[name] = process
         stream = self.loop.random(f"entropy {process.label}")
-        plan = ClientPlan(self.url_of(name), self.book.now_ms, stream.randbytes, self.book, self.others_of(name))
+        plan = ClientPlan(
+            self.url_of(name), self.book.now_ms, stream.randbytes, self.book, self.others_of(name), self.nodes_apart()
+        )
         process.create_task(self._work(plan, name))
 
     def url_of(self, client: str) -> str:
@@ -181,6 +183,10 @@ class ScenarioRun:
 
     def others_of(self, client: str) -> tuple[str, ...]:
         """URLs of other brokers to which a scale-down may move the XA branches of a client."""
+        return ()
+
+    def nodes_apart(self) -> tuple[str, ...]:
+        """URLs of single nodes, if the nodes of a client's URL may serve different stores."""
         return ()
 
     async def _work(self, plan: ClientPlan, name: str) -> None:
@@ -200,7 +206,7 @@ class ScenarioRun:
         self._working.discard(name)
 
     def _browse_damage(self) -> None:
-        """Let another client look at the queue until everything heals."""
+        """Let another client browse the queue until all faults have healed."""
         process = self.loop.new_process(_LOOKER)
         self.network.add_host(_LOOKER)
         entropy = self.loop.random(f"entropy {process.label}").randbytes
@@ -254,7 +260,7 @@ class ScenarioRun:
     async def _stop_nodes(self) -> None:
         cluster = self.cluster
         cluster.supervised = False
-        # the passive one first, so that stopping the active one is no failover
+        # the passive node is stopped first, so that stopping the active node causes no failover
         for name in sorted(cluster.nodes, key=lambda name: cluster.nodes[name].state == "active"):
             await self._stop_node(cluster.nodes[name])
         self._judge_store()

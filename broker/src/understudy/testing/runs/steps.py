@@ -87,7 +87,7 @@ class StepCrash:
         self._step, self._after, self._crash = step, after, crash
 
     def disarm(self) -> None:
-        """Cancel the crash."""
+        """Cancel the planned crash."""
         self._step = self._crash = None
 
     @contextmanager

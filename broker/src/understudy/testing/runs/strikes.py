@@ -42,7 +42,7 @@ def add_repair(repairs: dict[str, Callable[[], None]], name: str, repair: Callab
 
 
 class Strikes:
-    """Injects faults into one run."""
+    """Injector of the faults of one run."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Strikes:
         return self.cluster.target(fault.target)
 
     def later(self, delay_s: float, action: Callable[[], None]) -> None:
-        """Act after so many seconds, unless everything has healed by then."""
+        """Call a function after so many seconds, unless all faults have healed by then."""
 
         def act() -> None:
             if not self._healed:
@@ -290,7 +290,7 @@ class Strikes:
         name, kind, process = node.name, fault.kind, node.process
         if kind is FaultKind.PART_CLIENTS:
             for client in self._clients:
-                # one direction: from the clients, or from the node
+                # cut one direction only: from the clients to the node, or the reverse
                 if fault.choice < 0.8:
                     self.network.part(client, name, both_ways=fault.choice < 0.4)
                 else:

@@ -33,7 +33,7 @@ class WitnessedStrikes(ReplicatedStrikes):
 
     steps_drawn: ClassVar[Sequence[Step]] = LOCK_STEPS
     witnesses: Sequence[SimWitness]
-    """One, or the members of a group."""
+    """The only witness, or the members of a group of witnesses."""
 
     def struck(self, fault: Fault) -> SimWitness:
         """The witness that a fault of one witness strikes."""
@@ -62,7 +62,7 @@ class WitnessedStrikes(ReplicatedStrikes):
 
     @staticmethod
     def _pause_witness(witness: SimWitness) -> Callable[[], None]:
-        """Pause it; returns the call that lets it go on."""
+        """Pause the witness and return the call that resumes it."""
         assert witness.process is not None
         witness.process.pause()
         return witness.process.resume
@@ -104,7 +104,7 @@ class WitnessedStrikes(ReplicatedStrikes):
         active, passive = self.pair_of(fault)
         link = active.server.replication.link if active and active.server and active.server.replication else None
         if active is None or passive is None or passive is active or link is None or not link.in_sync:
-            # counted when it strikes
+            # the fault is counted when it is injected
             self.later(0.5, lambda: self.strike(fault))
             return False
         stream = self.loop.random(f"witness gone {fault.number}")

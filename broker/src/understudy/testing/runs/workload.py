@@ -20,6 +20,7 @@ from typing import Final, Protocol
 from understudy.client import aio
 from understudy.client.core.connection.listeners import FailureCode
 from understudy.client.core.consumer.state import ReceivedMessage
+from understudy.client.host import Surroundings
 from understudy.dataclass import dataclass
 from understudy.errors import (
     AddressFull,
@@ -110,7 +111,7 @@ class LedgerBook:
         self._settling(Kind.ACKNOWLEDGED, delivered, by)
 
     def acknowledgement_refused(self, delivered: Row) -> None:
-        """The broker rolled it back for certain."""
+        """Note that the broker has certainly rolled back an acknowledgement."""
         self._settling(Kind.REFUSED, delivered)
 
     def _settling(self, kind: Kind, delivered: Row, by: Confirmer = UNKNOWN) -> None:
@@ -177,10 +178,15 @@ class ClientPlan:
     book: LedgerBook
     others: tuple[str, ...] = ()
     """URLs of other members to which a scale-down may move the XA branches of this client."""
+    nodes: tuple[str, ...] = ()
+    """URLs of single nodes, if those of one URL may serve different stores: a branch is decided where its store
+    is."""
 
     async def connect(self, url: str = "") -> aio.Connection:
         """A connection to the active node at a URL, by default that of the client."""
-        return await aio.connect(url or self.url, wall_ms=self.wall_ms, entropy=self.entropy)
+        factory = aio.ConnectionFactory(url or self.url)
+        factory.surroundings = Surroundings(self.wall_ms, self.entropy)
+        return await factory.connect()
 
 
 @dataclass(slots=True)
@@ -201,14 +207,14 @@ class ProducerJob:
     hasty: bool = False
     """Commits without having waited for the sends of the transaction."""
     rollback_every: int = 0
-    """Each transaction of so many is rolled back on purpose; 0 for none."""
+    """Number of transactions of which one is rolled back on purpose; 0: none is."""
     groups: int = 0
-    """Message groups that its messages belong to, in turn; 0: to none."""
+    """Number of message groups that the messages belong to in turn; 0: to none."""
     transactions: int = 0
-    """Transactions begun."""
+    """Number of transactions begun."""
     done: int = 0
     names: int = 0
-    """Names used so far; each start over takes a new one."""
+    """Number of names used so far; each new start takes another name."""
 
 
 @dataclass(slots=True)
@@ -222,15 +228,15 @@ class ConsumerJob:
     batch: int = 1
     """Messages per acknowledgement or transaction."""
     pause_s: float = 0.0
-    """Work on one message."""
+    """Time in s that the work on one message takes."""
     begins_s: float = 0.0
     """Virtual time before which it does nothing."""
     polls: bool = False
     """Asks the broker for each message and does not wait for one that comes later (receive-no-wait)."""
     rollback_every: int = 0
-    """Each transaction of so many is rolled back on purpose; 0 for none."""
+    """Number of transactions of which one is rolled back on purpose; 0: none is."""
     transactions: int = 0
-    """Transactions ended."""
+    """Number of transactions ended."""
     idle_s: float = 3.0
     draining_since_s: float | None = None
     """Time at which the last message was sent; the job ends after ``idle_s`` without a message from then on."""
@@ -338,7 +344,7 @@ async def _transact(
     producer: aio.Producer,
     numbers: range,
 ) -> int:
-    """One transaction. Returns how many messages have been dealt with: 0 after a rollback.
+    """Run one transaction and return the number of messages that are done: 0 after a rollback.
 
     Raises:
         AddressFull: the broker refused one of the messages; the transaction is open.
@@ -542,5 +548,5 @@ async def close_connection(connection: aio.Connection) -> None:
     try:
         await connection.close()
     except BrokerError:
-        # whatever it still wanted to say: the next connection starts afresh
+        # the rest of the connection's work is given up; the next connection starts anew
         return

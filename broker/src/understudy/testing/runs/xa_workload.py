@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import field
 from enum import Enum, auto
 from functools import partial
@@ -53,10 +54,10 @@ class Ending(Enum):
 
     COMMIT = auto()
     COMMIT_ONE_PHASE = auto()
-    """Commit it without having it prepared."""
+    """The branch is committed without having been prepared."""
     ROLL_BACK = auto()
     ROLL_BACK_PREPARED = auto()
-    """Have it prepared, then roll it back."""
+    """The branch is prepared and then rolled back."""
 
 
 @dataclass(slots=True)
@@ -72,6 +73,8 @@ class BranchWork:
     """DELIVERED rows of the messages that it acknowledged."""
     decided: bool = False
     """Whether the branch is prepared, and its transaction manager has decided to commit it."""
+    node_id: str = ""
+    """Node id of the store in which it was to be prepared."""
 
     @property
     def transaction(self) -> str:
@@ -95,7 +98,7 @@ class BranchProducerJob(ProducerJob):
     """A producer that sends ``batch`` messages in each branch."""
 
     one_phase_every: int = 0
-    """Each branch of so many is committed without being prepared; 0 for none."""
+    """Number of branches of which one is committed without being prepared; 0: none is."""
     decide_s: float = 0.0
     """Between the answer to the request to prepare and the decision. Virtual seconds."""
     sends_on: bool = False
@@ -112,9 +115,9 @@ class BranchConsumerJob(ConsumerJob):
     one_phase_every: int = 0
     """Like the field of a producer."""
     decide_s: float = 0.0
-    """Seconds like those of a producer, until all messages are sent."""
+    """Time in s after which a prepared branch is decided, as for a producer, until all messages are sent."""
     receipts: int = 0
-    """Messages that it sends itself, one in each branch, until there are so many."""
+    """Number of messages that the job sends itself, one in each branch."""
     sends_on: bool = False
     """Like the field of a producer."""
     sent: int = 0
@@ -146,7 +149,7 @@ class _Manager:
         return isinstance(self._job, BranchConsumerJob) and self._job.draining_since_s is not None
 
     async def begin(self) -> Xid:
-        """Start a branch.
+        """Start a branch of the transaction manager.
 
         Raises:
             ConnectionLost: the answer was cut off. The session may work in the branch, so it is given up with it.
@@ -176,7 +179,7 @@ class _Manager:
         """Send a message in the branch."""
         if self._job.sends_on:
             # the client would drop it in a branch that a failover undid, and count it as sent
-            self._session._state.transaction.rollback_only = False
+            self._session._state.channel.open_work.rollback_only = False
         return producer.send_nowait(
             body_of(self._name, number, size_bytes),
             properties={PRODUCER_PROPERTY: self._name, NUMBER_PROPERTY: number},
@@ -192,7 +195,7 @@ class _Manager:
             _check(error)
             ending = Ending.ROLL_BACK
         if any(await asyncio.gather(*sends, return_exceptions=True)):
-            # one of the messages is not in the branch
+            # one of the messages does not belong to the branch
             ending = Ending.ROLL_BACK
         if ending is Ending.ROLL_BACK:
             await self._roll_back(xid)
@@ -203,6 +206,7 @@ class _Manager:
             await self._commit_one_phase(xid, work)
             return
         self._log.open[xid] = work
+        work.node_id = confirmer(self._connection).node_id
         try:
             committed = await self._two_phases(xid, work, ending)
         except XaError as error:
@@ -242,7 +246,7 @@ class _Manager:
         except XaError as error:
             _check(error)
             if error.xa_code == XaCode.RESOURCE_MANAGER_FAILED:
-                # both outcomes are right
+                # commit and rollback are both correct outcomes
                 self._count_done(work)
             else:
                 self._note_refused(work)
@@ -274,6 +278,8 @@ class _Manager:
             in_doubt |= await self._decide(self._session)
             for url in self._plan.others:
                 in_doubt |= await self._decide_at(url)
+        if self._plan.nodes:
+            in_doubt |= await self._decide_at_nodes()
         for xid, work in tuple(self._log.open.items()):
             # a branch that is decided and not in doubt was committed by a request whose answer was lost
             self._log.uncertain = self._log.uncertain or not (work.decided or xid in in_doubt)
@@ -297,8 +303,25 @@ class _Manager:
                     raise
         return in_doubt
 
+    async def _decide_at_nodes(self) -> set[Xid]:
+        """``_decide`` at single nodes, until the store of each open branch was asked."""
+        in_doubt: set[Xid] = set()
+        missing = {work.node_id for work in self._log.open.values()}
+        while missing:
+            for url in self._plan.nodes:
+                with suppress(*TRYING_AGAIN_HELPS):
+                    connection = await self._plan.connect(url)
+                    try:
+                        in_doubt |= await self._decide(await connection.session(xa=True))
+                        missing.discard(confirmer(connection).node_id)
+                    finally:
+                        await close_connection(connection)
+            if missing:
+                await asyncio.sleep(START_OVER_S)
+        return in_doubt
+
     async def _decide_at(self, url: str) -> set[Xid]:
-        """``_decide`` at another member, when it can be reached."""
+        """Decide a branch at another member once that member can be reached."""
         while True:
             connection: aio.Connection | None = None
             try:

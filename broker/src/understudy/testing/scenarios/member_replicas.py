@@ -30,7 +30,7 @@ class MemberReplicasRun(MembersRun, WitnessedRun):
     strikes_class: ClassVar[type[Strikes]] = MemberReplicaStrikes
 
     def make_storages(self) -> list[SharedStorage]:
-        """See ``WitnessedRun``: one for each node, and the witness."""
+        """Make a storage for each node and one for the witness; see ``WitnessedRun``."""
         return WitnessedRun.make_storages(self)
 
     def storage_of(self, nodes: Sequence[SimNode]) -> SharedStorage:

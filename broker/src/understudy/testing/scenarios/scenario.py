@@ -20,7 +20,7 @@ from understudy.testing.runs.plan import Plan, draw_plan
 from understudy.testing.runs.scenario_run import ScenarioRun
 from understudy.testing.sim.loop import SimLoop, SimulationStuck
 
-#: Runs in which one failing seed is shortened at most.
+#: Number of runs in which one failing seed is shortened at most.
 SHRINKING_RUNS_MAX = 60
 
 
@@ -31,7 +31,7 @@ class Outcome:
     scenario: str
     seed: int
     digest: str
-    """Digest of its trace; equal seeds give equal digests."""
+    """Digest of the run's trace; equal seeds give equal digests."""
     violations: tuple[Violation, ...]
     sent: int
     confirmed: int
@@ -43,9 +43,9 @@ class Outcome:
     damaged: int = 0
     """Messages whose records were damaged."""
     quarantined: int = 0
-    """Number of those in the quarantine at the end."""
+    """Number of messages in the quarantine at the end of the run."""
     branches: int = 0
-    """XA branches begun."""
+    """Number of XA branches that were begun."""
     restored_s: float = 0.0
     """Virtual seconds from healing until a message of a new client was confirmed."""
     promotions: int = 0
@@ -68,7 +68,7 @@ class Scenario:
 
     name: ClassVar[str]
     text: ClassVar[str]
-    """One line for ``--help``."""
+    """Description in one line for ``--help``."""
     weights: ClassVar[Mapping[FaultKind, int]] = WEIGHTS
     """How often each kind of fault is drawn, relative to the others."""
     last_kinds: ClassVar[Mapping[FaultKind, float]] = {}

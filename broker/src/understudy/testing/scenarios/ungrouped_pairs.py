@@ -14,7 +14,7 @@ from typing import Final
 
 from understudy.testing.runs.checkers import EpochChecker, Violation
 from understudy.testing.runs.cluster import SimNode
-from understudy.testing.runs.cluster_configuration import NodeRole
+from understudy.testing.runs.cluster_configuration import PORT, NodeRole
 from understudy.testing.runs.plan import Plan
 from understudy.testing.scenarios.member_replicas import MemberReplicas, MemberReplicasRun
 from understudy.testing.sim.loop import SimLoop
@@ -77,6 +77,24 @@ class UngroupedPairsRun(MemberReplicasRun):
 
     def judge(self) -> tuple[Violation, ...]:
         return tuple(each for each in super().judge() if each.check not in _NOT_JUDGED)
+
+    def _url(self, member: str) -> str:
+        """See ``MembersRun``; the connection of a client does not fail over.
+
+        The two nodes of a URL may serve two stores, without a fault of either: the client names the nodes of a pair
+        that does not exist. A connection that fails over sends messages to the second store again which the first one
+        has taken, and asks it about branches of the first one. So these clients start over instead, and send nothing
+        again that was not confirmed.
+        """
+        return super()._url(member).replace("reconnectAttempts=-1", "reconnectAttempts=0")
+
+    def nodes_apart(self) -> tuple[str, ...]:
+        options = self.plan.url.partition("?")[2].replace("ha=true", "ha=false")
+        options = options.replace("initialConnectAttempts=-1", "initialConnectAttempts=1")
+        options = options.replace("reconnectAttempts=-1", "reconnectAttempts=0")
+        return tuple(
+            f"tcp://{node.name}:{PORT}?{options}&useTopologyForLoadBalancing=false" for node in self.plan.nodes
+        )
 
     def _node_id(self, name: str) -> str:
         server = self.cluster.nodes[name].server

@@ -44,7 +44,7 @@ _BODIES: Final = f"{STORE}/large-messages"
 _BEGIN_S: Final = 3.0
 #: Pause of a consumer that was closed in the middle of a damaged large message. Seconds.
 _AGAIN_S: Final = 0.5
-#: Errors of such a consumer.
+#: Texts of errors that a consumer gets for a message that cannot be read.
 _CLOSED: Final = ("closed the consumer", "has no consumer", "MessageUnreadable")
 #: Bits that read wrong in each file.
 _BITS_MAX: Final = 3

@@ -29,7 +29,7 @@ class BrokenDisk:
 
     @property
     def broken(self) -> bool:
-        """Whether it fails in the next activation."""
+        """Whether the disk fails in the next activation."""
         return self._activating is not None
 
     def fail(self, activating: Callable[[], bool], operations: int, choice: float) -> None:

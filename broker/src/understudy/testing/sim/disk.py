@@ -124,7 +124,7 @@ class SimVolume:
         self.capacity_bytes = capacity_bytes
         self.before_operation: Callable[[str], None] = lambda operation: None
         self.operations = 0
-        """Changing operations so far."""
+        """Number of operations so far that changed the volume."""
         self._names: dict[str, _Inode] = {}
         self._stable_names: dict[str, _Inode] = {}
         self._pending_names: list[_NameChange] = []
@@ -198,7 +198,7 @@ class SimVolume:
         self._failing_syncs = count
 
     def flip_bit(self, path: str, offset: int, bit: int) -> None:
-        """Damage one bit on the medium and in every cache."""
+        """Change one bit of a file on the medium and in every cache."""
         inode = self._names[path]
         inode.visible[offset] ^= 1 << bit
         if offset < len(inode.stable):
@@ -218,7 +218,7 @@ class SimVolume:
     # --- looking ------------------------------------------------------------------------------------
 
     def paths(self) -> list[str]:
-        """Every file, sorted."""
+        """Paths of all files, sorted."""
         return sorted(self._names)
 
     def content(self, path: str) -> bytes:
@@ -307,7 +307,7 @@ class SimVolume:
         return path == "/" or path.rstrip("/") in self._directories
 
     def need_directory(self, path: str) -> None:
-        """Raise FileNotFoundError if there is no such directory."""
+        """Raise FileNotFoundError if the directory does not exist."""
         if not self.is_directory(path):
             raise FileNotFoundError(path)
 
@@ -325,7 +325,7 @@ class SimVolume:
         return inode is not None and self._names.get(path) is inode
 
     def rename_file(self, owner: str, source: str | None, target: str | None, inode: _Inode) -> None:
-        """Create, rename or remove, pending."""
+        """A creation, renaming or removal of a file that a power loss may still undo."""
         change = _NameChange(owner, source, target, inode)
         change.apply(self._names)
         self._pending_names.append(change)
@@ -477,7 +477,7 @@ class SimFile:
 
 
 class SimDisk:
-    """Implements ``ports.Disk`` for one owner of a ``SimVolume``."""
+    """Access of one owner to a ``SimVolume``. Implements ``ports.Disk``."""
 
     def __init__(self, volume: SimVolume, owner: str) -> None:
         """Usable until the owner is killed; then make another."""
@@ -569,7 +569,7 @@ class SimFileLock:
     """
 
     def __init__(self, volume: SimVolume, path: str, owner: str) -> None:
-        """Not held yet."""
+        """Begin without holding the lock."""
         self.path = path
         self.owner = owner
         self._volume = volume

@@ -52,7 +52,7 @@ from understudy.testing.sim.trace import Trace
 
 T = TypeVar("T")
 
-#: Handles run at one virtual instant above which the run counts as livelocked.
+#: Number of handles at one virtual instant above which the run counts as livelocked.
 STEPS_PER_INSTANT_MAX: Final = 500_000
 #: Cancelled timers kept in the heap before it is rebuilt without them.
 _CANCELLED_TIMERS_MAX: Final = 256
@@ -64,7 +64,7 @@ _STRAND: contextvars.ContextVar[int] = contextvars.ContextVar("sim_strand", defa
 
 
 def with_strand(context: contextvars.Context, loop: SimLoop) -> contextvars.Context:
-    """The same context, as a strand of its own from here on."""
+    """Copy of a context with a strand of its own for the calls made from it."""
     context.run(_STRAND.set, loop.next_strand())
     return context
 
@@ -97,7 +97,7 @@ class Failure:
     """Something no correct run contains: an exception that reached the loop."""
 
     time: float
-    """Virtual seconds."""
+    """Virtual time of the failure in seconds."""
     process: str
     """Name of the process, or ``world``."""
     message: str
@@ -113,7 +113,7 @@ class SimProcess:
 
     def __init__(self, loop: SimLoop, name: str, host: str, incarnation: int) -> None:
         self.name = name
-        """Stable across restarts."""
+        """Name of the process, which a restart keeps."""
         self.host = host
         """Name of the machine; network and power faults act on it."""
         self.incarnation = incarnation
@@ -239,7 +239,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.failures: list[Failure] = []
         """Unhandled exceptions; a judge treats any as a failed run."""
         self.steps = 0
-        """Handles run so far."""
+        """Number of handles that have run."""
         self._now = 0.0
         self._order = self.random("order")
         self._strands = 0
@@ -336,10 +336,10 @@ class SimLoop(asyncio.BaseEventLoop):
         self._ready.extend(handles)
 
     def _write_to_self(self) -> None:
-        """Only one thread exists; nothing has to be woken."""
+        """Do nothing: only one thread exists, so no call has to wake the loop."""
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There is no selector."""
+        """Do nothing: the loop has no selector."""
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
         """Listen on the simulated network; see ``SimNetwork.listen``."""
@@ -359,7 +359,7 @@ class SimLoop(asyncio.BaseEventLoop):
         raise NotImplementedError("the simulation has no threads: give the code a port instead of an executor")
 
     async def create_datagram_endpoint(self, *args: Any, **options: Any) -> NoReturn:
-        """Refused: there are no datagrams."""
+        """Refuse to make an endpoint: the simulation has no datagrams."""
         raise NotImplementedError("the simulation has no datagrams")
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> NoReturn:
@@ -411,7 +411,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._turn()
 
     def _turn(self) -> None:
-        """One turn of the loop, once the timers that will never run are dropped."""
+        """Run one turn of the loop, after dropping the timers that will never run."""
         if not self._ready:
             if not self._scheduled:
                 if self._stopping:
@@ -452,7 +452,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self._ready.append(timer)
 
     def _drop_dead_timers(self) -> None:
-        """Cancelled timers and those of dead processes neither run nor move time."""
+        """Drop cancelled timers and those of dead processes, which neither run nor move the time."""
         if self._timer_cancelled_count > _CANCELLED_TIMERS_MAX:
             alive = [timer for timer in self._scheduled if not self._is_void(timer)]
             for timer in self._scheduled:

@@ -85,7 +85,7 @@ class _ListeningSocket:
 
 
 class SimServer(asyncio.AbstractServer):
-    """A listening port."""
+    """A listening port in the simulation."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class SimServer(asyncio.AbstractServer):
 
     @property
     def sockets(self) -> tuple[_ListeningSocket, ...]:
-        """One socket-like object with the address; none once closed."""
+        """One object with the address of the server, in the place of a socket; none once the server is closed."""
         return () if self._closed else (_ListeningSocket(self._address),)
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
@@ -120,7 +120,7 @@ class SimServer(asyncio.AbstractServer):
         self._serving = not self._closed
 
     async def serve_forever(self) -> None:
-        """Accept until cancelled."""
+        """Accept connections until the call is cancelled."""
         await self.start_serving()
         await self._network.loop.create_future()
 
@@ -161,7 +161,7 @@ class SimNetwork:
         self.conditions = conditions or Conditions()
         self._servers: dict[tuple[str, int], SimServer] = {}
         self._taken: set[tuple[str, int]] = set()
-        """Ports at which another program of a host listens."""
+        """Ports of each host at which another program listens."""
         self._hosts: dict[str, None] = {}
         self._dark: set[str] = set()
         self._blocked: set[tuple[str, str]] = set()
@@ -226,7 +226,7 @@ class SimNetwork:
         return target in self._dark or (source, target) in self._blocked
 
     def delay(self) -> float:
-        """Seconds one trip takes."""
+        """Time in s that one trip of a packet takes."""
         conditions, rng = self.conditions, self.rng
         seconds = rng.uniform(conditions.latency_min_s, conditions.latency_max_s)
         if rng.random() < conditions.spike_chance:

@@ -16,7 +16,7 @@ class OwnStorage(SharedStorage):
     """The disk of one node."""
 
     older: frozenset[str] = frozenset()
-    """See ``PairOptions.older``."""
+    """Names of nodes that run an older version; see ``PairOptions.older``."""
 
     def environment(
         self, process: SimProcess, skew: Skew, crash_point: CrashPoint, heard: Callable[[float], None]

@@ -13,7 +13,7 @@ _ANSWER_S: Final = 0.01
 
 
 class SimProber:
-    """Implements ``ha.life.network_check.Prober`` for one simulated process; URLs are hosts."""
+    """Prober of one simulated process; names of hosts stand for URLs. Implements ``ha.life.network_check.Prober``."""
 
     def __init__(self, loop: SimLoop, network: SimNetwork, process: SimProcess, timeout_ms: int) -> None:
         self._loop = loop

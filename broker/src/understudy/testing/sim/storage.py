@@ -83,7 +83,7 @@ class CrashPoint:
         self._crash = self._pause = None
 
     def around(self, event: str, operation: Callable[[], T]) -> T:
-        """Carry out one operation, unless the crash comes first."""
+        """Execute one operation of the disk, unless the crash point kills the process before it."""
         if self._pause is not None:
             self._until_pause -= 1
             if self._until_pause <= 0:
@@ -102,7 +102,7 @@ class CrashPoint:
 
 
 class ProcessDisk:
-    """Implements ``ports.Disk`` for one process, and kills the process at an armed crash point."""
+    """Disk of one process, which kills the process at an armed crash point. Implements ``ports.Disk``."""
 
     def __init__(self, inner: Disk, process: SimProcess, loop: SimLoop, crash_point: CrashPoint) -> None:
         self._inner = inner
@@ -170,7 +170,7 @@ class ProcessDisk:
 
 
 class ProcessFile:
-    """Implements ``ports.File`` for one process."""
+    """File of one process. Implements ``ports.File``."""
 
     __slots__ = ("_disk", "_inner", "path")
 
@@ -214,7 +214,7 @@ class ProcessFile:
 
 
 class ProcessLock:
-    """Implements ``ports.FileLock`` for one process."""
+    """File lock of one process. Implements ``ports.FileLock``."""
 
     def __init__(self, inner: FileLock, path: str, disk: ProcessDisk) -> None:
         self._inner = inner
@@ -318,11 +318,11 @@ class ObservedWorker:
         self._executor = executor
 
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        """Call ``work``, then ``done`` by the executor."""
+        """Call ``work``, then have the executor call ``done``."""
         self._inner.run(work, lambda error: self._executor.completed(done, error))
 
     def close(self) -> None:
-        """Accept nothing more."""
+        """Accept no further work."""
         self._inner.close()
 
 
@@ -350,7 +350,7 @@ class SharedStorage:
     def environment(
         self, process: SimProcess, skew: Skew, crash_point: CrashPoint, heard: Callable[[float], None]
     ) -> Environment:
-        """Everything one incarnation of a node reaches the world through.
+        """Environment of one process of a node: disk, clock, network and entropy.
 
         Args:
             heard: Told when the medium had finished a batch, right after the node has heard of it.
@@ -404,7 +404,7 @@ class SharedStorage:
         self.volume.capacity_bytes = self.volume.used_bytes() + 4096
 
     def free(self) -> None:
-        """Give the space back."""
+        """Give the reserved space of the volume back."""
         self.volume.capacity_bytes = _CAPACITY_BYTES
 
     def log_state(self, directory: str, *, quarantine: bool = False) -> StoreState:

@@ -24,7 +24,7 @@ from understudy.testing.sim.loop import Death, SimLoop, SimProcess, with_strand
 
 #: As Linux with tcp_retries2 = 15. Seconds.
 RETRANSMISSION_GIVE_UP_S: Final = 924.0
-#: Most bytes one ``data_received`` gets, as asyncio reads them.
+#: Number of bytes that one ``data_received`` gets at most, as with asyncio.
 READ_BYTES_MAX: Final = 256 * 1024
 #: Longest wait for a retransmission after the path is free again. Seconds.
 RETRANSMISSION_DELAY_S: Final = 1.0
@@ -41,7 +41,7 @@ class Network(Protocol):
         ...
 
     def delay(self) -> float:
-        """Seconds that one trip takes."""
+        """Time in s that one trip takes."""
         ...
 
     def arrival_s(self) -> float:
@@ -65,7 +65,7 @@ class Mark(Enum):
 
 
 class Pipe:
-    """One direction of a connection: the kernels' buffers and the wire."""
+    """One direction of a connection: the buffers of both kernels and the network between them."""
 
     __slots__ = (
         "_context",

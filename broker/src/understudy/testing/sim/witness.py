@@ -41,7 +41,7 @@ class SimWitness:
         skew: Skew,
         group: bytes = b"",
     ) -> None:
-        """Not started.
+        """Begin without a running process.
 
         Args:
             host: Name of the machine.
@@ -77,7 +77,7 @@ class SimWitness:
         process.create_task(self._run(process))
 
     def kill(self, death: Death = Death.KILLED) -> None:
-        """End the process."""
+        """Kill the process of the witness."""
         if self.process is not None:
             self.process.kill(death)
 
@@ -134,5 +134,5 @@ class SimWitness:
 
     @property
     def place(self) -> tuple[str, int]:
-        """Host and port."""
+        """Host and port of the witness."""
         return self.host, PORT

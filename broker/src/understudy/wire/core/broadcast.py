@@ -26,7 +26,7 @@ _CHANNEL_MAGIC: Final = b"\x7fUSC"
 
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """One datagram."""
+    """One datagram of a broadcast group."""
 
     node_id: str
     broadcaster_id: str
@@ -34,7 +34,7 @@ class Broadcast:
     connectors: tuple[TransportConfiguration, ...]
 
     def encode(self) -> bytes:
-        """The datagram.
+        """Encode the datagram of the broadcast.
 
         Raises:
             LimitExceeded: it would be larger than ``BROADCAST_BYTES_MAX``.
@@ -53,7 +53,7 @@ class Broadcast:
 
     @classmethod
     def decode(cls, data: bytes) -> Broadcast:
-        """The datagram of these bytes.
+        """Decode the bytes of a datagram.
 
         Raises:
             LimitExceeded: larger than any broadcast of connectors.
@@ -69,7 +69,7 @@ class Broadcast:
 
 
 def to_channel(channel: str, datagram: bytes) -> bytes:
-    """The datagram as it travels in a channel."""
+    """The datagram with the head of its JGroups channel."""
     writer = Writer()
     writer.string(channel)
     return _CHANNEL_MAGIC + writer.getvalue() + datagram

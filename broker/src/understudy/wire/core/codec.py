@@ -329,7 +329,7 @@ class FrameDecoder:
             if len(data) < self._wanted_bytes - len(pending):
                 pending += data
                 return []
-            # one copy of everything, so that the messages of all its frames travel together
+            # one copy of all bytes, so that the messages of all their frames are handled in one batch
             data = b"".join((pending, data))
             self._pending = bytearray()
         elif type(data) is not bytes:
@@ -483,7 +483,7 @@ class FrameDecoder:
             if length + 4 <= self.frame_limit_bytes:
                 self._wanted_bytes = length + 4
             elif self.can_refuse is not None and left < KEPT_HEAD_BYTES:
-                # whether it can be skipped is known then
+                # the head says whether the packet can be skipped
                 self._wanted_bytes = KEPT_HEAD_BYTES
             else:
                 raise LimitExceeded(

@@ -114,7 +114,7 @@ def accepted(request: UpgradeRequest) -> bytes:
 
 
 def refused(error: UpgradeRefused) -> bytes:
-    """The answer to another request, after which the connection is closed."""
+    """The answer to a request that is no upgrade; the connection is closed after it."""
     body = f"{error}\n".encode()
     lines = [
         f"HTTP/1.1 {error.status.value} {error.status.phrase}",

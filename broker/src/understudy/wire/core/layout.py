@@ -64,7 +64,7 @@ class Packet:
     __slots__ = ()
 
     TYPE: ClassVar[int]
-    """Type byte, signed."""
+    """Type byte of the packet, signed."""
     GROUPS: ClassVar[tuple[str, ...]] = ()
     """First fields of the trailing groups that older peers omit."""
     SINCE: ClassVar[Mapping[str, int]] = {}
@@ -222,15 +222,15 @@ NameOrNull = Annotated[str | None, _nullable(_NAME, b"\x01")]
 SimpleString = Annotated[str, _SIMPLE_STRING]
 #: ``ss?``, with the limit for text: filters.
 SimpleStringOrNull = Annotated[str | None, _nullable(_SIMPLE_STRING, b"\x01")]
-#: ``str``.
+#: Text encoded as ``str``.
 Text = Annotated[str, _STRING]
 TextOrNull = Annotated[str | None, _nullable(_STRING, b"\x01")]
 #: ``i32`` length and bytes.
 SizedBytes = Annotated[bytes, Encoding(Reader.sized_bytes, Writer.sized_bytes)]
-#: The same with the limit for nonces and proofs.
+#: A list of byte strings with the length limit of nonces and proofs.
 SizedTexts = Annotated[tuple[bytes, ...], _list_of(Encoding(Reader.sized_bytes, Writer.sized_bytes), 4)]
 Secret = Annotated[bytes, Encoding(_read_secret, Writer.sized_bytes)]
-#: The same, omitted if None.
+#: A byte string that is omitted if it is None.
 OptionalSecret = Annotated[bytes | None, Encoding(_read_secret, Writer.sized_bytes)]
 #: Everything up to the end of the packet.
 Rest = Annotated[bytes, Encoding(Reader.rest, Writer.raw)]
@@ -239,7 +239,6 @@ XidField = Annotated[Xid, _XID]
 Xids = Annotated[tuple[Xid, ...], _list_of(_XID, 12)]
 Names = Annotated[tuple[str, ...], _list_of(_NAME, 4)]
 RoutingTypes = Annotated[tuple[int, ...], _list_of(_I8, 1)]
-I64s = Annotated[tuple[int, ...], _list_of(_I64, 8)]
-#: ``bool, [tc]``.
+#: A connector after a flag byte (``bool, [tc]``).
 ConnectorOrNull = Annotated[TransportConfiguration | None, _nullable(_CONNECTOR, b"\xff")]
 Connector = Annotated[TransportConfiguration, _CONNECTOR]

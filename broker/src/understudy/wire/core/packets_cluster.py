@@ -107,7 +107,7 @@ class ClusterTopology(_TopologyPacket):
     primary: ConnectorOrNull = None
     backup: ConnectorOrNull = None
     last: Flag = False
-    """Whether it is the last member in the answer to a subscription."""
+    """Whether this member is the last one in the answer to a subscription."""
 
 
 @dataclass(slots=True)
@@ -225,9 +225,9 @@ class PairState:
 
     node_id: str
     sequence: int
-    """Activation sequence of its data."""
+    """Activation sequence of the data of the asked node."""
     in_sync: bool
-    """Whether its replica may take over."""
+    """Whether the replica of the asked node is in sync and may take over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ class BackupVote:
 
 @dataclass(slots=True)
 class QuorumVote(Packet):
-    """Requests a vote."""
+    """Request for the vote of another node."""
 
     TYPE: ClassVar[int] = -2
     handler: str
@@ -315,7 +315,7 @@ _KINDS: Final[dict[str, type]] = {
 
 @dataclass(slots=True)
 class QuorumVoteReply(QuorumVote):
-    """The vote."""
+    """Vote of a node that was asked with ``QuorumVote``."""
 
     TYPE: ClassVar[int] = -3
 
@@ -337,7 +337,7 @@ class ClusterHello(Packet):
     GROUPS: ClassVar[tuple[str, ...]] = ("instance",)
     user: Text
     nonce: Secret
-    """Fresh random bytes."""
+    """Random bytes made for this connection."""
     instance: OptionalSecret = None
     """Random bytes of the dialling node since its start, by which it knows its own packet; None from releases before
     0.2, which end the packet here."""
@@ -346,11 +346,11 @@ class ClusterHello(Packet):
     place: Text = ""
     """``host:port`` of the connector that the dialling node means to reach."""
     address: Text = ""
-    """``ip:port`` to which its socket is connected."""
+    """``ip:port`` to which the socket of the dialling node is connected."""
     server: Text = ""
     """Name of the server that it means, if several servers share a port."""
     node_id: Text = ""
-    """Node id that it means, if only one is right."""
+    """Node id of the node that the dialling node wants to reach; empty: any node."""
 
 
 @dataclass(slots=True)
@@ -399,7 +399,7 @@ class DuplicateIds(Packet):
     TYPE: ClassVar[int] = -103
     address: Name
     ids: SizedTexts
-    """Oldest first."""
+    """Duplicate ids, the oldest first."""
 
 
 @dataclass(slots=True)

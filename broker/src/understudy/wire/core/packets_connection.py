@@ -109,7 +109,7 @@ class ExceptionResponse(Packet):
     GROUPS: ClassVar[tuple[str, ...]] = ("correlation_id",)
     SINCE: ClassVar[Mapping[str, int]] = {"correlation_id": 130}
     error_code: I32
-    """See ``codes.ErrorCode``."""
+    """Error code, a ``codes.ErrorCode``."""
     message: TextOrNull = None
     correlation_id: OptionalI64 = None
     """Id of the request; None if the request has no field for one; then it is not sent."""
@@ -204,7 +204,7 @@ class CheckForFailover(Packet):
 
 @dataclass(slots=True)
 class CheckForFailoverReply(Packet):
-    """Answer to ``CheckForFailover``."""
+    """Answer of a broker to ``CheckForFailover``."""
 
     TYPE: ClassVar[int] = -5
     ok: Flag

@@ -1,8 +1,8 @@
 """Packets of our own by which a backup gets a copy of the store of the active node, on channel 2 (ADR 0057).
 
 The backup sends ``ReplicaRegistration`` after both sides have proved the cluster credentials on channel 3. Artemis
-ships records of its journal (``wire.core.replication``); an Understudy pair ships operations on files, so that the
-copies are equal byte by byte. Bodies::
+ships records of its journal, which Understudy neither sends nor reads; an Understudy pair ships operations on files, so
+that the copies are equal byte by byte. Bodies::
 
     -110  ReplicaRegistration  i32 protocol, str name, str? group, b8 wants failback, tc connector
                                [, str? node id [, i64 copied at [, i32 format version
@@ -53,13 +53,13 @@ class ReplicaProblem(IntEnum):
     """Answers to a registration."""
 
     NONE = 0
-    """Accepted."""
+    """The registration is accepted."""
     NOT_ACTIVE = 1
     """The node does not serve, or is about to stop."""
     ALREADY_REPLICATING = 2
     """The node has a replica: try another node, or later (artemis-ha s. 3.10). 3.10)."""
     OTHER_GROUP = 3
-    """``group-name`` differs."""
+    """The elements ``group-name`` of the two nodes differ."""
     PROTOCOL = 4
     """The nodes have no version of the protocol in common."""
     NOT_CONFIGURED = 5
@@ -88,7 +88,7 @@ class ReplicaRegistration(Packet):
     name: Text
     """Name of the backup, for logs and errors."""
     group: TextOrNull
-    """Element ``group-name``."""
+    """Element ``group-name`` of the backup."""
     wants_failback: Flag
     """Whether the backup is the primary of the pair, and asks to become active when it is in sync."""
     connector: Connector
@@ -114,15 +114,15 @@ class ReplicaAnswer(Packet):
     TYPE: ClassVar[int] = -111
     GROUPS: ClassVar[tuple[str, ...]] = ("moved_sequence",)
     problem: I32
-    """A ``ReplicaProblem``."""
+    """Reason of a refusal, a ``ReplicaProblem``."""
     text: Text
     """Reason of a refusal."""
     protocol: I32 = REPLICATION_PROTOCOL
-    """Version that both sides speak from now on."""
+    """Version of the packets that both sides use after this answer."""
     node_id: TextOrNull = None
     """Node id of the store of the active node."""
     epoch: I64 = 0
-    """Epoch of its activation."""
+    """Epoch of the activation of the answering node."""
     moved_sequence: I64 = -1
     """MOVED: activation sequence of the data that has moved; -1 otherwise. The fields that follow are those of
     ``StoreMoved``."""
@@ -146,14 +146,14 @@ class ReplicationCopy(Packet):
 
 @dataclass(slots=True)
 class ReplicationOperations(Packet):
-    """Operations of one submission to a log writer (``store.replication.operation_codec``)."""
+    """Operations of one submission to a log writer, encoded by ``store.replication.operation_codec``."""
 
     TYPE: ClassVar[int] = -113
     GROUPS: ClassVar[tuple[str, ...]] = ("report_receipt",)
     index: I64
     """Index of the submission; the first after the copy has 1."""
     directory: I8
-    """A ``store.replication.copy_messages.Directory``."""
+    """Directory of the operations, a ``store.replication.copy_messages.Directory``."""
     more: Flag
     """The next packet continues the same submission."""
     data: SizedBytes

@@ -95,7 +95,7 @@ class ProducerRequestCredits(Packet):
 
     TYPE: ClassVar[int] = 79
     credits: I32
-    """Bytes."""
+    """Number of bytes that the producer asks for."""
     address: SimpleString
 
 
@@ -103,7 +103,7 @@ class ProducerRequestCredits(Packet):
 class ProducerCredits(Packet):
     TYPE: ClassVar[int] = 80
     credits: I32
-    """Bytes."""
+    """Number of bytes that the producer may send."""
     address: SimpleString
 
 
@@ -113,7 +113,7 @@ class ProducerFailCredits(Packet):
 
     TYPE: ClassVar[int] = 82
     credits: I32
-    """Bytes."""
+    """Number of bytes that the producer may send although the address is full."""
     address: SimpleString
 
 
@@ -217,7 +217,7 @@ class CreateConsumer(Packet):
     browse_only: Flag = False
     requires_response: Flag = True
     priority: I32 = 0
-    """Higher first."""
+    """Priority of the consumer; a queue serves higher ones first."""
 
 
 @dataclass(slots=True)
@@ -233,7 +233,7 @@ class FlowToken(Packet):
     TYPE: ClassVar[int] = 70
     consumer_id: I64
     credits: I32
-    """Bytes to add; -1 for unlimited, 0 sets the balance to 0."""
+    """Bytes added to the credits of the consumer; -1 for unlimited, 0 sets the credits to 0."""
 
 
 @dataclass(slots=True)
@@ -247,7 +247,7 @@ class ForceConsumerDelivery(Packet):
 
 @dataclass(slots=True)
 class ReceiveMessage(Packet):
-    """A delivery."""
+    """Delivery of one message to a consumer."""
 
     TYPE: ClassVar[int] = 75
     message: MessageField
@@ -275,7 +275,7 @@ class ReceiveLargeMessage(Packet):
     large_message_size: I64
     """Bytes of the body."""
     header: Rest
-    """See ``SessionSendLarge.header``."""
+    """Encoded head of the message, as in ``SessionSendLarge.header``."""
 
 
 @dataclass(slots=True)
@@ -300,7 +300,7 @@ class Acknowledge(Packet):
 
 @dataclass(slots=True)
 class IndividualAcknowledge(Packet):
-    """Acknowledges one message."""
+    """Acknowledgement of exactly one message."""
 
     TYPE: ClassVar[int] = 81
     consumer_id: I64
@@ -312,7 +312,7 @@ class Settlement(IntEnum):
     """Outcome that a ``Settle`` asks for."""
 
     RELEASE = 0
-    """Back to its place in the queue; the delivery does not count."""
+    """The message returns to its place in the queue; the delivery does not count."""
     FAIL = 1
     """Back to its place in the queue; the delivery counts, so that the limit of deliveries applies."""
     REJECT = 2
@@ -321,7 +321,7 @@ class Settlement(IntEnum):
 
 @dataclass(slots=True)
 class Settle(Packet):
-    """Own packet: one delivery ends without an acknowledgement (ADR 0143)."""
+    """End of one delivery without an acknowledgement, a packet that Artemis does not have (ADR 0143)."""
 
     TYPE: ClassVar[int] = -120
     consumer_id: I64
@@ -331,7 +331,7 @@ class Settle(Packet):
     undeliverable_here: Flag = False
     """Do not deliver the message to this consumer again."""
     delay_ms: I64 = -1
-    """Time until it is delivered again; -1 for that of the address settings."""
+    """Time in ms until the message is delivered again; -1 for that of the address settings."""
 
 
 @dataclass(slots=True)
@@ -400,6 +400,6 @@ class AddMetadataV2(Packet):
 
 @dataclass(slots=True)
 class UniqueAddMetadata(AddMetadataV2):
-    """Refused if another session has the same key and value."""
+    """Metadata of a session that is refused if another session has the same key and value."""
 
     TYPE: ClassVar[int] = 106

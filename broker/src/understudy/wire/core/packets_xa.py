@@ -20,7 +20,7 @@ class XaEnd(Packet):
     TYPE: ClassVar[int] = 52
     xid: XidField
     failed: Flag = False
-    """TMFAIL."""
+    """Whether the branch ended with TMFAIL."""
 
 
 @dataclass(slots=True)

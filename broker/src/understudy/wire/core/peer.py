@@ -29,9 +29,9 @@ from understudy.wire.sealed import Opener
 log = logging.getLogger(__name__)
 
 CONTROL_CHANNEL: Final = 0
-#: Requests of one peer that wait for their response.
+#: Maximum number of requests of one peer that wait for their response.
 REQUESTS_MAX: Final = 1_000
-#: A refusal for the same reason is logged again after this time.
+#: Time in ms after which a refusal for the same reason is logged again.
 REFUSAL_REPEATED_MS: Final = 60_000
 
 _DISCONNECTS: Final = (packets.Disconnect, packets.DisconnectV2, packets.DisconnectV3)
@@ -83,7 +83,7 @@ class Link(Protocol):
         """The connection is established."""
 
     def receive_data(self, data: bytes) -> None:
-        """Bytes were received."""
+        """Take bytes received from the peer."""
 
     def disconnected(self, reason: str) -> None:
         """Called once per dial, also if the connection was never established."""
@@ -125,11 +125,11 @@ class Event(Enum):
     LOSE = auto()
     """The connection failed, ended, was silent for too long, or the other side broke the protocol."""
     CLOSE = auto()
-    """The owner needs it no longer."""
+    """The owner of the connection does not need it any more."""
 
 
 class CorePeer(Machine[State, Event]):
-    """One dialled connection; implements ``Link``."""
+    """One connection that this node has dialled; implements ``Link``."""
 
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event
@@ -152,9 +152,9 @@ class CorePeer(Machine[State, Event]):
         super().__init__()
         self.target = target
         self.dismissed = False
-        """The other node ended the connection with DISCONNECT: it stops."""
+        """Whether the other node, which stops, ended the connection with DISCONNECT."""
         self.refusal = ""
-        """Why one of the sides refused the connection, for ``RefusalLog``; empty: neither did."""
+        """Reason for which one of the sides refused the connection, for ``RefusalLog``; empty: neither did."""
         self._options = options
         self._owner: PeerOwner | None = owner
         self._clock = clock
@@ -246,7 +246,7 @@ class CorePeer(Machine[State, Event]):
             self._connection.seal(sealer)
 
     def open_with(self, opener: Opener) -> None:
-        """The bytes of the other side are sealed from now on (``FrameDecoder.open_with``)."""
+        """Open sealed bytes of the other side with these keys (``FrameDecoder.open_with``)."""
         self._decoder.open_with(opener)
 
     def close(self) -> None:
@@ -290,12 +290,12 @@ class CorePeer(Machine[State, Event]):
     def _receive(self, channel_id: int, packet: packets.Packet) -> None:
         owner, waiting = self._owner, self._requests.get(channel_id)
         if waiting and isinstance(packet, ConfirmBatch):
-            # the first one may be the response of a request
+            # the first id may be that of a request, whose response the packet is
             for correlation_id in packet.correlation_ids:
                 self._receive(channel_id, packets.NullResponse(correlation_id))
             return
         if owner is None or isinstance(packet, packets.Ping):
-            # a ping of the other side answers ours
+            # the other side answers a ping with a ping
             return
         if isinstance(packet, _DISCONNECTS):
             self.dismissed = True

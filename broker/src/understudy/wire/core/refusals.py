@@ -67,7 +67,7 @@ class RefusedPacket(Packet):
 
     @property
     def correlation_id(self) -> int:
-        """Correlation id of the request; -1 if it has none."""
+        """Correlation id of the refused request; -1 if it has none."""
         correlation_id: int = getattr(self.packet, "correlation_id", -1)
         return correlation_id
 
@@ -133,7 +133,7 @@ class SkippedFrame:
 
     @property
     def whole(self) -> bool:
-        """Whether all of it has come."""
+        """Whether the whole frame has arrived."""
         return self._left_bytes == 0
 
     def packet(self, version: int) -> RefusedPacket:

@@ -30,7 +30,7 @@ _PARAMETER_BYTES_MIN: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class TransportConfiguration:
-    """One connector."""
+    """One connector: a factory and its parameters."""
 
     name: str = ""
     """Name of the connector in its configuration."""
@@ -46,7 +46,7 @@ class TransportConfiguration:
 
     @property
     def port(self) -> int:
-        """Port number.
+        """Port of the connector.
 
         Raises:
             RemoteProtocolError: the parameter is not a port number.
@@ -128,7 +128,7 @@ class TransportConfiguration:
         return cls(name, factory, parameters)
 
     def encode(self) -> bytes:
-        """The wire form."""
+        """Encode the connector for a packet."""
         writer = Writer()
         self.write_to(writer)
         return writer.getvalue()

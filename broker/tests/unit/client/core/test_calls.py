@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.client import FakeClock, Outcome
+from support.client import Outcome
 from understudy.client.core.connection.calls import Call, Calls, Interrupted, settle
 from understudy.errors import (
     BrokerError,
@@ -17,6 +17,7 @@ from understudy.errors import (
     QueueExists,
     QueueNotFound,
 )
+from understudy.testing.manual_time import ManualTime
 from understudy.wire.core.packets import Commit, NullResponse, Packet, QueueQuery, QueueQueryResponse, SessionClose
 
 
@@ -24,7 +25,7 @@ class Line:
     """A ``Calls`` and its sent packets."""
 
     def __init__(self, *, failover_timeout_ms: int = 500) -> None:
-        self.clock = FakeClock()
+        self.clock = ManualTime(monotonic_ms=1_000_000)
         self.sent: list[Packet] = []
         self.moments: list[int] = []
         self.calls = Calls(
@@ -149,12 +150,12 @@ def test_no_answer_in_time_means_a_failed_connection() -> None:
     line = Line()
     line.calls.open()
     outcome, waiting = line.query("a"), line.query("b")
-    assert line.calls.next_deadline_ms() == line.clock.now + 100
-    assert line.moments == [line.clock.now + 100]
-    line.clock.now += 99
-    assert line.calls.expire(line.clock.now) is None
-    line.clock.now += 1
-    assert isinstance(line.calls.expire(line.clock.now), CallTimedOut)
+    assert line.calls.next_deadline_ms() == line.clock.now_ms + 100
+    assert line.moments == [line.clock.now_ms + 100]
+    line.clock.now_ms += 99
+    assert line.calls.expire(line.clock.now_ms) is None
+    line.clock.now_ms += 1
+    assert isinstance(line.calls.expire(line.clock.now_ms), CallTimedOut)
     assert isinstance(outcome.error, CallTimedOut)
     assert not waiting.settled
 
@@ -162,10 +163,10 @@ def test_no_answer_in_time_means_a_failed_connection() -> None:
 def test_no_failover_in_time_fails_the_call_but_not_the_connection() -> None:
     line = Line()
     before = line.query("a")
-    line.clock.now += 499
-    assert line.calls.expire(line.clock.now) is None
-    line.clock.now += 1
-    assert line.calls.expire(line.clock.now) is None
+    line.clock.now_ms += 499
+    assert line.calls.expire(line.clock.now_ms) is None
+    line.clock.now_ms += 1
+    assert line.calls.expire(line.clock.now_ms) is None
     assert isinstance(before.error, CallTimedOut)
     assert len(line.calls) == 0
 
@@ -175,8 +176,8 @@ def test_a_commit_out_of_time_reports_an_unknown_outcome() -> None:
     line.calls.open()
     outcome = line.commit()
     line.calls.suspend()
-    line.clock.now += 500
-    line.calls.expire(line.clock.now)
+    line.clock.now_ms += 500
+    line.calls.expire(line.clock.now_ms)
     assert isinstance(outcome.error, CommitOutcomeUnknown)
 
 

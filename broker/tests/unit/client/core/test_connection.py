@@ -7,7 +7,7 @@ import pytest
 from support.client import NODE, Drive, Outcome, transport
 from understudy.client.core.connection.failover import State
 from understudy.client.core.connection.listeners import FailoverEvent, FailureCode
-from understudy.client.core.session.state import SessionOptions
+from understudy.client.core.session.channel import SessionOptions
 from understudy.errors import (
     AuthenticationFailed,
     BrokerError,
@@ -36,6 +36,7 @@ from understudy.wire.core.packets import (
     ReattachSessionResponse,
     SubscribeTopologyV2,
 )
+from understudy.wire.core.transport import TransportConfiguration
 
 LOST = ConnectionLost("pulled")
 
@@ -123,7 +124,7 @@ def test_a_vanished_host_does_not_keep_the_client_from_its_backup() -> None:
     """The dial to a hangs for its connect timeout, 10 s; b is dialled again after each retry interval."""
     drive = Drive("(tcp://a:1,tcp://b:1)?reconnectAttempts=-1&retryInterval=500")
     drive.connect()
-    drive.clock.now += 5000
+    drive.clock.now_ms += 5000
     drive.refuse(LOST)
     for _ in range(8):
         assert drive.dialled == "b:1"
@@ -170,7 +171,7 @@ def test_a_lower_server_version_is_used() -> None:
     drive.up()
     drive.answer(0, ClusterTopologyV4(False, NODE, 1, last=True, server_version=132))
     outcome = Outcome()
-    drive.core.open_session(SessionOptions(), outcome)
+    drive.core.sessions.open(SessionOptions(), outcome)
     assert drive.sent_one(CreateSession).version == 132
 
 
@@ -178,7 +179,7 @@ def test_session_creation() -> None:
     drive = Drive("tcp://a:1?minLargeMessageSize=5000&confirmationWindowSize=77")
     drive.connect()
     outcome = Outcome()
-    drive.core.open_session(SessionOptions(), outcome)
+    drive.core.sessions.open(SessionOptions(), outcome)
     request = drive.sent_one(CreateSession)
     assert (request.session_channel_id, request.user, request.password, request.version) == (10, "u", "p", 136)
     assert (request.min_large_message_size, request.confirmation_window) == (5000, 77)
@@ -186,14 +187,14 @@ def test_session_creation() -> None:
     drive.answer(1, CreateSessionResponse(136))
     assert outcome.value.channel_id == 10
     second = Outcome()
-    drive.core.open_session(SessionOptions(), second)
+    drive.core.sessions.open(SessionOptions(), second)
     assert drive.sent_one(CreateSession).session_channel_id == 11
 
 
 def test_client_id_goes_with_the_newer_packet() -> None:
     drive = Drive("tcp://a:1?clientID=me")
     drive.connect()
-    drive.core.open_session(SessionOptions(), Outcome())
+    drive.core.sessions.open(SessionOptions(), Outcome())
     assert drive.sent_one(CreateSessionV2).client_id == "me"
 
 
@@ -201,7 +202,7 @@ def test_bad_login() -> None:
     drive = Drive()
     drive.connect()
     outcome = Outcome()
-    drive.core.open_session(SessionOptions(), outcome)
+    drive.core.sessions.open(SessionOptions(), outcome)
     drive.answer(1, ExceptionResponse(105, "no such user"))
     assert isinstance(outcome.error, AuthenticationFailed)
 
@@ -210,7 +211,7 @@ def test_version_is_lowered_until_the_server_takes_it() -> None:
     drive = Drive()
     drive.connect()
     outcome = Outcome()
-    drive.core.open_session(SessionOptions(), outcome)
+    drive.core.sessions.open(SessionOptions(), outcome)
     offered = []
     for _ in range(7):
         offered.append(drive.sent_one(CreateSession).version)
@@ -223,7 +224,7 @@ def test_a_starting_node_is_asked_again_for_a_while() -> None:
     drive = Drive("tcp://a:1?callTimeout=25&reconnectAttempts=-1")
     drive.connect()
     outcome = Outcome()
-    drive.core.open_session(SessionOptions(), outcome)
+    drive.core.sessions.open(SessionOptions(), outcome)
     for _ in range(3):
         drive.sent_one(CreateSession)
         drive.answer(1, ExceptionResponse(112, "not started"))
@@ -309,8 +310,8 @@ def test_failover_to_the_backup() -> None:
 
     drive.core.listeners.of_failures.append(listen)
     drive.core.listeners.of_failovers.append(events.append)
-    old_name = session.name
-    drive.clock.now += 5000
+    old_name = session.channel.name
+    drive.clock.now_ms += 5000
     drive.refuse(LOST)
     assert drive.dialled == "b:2"
     drive.up()
@@ -327,15 +328,60 @@ def test_failover_to_the_backup() -> None:
     drive.tick(2000)
     drive.fail_over()
     assert drive.core.failovers == 1
-    assert session.name != old_name
+    assert session.channel.name != old_name
     assert heard == [("pulled", True, FailureCode.FAILOVER)]
     assert events == [FailoverEvent.FAILURE_DETECTED, FailoverEvent.FAILOVER_COMPLETED]
+
+
+@pytest.mark.parametrize("announced", ["when the connection is made", "later"])
+def test_a_url_without_a_word_about_failover_means_it_as_soon_as_a_backup_is_known(announced: str) -> None:
+    drive = Drive("tcp://a:1")
+    pair = {"primary": transport("a", 1), "backup": transport("b", 2)}
+    if announced == "later":
+        drive.connect(primary=transport("a", 1))
+        drive.topology(event_id=2, **pair)
+    else:
+        drive.connect(**pair)
+    assert any("b:2 is the backup of a:1" in line for line in drive.link.lines)
+    drive.refuse(ConnectionLost("gone"))
+    assert drive.core.failing_over
+    assert drive.dialled == "b:2"
+    drive.fail_over()
+    assert drive.core.failovers == 1
+
+
+def test_a_known_backup_shortens_the_time_after_which_silence_is_a_loss() -> None:
+    drive = Drive("tcp://a:1")
+    drive.connect(primary=transport("a", 1))
+    drive.tick(5001)
+    assert not drive.core.failing_over
+    drive.topology(event_id=2, primary=transport("a", 1), backup=transport("b", 2))
+    for _ in range(5):
+        drive.tick(1250)
+    assert drive.core.failing_over
+
+
+@pytest.mark.parametrize(
+    ("url", "backup"),
+    [
+        ("tcp://a:1", None),
+        ("tcp://a:1?ha=false", transport("b", 2)),
+        ("tcp://a:1?reconnectAttempts=0", transport("b", 2)),
+    ],
+)
+def test_a_connection_ends_with_its_transport_without_a_backup_or_if_the_url_says_so(
+    url: str, backup: TransportConfiguration | None
+) -> None:
+    drive = Drive(url)
+    drive.connect(primary=transport("a", 1), backup=backup)
+    drive.refuse(ConnectionLost("gone"))
+    assert isinstance(drive.core.closed, ConnectionLost)
 
 
 def test_a_node_that_does_not_carry_on_ours_is_left() -> None:
     drive = Drive("(tcp://a:1,tcp://b:1)?reconnectAttempts=-1")
     drive.connect()
-    drive.clock.now += 5000
+    drive.clock.now_ms += 5000
     drive.refuse(LOST)
     drive.up()
     drive.sent()
@@ -348,16 +394,16 @@ def test_sessions_are_restored_in_order_and_new_ones_after_them() -> None:
     drive.connect()
     first, second = drive.session(), drive.session()
     outcome = Outcome()
-    drive.core.open_session(SessionOptions(), outcome)
+    drive.core.sessions.open(SessionOptions(), outcome)
     drive.sent()
-    drive.clock.now += 5000
+    drive.clock.now_ms += 5000
     drive.refuse(LOST)
     drive.up()
     drive.sent()
     drive.answer(1, CheckForFailoverReply(True))
     drive.topology()
     for session in (first, second):
-        assert drive.sent_one(ReattachSession).name == session.name
+        assert drive.sent_one(ReattachSession).name == session.channel.name
         drive.answer(1, ReattachSessionResponse(-1, False))
         assert drive.sent_one(CreateSession).session_channel_id == session.channel_id
         drive.answer(1, CreateSessionResponse(136))
@@ -370,7 +416,7 @@ def test_a_node_that_is_still_starting_is_asked_again_while_restoring() -> None:
     drive = Drive("tcp://a:1?reconnectAttempts=-1&callTimeout=1000")
     drive.connect()
     drive.session()
-    drive.clock.now += 5000
+    drive.clock.now_ms += 5000
     drive.refuse(LOST)
     drive.up()
     drive.sent()
@@ -390,7 +436,7 @@ def test_a_retry_put_off_dies_with_its_transport() -> None:
     drive = Drive("tcp://a:1?reconnectAttempts=-1")
     drive.connect()
     drive.session()
-    drive.clock.now += 5000
+    drive.clock.now_ms += 5000
     drive.refuse(LOST)
     drive.up()
     drive.sent()
@@ -407,7 +453,7 @@ def test_a_retry_put_off_dies_with_its_transport() -> None:
 def test_disconnect_starts_a_failover(with_target: bool) -> None:
     drive = Drive("tcp://a:1?reconnectAttempts=-1")
     drive.connect(primary=transport("a", 1), backup=transport("b", 2))
-    drive.clock.now += 5000
+    drive.clock.now_ms += 5000
     connector = transport("c", 3) if with_target else None
     drive.answer(0, DisconnectV3(NODE, DisconnectReason.SHUT_DOWN, None, connector))
     assert drive.core.failing_over
@@ -424,7 +470,7 @@ def test_node_down_counts_with_ha_alone() -> None:
         drive.connect()
         drive.topology(node_id="other", primary=transport("o", 1), last=False)
         drive.answer(0, ClusterTopologyV2(True, "other", 2))
-        assert len(drive.core.topology) == left
+        assert len(drive.core.link.topology) == left
 
 
 def test_the_end_of_all_attempts() -> None:
@@ -434,15 +480,15 @@ def test_the_end_of_all_attempts() -> None:
     heard: list[bool] = []
     drive.core.listeners.of_failures.append(lambda error, failed_over, code: heard.append(failed_over))
     pending = Outcome()
-    drive.core.open_session(SessionOptions(), pending)
-    drive.clock.now += 5000
+    drive.core.sessions.open(SessionOptions(), pending)
+    drive.clock.now_ms += 5000
     drive.refuse(LOST)
     drive.refuse(LOST)
     assert heard == [False]
     assert isinstance(session.closed, FailoverTimedOut)
     assert isinstance(pending.error, FailoverTimedOut)
     late = Outcome()
-    drive.core.open_session(SessionOptions(), late)
+    drive.core.sessions.open(SessionOptions(), late)
     assert isinstance(late.error, FailoverTimedOut)
 
 
@@ -463,7 +509,7 @@ def test_close_with_a_session_put_off() -> None:
     drive = Drive()
     drive.connect()
     outcome = Outcome()
-    drive.core.open_session(SessionOptions(), outcome)
+    drive.core.sessions.open(SessionOptions(), outcome)
     drive.answer(1, ExceptionResponse(112, "starting"))
     drive.core.close()
     assert isinstance(outcome.error, ObjectClosed), "no caller is left waiting"
@@ -472,10 +518,10 @@ def test_close_with_a_session_put_off() -> None:
 def test_a_request_waits_for_the_failover_as_long_as_it_may() -> None:
     drive = Drive("tcp://a:1?reconnectAttempts=-1&callFailoverTimeout=1000&retryInterval=100000")
     drive.connect()
-    drive.clock.now += 5000
+    drive.clock.now_ms += 5000
     drive.refuse(LOST)
     outcome = Outcome()
-    drive.core.open_session(SessionOptions(), outcome)
+    drive.core.sessions.open(SessionOptions(), outcome)
     drive.tick(1000)
     assert isinstance(outcome.error, CallTimedOut)
     assert drive.core.state is State.DIALLING, "the connection goes on looking"
@@ -488,7 +534,7 @@ def test_one_warning_at_a_loss_and_one_when_it_is_served_again() -> None:
     drive.tick(60_000)
     drive.refuse(ConnectionLost("pulled"))
     assert drive.link.warnings == ["connection to a:1 was lost: pulled; trying again"]
-    drive.clock.now += 250
+    drive.clock.now_ms += 250
     drive.fail_over()
     assert drive.link.warnings[1:] == ["served again by a:1 after 0.25 s without service"]
 

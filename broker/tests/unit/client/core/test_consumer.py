@@ -12,6 +12,7 @@ from understudy.client.core.consumer import state as consumer_state
 from understudy.client.core.consumer.body_stream import READ_AHEAD_BYTES, BodyStream
 from understudy.client.core.consumer.state import LARGE_COMPRESSED, ConsumerOptions, ConsumerState
 from understudy.client.core.consumer.taken import AcknowledgeMode
+from understudy.client.core.session.channel import OpenWork
 from understudy.errors import ConnectionLost, IllegalState, LimitExceeded, ObjectClosed, RemoteProtocolError
 from understudy.message import FORCED_DELIVERY, Message
 from understudy.wire.core.packets import (
@@ -26,12 +27,12 @@ from understudy.wire.core.packets import (
 
 
 class Host:
-    """Records what a consumer sends."""
+    """The channel of a consumer, which records packets."""
 
     def __init__(self) -> None:
         self.packets: list[Packet] = []
         self.changed: list[ConsumerState] = []
-        self.taken = 0
+        self.open_work = OpenWork()
         self.generation = 0
         self.now_ms = 1000
 
@@ -40,12 +41,6 @@ class Host:
 
     def transmit_packet(self, packet: Packet) -> None:
         self.packets.append(packet)
-
-    def consumer_changed(self, consumer: ConsumerState) -> None:
-        self.changed.append(consumer)
-
-    def message_taken(self, consumer: ConsumerState) -> None:
-        self.taken += 1
 
     def take(self) -> list[Packet]:
         taken, self.packets = self.packets, []
@@ -62,6 +57,7 @@ def make(
         "q",
         ConsumerOptions(mode, 500, browse_only=browse_only),
         window_bytes=window_bytes,
+        acknowledges=host.changed.append,
     )
     consumer.start(QueueQueryResponseV3(True, name="q"))
     return consumer, host
@@ -133,7 +129,7 @@ def test_other_modes_acknowledge_when_told() -> None:
         consumer.arrived(message(message_id), 1, 1)
     consumer.take()
     consumer.take()
-    assert host.taken == 0, "no transaction"
+    assert not host.open_work.given, "no transaction"
     assert consumer.work.acknowledgement(7) is None
     assert consumer.work.acknowledgement(7, due_only=False, requires_response=True) == Acknowledge(7, 2, True)
 
@@ -143,7 +139,7 @@ def test_transacted_mode_counts_the_work_and_acknowledges_in_batches() -> None:
     for message_id in (1, 2):
         consumer.arrived(message(message_id), 1, 200)
         consumer.take()
-    assert (host.taken, consumer.work.taken_bytes) == (2, 400)
+    assert (host.open_work.given, consumer.work.taken_bytes) == (True, 400)
 
 
 def test_dups_ok_acknowledges_in_batches_what_the_application_is_done_with() -> None:

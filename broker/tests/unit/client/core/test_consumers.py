@@ -92,7 +92,7 @@ def test_client_mode_acknowledges_and_commits() -> None:
     talk.take(consumer, 1)
     last = talk.take(other, 2)
     outcome = Outcome()
-    talk.session.consumers.acknowledge(last, outcome)
+    talk.session.settlements.acknowledge(last, outcome)
     assert talk.sent()[:2] == [Acknowledge(0, 1, False), Acknowledge(1, 2, False)]
     talk.answer(NullResponse(-1))
     assert outcome.value is True
@@ -104,7 +104,7 @@ def test_individual_mode_acknowledges_one() -> None:
     talk.take(consumer, 1)
     second = talk.take(consumer, 2)
     outcome = Outcome()
-    talk.session.consumers.acknowledge(second, outcome)
+    talk.session.settlements.acknowledge(second, outcome)
     packets = talk.sent()
     assert packets == [IndividualAcknowledge(0, 2, False), Commit(-3)]
     talk.answer(NullResponse(-3))
@@ -117,13 +117,13 @@ def test_acknowledging_across_a_failover_is_false_and_harmless(mode: Acknowledge
     consumer = talk.consumer()
     received = talk.take(consumer, 1)
     under_way, waiting, later = Outcome(), Outcome(), Outcome()
-    talk.session.consumers.acknowledge(received, under_way)
-    talk.session.consumers.acknowledge(received, waiting)
+    talk.session.settlements.acknowledge(received, under_way)
+    talk.session.settlements.acknowledge(received, waiting)
     talk.sent()
     talk.lose()
     talk.recover()
     assert (under_way.value, waiting.value) == (False, False)
-    talk.session.consumers.acknowledge(received, later)
+    talk.session.settlements.acknowledge(received, later)
     assert later.value is False
     assert any("before a failover" in line for line in talk.drive.link.lines)
 
@@ -254,7 +254,7 @@ def test_messages_of_a_consumer_that_the_broker_has_closed_are_not_acknowledged(
     received = talk.take(consumer, 1)
     talk.answer(DisconnectConsumer(consumer.consumer_id))
     outcome = Outcome()
-    talk.session.consumers.acknowledge(received, outcome)
+    talk.session.settlements.acknowledge(received, outcome)
     assert outcome.value is False
     assert talk.sent() == []
 
@@ -266,7 +266,7 @@ def test_an_acknowledgement_that_waits_while_the_broker_closes_the_consumer_is_f
     received = talk.take(consumer, 1)
     stop, outcome = Outcome(), Outcome()
     talk.session.stop(stop)
-    talk.session.consumers.acknowledge(received, outcome)
+    talk.session.settlements.acknowledge(received, outcome)
     talk.sent()
     talk.answer(DisconnectConsumer(consumer.consumer_id))
     talk.answer(NullResponse())
@@ -284,7 +284,7 @@ def test_messages_of_a_closed_consumer_that_went_back_are_not_acknowledged(mode:
     talk.session.consumers.close(consumer, closed)
     talk.answer(NullResponse())
     talk.sent()
-    talk.session.consumers.acknowledge(received, outcome)
+    talk.session.settlements.acknowledge(received, outcome)
     assert outcome.value is False
     assert talk.sent() == []
 

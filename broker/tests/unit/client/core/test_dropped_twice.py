@@ -101,7 +101,7 @@ def test_a_message_with_more_properties_than_may_be_sent_is_handed_over() -> Non
 def test_a_delivery_that_cannot_be_read_fails_one_receive() -> None:
     talk = PacketDriver()
     consumer = talk.consumer()
-    decoder = talk.drive.core._decoder
+    decoder = talk.drive.core.link.decoder
     assert decoder is not None
     decoder.frame_limit_bytes = 1000
     frame = oversized(

@@ -289,10 +289,11 @@ def test_diagram_draws_every_state() -> None:
 
 def test_redirects_to_another_node_need_no_attempts() -> None:
     """A connection router sends us away: that is no failure, and the target does not carry on our node."""
-    made, steps = machine(A)
+    topology = Topology()
+    made, steps = machine(A, topology=topology)
     made.fire(Event.START)
     connect(made, steps)
-    made.node_id = "n"
+    topology.own_node_id = "n"
     made.redirect(C, another_node=True)
     made.lived(SHORT_LIVED_MS)
     lose(made)
@@ -394,7 +395,7 @@ def test_the_announced_address_of_the_server_we_use_comes_after_our_own() -> Non
     made, steps = machine(A, B, topology=topology, reconnect_attempts=-1)
     made.fire(Event.START)
     connect(made, steps)
-    made.node_id = "n"
+    topology.own_node_id = "n"
     topology.node_up("n", 1, C, None)
     made.learn()
     made.lived(SHORT_LIVED_MS)

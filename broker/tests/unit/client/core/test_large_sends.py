@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -58,10 +59,12 @@ class Host:
         self.log: list[str] = []
         self.packets: list[Packet] = []
         self.pumps = 0
-        self.sends = Sends(self, self.encode, window_bytes)
+        self.settings = ClientOptions(producer_window_size=window_bytes)
+        self.link = SimpleNamespace(pump=self)
+        self.sends = Sends(self)  # type: ignore[arg-type]
         self.producer = ProducerState(1, "a", 100)
 
-    def encode(self, message: Message, requires_response: bool, correlation_id: int, sender_id: int) -> bytes:
+    def encode_send(self, message: Message, requires_response: bool, correlation_id: int, sender_id: int) -> bytes:
         return f"{message.body.decode()}/{correlation_id}".encode()
 
     def transmit(self, frame: bytes) -> None:
@@ -74,7 +77,7 @@ class Host:
         elif isinstance(packet, SessionSendContinuation):
             self.log.append(f"{len(packet.body)}{'+' if packet.continues else f'/{packet.correlation_id}'}")
 
-    def pump_wanted(self) -> None:
+    def add(self, sender: Sends) -> None:
         self.pumps += 1
 
     def awaiting_confirmation(self) -> None:

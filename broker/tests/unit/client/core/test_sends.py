@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from support.client import Outcome
 from understudy.client.core.session.sends import PENDING_SENDS_MAX, Pending, ProducerState, Sends
+from understudy.client.core.url.options import ClientOptions
 from understudy.errors import AddressFull, ConnectionLost, IllegalState, SendOutcomeUnknown
 from understudy.message import Message
 from understudy.wire.core.packets import Packet, ProducerRequestCredits
@@ -20,10 +22,12 @@ class Host:
         self.frames: list[str] = []
         self.packets: list[Packet] = []
         self.watched = 0
-        self.sends = Sends(self, self.encode, window_bytes)
+        self.settings = ClientOptions(producer_window_size=window_bytes)
+        self.link = SimpleNamespace(pump=self)
+        self.sends = Sends(self)  # type: ignore[arg-type]
         self.producer = ProducerState(1, "a", 4)
 
-    def encode(self, message: Message, requires_response: bool, correlation_id: int, sender_id: int) -> bytes:
+    def encode_send(self, message: Message, requires_response: bool, correlation_id: int, sender_id: int) -> bytes:
         return f"{message.body.decode()}/{correlation_id if requires_response else 'no answer'}".encode()
 
     def transmit(self, frame: bytes) -> None:

@@ -189,7 +189,7 @@ def test_reattached_session_repeats_what_the_server_missed() -> None:
     assert isinstance(commit, Commit)
     talk.answer(NullResponse(commit.correlation_id))
     assert outcome.error is None
-    assert received.generation == talk.session.generation, "messages can still be acknowledged"
+    assert received.generation == talk.session.channel.generation, "messages can still be acknowledged"
 
 
 def test_confirmed_commands_are_not_kept() -> None:
@@ -243,7 +243,7 @@ def test_close_acknowledges_then_tells_the_server() -> None:
     talk.answer(NullResponse())
     assert outcome.settled
     assert isinstance(consumer.ended, ObjectClosed)
-    assert talk.session.channel_id not in talk.drive.core.sessions
+    assert talk.session.channel_id not in talk.drive.core.sessions.by_channel
     again = Outcome()
     talk.session.close(again)
     assert again.settled

@@ -32,7 +32,7 @@ FAIL, REJECT = Outcome(Settlement.FAIL), Outcome(Settlement.REJECT)
 def driver(mode: AcknowledgeMode) -> PacketDriver:
     """A session of an Understudy."""
     talk = PacketDriver(mode)
-    talk.session.takes_settlements = True
+    talk.session.channel.takes_settlements = True
     return talk
 
 
@@ -41,7 +41,7 @@ def test_the_broker_confirms_it(mode: AcknowledgeMode) -> None:
     talk = driver(mode)
     message = talk.take(talk.consumer(), 1)
     waiter = Waiter()
-    talk.session.consumers.settle(message, REJECT, waiter)
+    talk.session.settlements.settle(message, REJECT, waiter)
     assert talk.sent() == [Settle(0, 1, Settlement.REJECT, True)]
     assert not waiter.settled
     talk.answer(NullResponse())
@@ -54,7 +54,7 @@ def test_a_commit_confirms_it_where_acknowledgements_are_transacted(mode: Acknow
     talk = driver(mode)
     message = talk.take(talk.consumer(), 1)
     waiter = Waiter()
-    talk.session.consumers.settle(message, FAIL, waiter)
+    talk.session.settlements.settle(message, FAIL, waiter)
     settle, commit = talk.sent()
     assert settle == Settle(0, 1, Settlement.FAIL, False)
     assert isinstance(commit, Commit)
@@ -67,7 +67,7 @@ def test_auto_does_not_acknowledge_a_settled_message_with_the_next_one() -> None
     consumer = talk.consumer()
     talk.take(consumer, 1)
     second = talk.take(consumer, 2)
-    talk.session.consumers.settle(second, FAIL, Waiter())
+    talk.session.settlements.settle(second, FAIL, Waiter())
     assert consumer.take() is None
     assert [each for each in talk.sent() if isinstance(each, Acknowledge)] == [Acknowledge(0, 1, False)]
 
@@ -77,10 +77,10 @@ def test_client_mode_acknowledges_up_to_a_message_that_is_outstanding(settled: i
     talk = driver(CLIENT)
     consumer = talk.consumer()
     messages = {number: talk.take(consumer, number) for number in (1, 2, 3)}
-    talk.session.consumers.settle(messages[settled], REJECT, Waiter())
+    talk.session.settlements.settle(messages[settled], REJECT, Waiter())
     talk.sent()
     talk.answer(NullResponse(-3))
-    talk.session.consumers.acknowledge(messages[1], Waiter())
+    talk.session.settlements.acknowledge(messages[1], Waiter())
     assert talk.sent()[0] == Acknowledge(0, last, False)
 
 
@@ -89,7 +89,7 @@ def test_dups_ok_acknowledges_the_finished_ones_before_it() -> None:
     consumer = talk.consumer()
     talk.take(consumer, 1)
     second = talk.take(consumer, 2)
-    talk.session.consumers.settle(second, FAIL, Waiter())
+    talk.session.settlements.settle(second, FAIL, Waiter())
     talk.sent()
     talk.session.consumers.close(consumer, Waiter())
     assert talk.sent()[0] == Acknowledge(0, 1, False)
@@ -99,15 +99,15 @@ def test_a_message_has_one_end() -> None:
     talk = driver(INDIVIDUAL)
     consumer = talk.consumer()
     first, second = talk.take(consumer, 1), talk.take(consumer, 2)
-    consumers = talk.session.consumers
-    consumers.acknowledge(first, Waiter())
-    consumers.acknowledge(first, Waiter())
+    settlements = talk.session.settlements
+    settlements.acknowledge(first, Waiter())
+    settlements.acknowledge(first, Waiter())
     with pytest.raises(IllegalState, match="before"):
-        consumers.settle(first, FAIL, Waiter())
+        settlements.settle(first, FAIL, Waiter())
     talk.answer(NullResponse(-3))
-    consumers.settle(second, FAIL, Waiter())
+    settlements.settle(second, FAIL, Waiter())
     with pytest.raises(IllegalState, match="before"):
-        consumers.acknowledge(second, Waiter())
+        settlements.acknowledge(second, Waiter())
     talk.answer(NullResponse(-4))
     talk.answer(NullResponse(-5))
     acknowledged = [each for each in talk.sent() if isinstance(each, IndividualAcknowledge)]
@@ -120,20 +120,20 @@ def test_a_finished_message_cannot_be_given_back() -> None:
     first = talk.take(consumer, 1)
     consumer.take()
     with pytest.raises(IllegalState, match="counts as acknowledged"):
-        talk.session.consumers.settle(first, FAIL, Waiter())
+        talk.session.settlements.settle(first, FAIL, Waiter())
 
 
 def test_a_failover_answers_with_false() -> None:
     talk = driver(AUTO)
     message = talk.take(talk.consumer(), 1)
     waiter = Waiter()
-    talk.session.consumers.settle(message, FAIL, waiter)
+    talk.session.settlements.settle(message, FAIL, waiter)
     talk.lose()
     talk.recover()
     assert waiter.value is False
     late = Waiter()
     message.settled = message.given_back = False
-    talk.session.consumers.settle(message, FAIL, late)
+    talk.session.settlements.settle(message, FAIL, late)
     assert late.value is False
 
 
@@ -141,7 +141,7 @@ def test_a_refusal_is_raised() -> None:
     talk = driver(AUTO)
     message = talk.take(talk.consumer(), 1)
     waiter = Waiter()
-    talk.session.consumers.settle(message, FAIL, waiter)
+    talk.session.settlements.settle(message, FAIL, waiter)
     talk.answer(ExceptionResponse(ErrorCode.ILLEGAL_STATE, "no delivery 1"))
     assert isinstance(waiter.error, IllegalState)
 
@@ -151,14 +151,14 @@ def test_another_broker_gives_back_all_messages_in_work() -> None:
     consumer = talk.consumer()
     first, second = talk.take(consumer, 1), talk.take(consumer, 2)
     waiter, later = Waiter(), Waiter()
-    talk.session.consumers.settle(first, FAIL, waiter)
+    talk.session.settlements.settle(first, FAIL, waiter)
     assert talk.sent() == [SessionStop()]
     talk.answer(NullResponse())
     assert talk.sent() == [Acknowledge(0, 2, False), Rollback(False)]
     talk.answer(NullResponse())
     assert talk.sent()[-1] == SessionStart()
     assert waiter.value is True
-    talk.session.consumers.acknowledge(second, later)
+    talk.session.settlements.acknowledge(second, later)
     assert later.value is False
 
 
@@ -170,19 +170,19 @@ def test_another_broker_cannot_do_the_rest(mode: AcknowledgeMode, outcome: Outco
     talk = PacketDriver(mode)
     message = talk.take(talk.consumer(), 1)
     with pytest.raises(IllegalState, match="not Understudy"):
-        talk.session.consumers.settle(message, outcome, Waiter())
+        talk.session.settlements.settle(message, outcome, Waiter())
     assert not message.settled
     with pytest.raises(IllegalState):
-        talk.session.consumers.check_processing(message, plain=False)
+        talk.session.settlements.check_processing(message, plain=False)
 
 
 def test_a_message_that_the_broker_has_forgotten_has_no_end() -> None:
     talk = driver(PRE)
     message = talk.take(talk.consumer(), 1)
     with pytest.raises(IllegalState, match="forgotten"):
-        talk.session.consumers.settle(message, FAIL, Waiter())
+        talk.session.settlements.settle(message, FAIL, Waiter())
     with pytest.raises(IllegalState, match="forgotten"):
-        talk.session.consumers.check_processing(message, plain=True)
+        talk.session.settlements.check_processing(message, plain=True)
 
 
 def test_arguments_without_a_meaning() -> None:

@@ -143,13 +143,13 @@ def test_an_acknowledgement_of_a_message_that_was_given_back_is_false(mode: Ackn
     talk.sent()
     meanwhile, later = Outcome(), Outcome()
     talk.session.transaction.work_failed(consumer, Outcome())
-    talk.session.consumers.acknowledge(others, meanwhile)
+    talk.session.settlements.acknowledge(others, meanwhile)
     talk.answer(NullResponse())
     talk.answer(NullResponse())
     commit = talk.sent()[-1]
     assert isinstance(commit, Commit)
     talk.answer(NullResponse(commit.correlation_id))
-    talk.session.consumers.acknowledge(others, later)
+    talk.session.settlements.acknowledge(others, later)
     assert (meanwhile.value, later.value) == (False, False)
 
 

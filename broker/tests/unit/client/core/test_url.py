@@ -292,9 +292,29 @@ def test_several_hosts_fail_over_unless_the_url_says_otherwise(url: str, attempt
     assert (options.reconnect_attempts, options.ha) == (attempts, ha)
 
 
+@pytest.mark.parametrize(
+    ("url", "with_backup"),
+    [
+        ("tcp://a", True),
+        ("tcp://a?callTimeout=5", True),
+        ("udp://231.7.7.7:9876", True),
+        ("tcp://a?ha=false", False),
+        ("tcp://a?ha=true", False),
+        ("tcp://a?reconnectAttempts=3", False),
+        ("tcp://a?failoverAttempts=3", False),
+    ],
+)
+def test_a_known_backup_decides_if_the_url_says_nothing_about_failover(url: str, with_backup: bool) -> None:
+    found = parse_url(url)
+    assert found.failover_with_backup is with_backup
+    expected = (-1, True) if with_backup else (found.options.reconnect_attempts, found.options.ha)
+    assert (found.options_with_backup.reconnect_attempts, found.options_with_backup.ha) == expected
+
+
 def test_an_argument_decides_about_failover() -> None:
     url = parse_url("tcp://a,tcp://b")
     assert with_failover(url, None) is url
     assert with_failover(url, False).options.reconnect_attempts == 0
+    assert not with_failover(parse_url("tcp://a"), False).failover_with_backup
     options = with_failover(parse_url("tcp://a"), True).options
     assert (options.reconnect_attempts, options.ha) == (-1, True)

@@ -9,7 +9,7 @@ import pytest
 
 from support.client import Drive, Outcome
 from understudy.client.core.consumer.taken import AcknowledgeMode
-from understudy.client.core.session.state import SessionState
+from understudy.client.core.session.channel import Channel
 from understudy.client.core.session.xa import Branches, is_rollback
 from understudy.errors import ConnectionLost, IllegalState, ObjectClosed, XaCode, XaError
 from understudy.ids import Xid
@@ -80,7 +80,7 @@ class ScriptedSession:
         self.session.send(producer, Message(b"m", address="q"), Outcome())
 
     def lose(self) -> None:
-        self.drive.clock.now += 10_000
+        self.drive.clock.now_ms += 10_000
         self.drive.refuse(ConnectionLost("cut"))
 
     def recover(self) -> list[Packet]:
@@ -135,7 +135,7 @@ def test_received_messages_are_acknowledged_in_the_branch() -> None:
     message = Message(b"x", address="q", message_id=7)
     talk.drive.core.receive_data(encode_receive(message, talk.session.channel_id, consumer.consumer_id, 1))
     received = consumer.take()
-    talk.session.consumers.acknowledge(received, Outcome())
+    talk.session.settlements.acknowledge(received, Outcome())
     talk.sent()
     talk.branches.end(XID, Outcome())
     acknowledge, end = talk.sent()
@@ -317,7 +317,7 @@ def test_a_decision_that_another_node_does_not_know_is_unknown(name: str, monkey
     """The target of a scale-down cannot tell what the node before it has decided."""
     talk = ScriptedSession()
     nodes = ["first"]
-    monkeypatch.setattr(SessionState, "node_id", property(lambda session: nodes[-1]))
+    monkeypatch.setattr(Channel, "node_id", property(lambda channel: nodes[-1]))
     outcome = Outcome()
     getattr(talk.branches, name)(XID, outcome)
     if name == "roll_back":

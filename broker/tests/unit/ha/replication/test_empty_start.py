@@ -32,6 +32,9 @@ class ManualFiles:
     def noted(self) -> int | None:
         return self.sequence
 
+    def lacks(self, moved: MovedStore) -> bool:
+        return moved.end.common > 500
+
     def note(self, moved: MovedStore) -> None:
         self._step("note")
         self.sequence = moved.sequence

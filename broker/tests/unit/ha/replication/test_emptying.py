@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from support.standby import MOVED, Node
 from understudy.errors import ActivationRefused, StoreBehind
 from understudy.ha.replication.ports import Found
@@ -95,3 +97,45 @@ def test_the_node_that_has_the_messages_gets_time_to_say_more_than_a_lock_manage
         node.life.not_found("refused")
         node.time.advance(100)
     assert 1_500 <= node.time.monotonic_ms() - began_ms <= 4_500
+
+
+def search(node: Node) -> None:
+    """One search without an active node, after a request that is refused."""
+    while node.authority.requested is None:
+        node.time.advance(100)
+    node.authority.answer(ActivationRefused("the newest is 8"))
+    node.life.not_found("refused")
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_data_that_lacks_the_end_waits_for_the_node_that_has_the_messages(*, heard: bool) -> None:
+    """A search that began before the record was found may have missed it, and one without its answer did."""
+    node = Node(empties=True)
+    node.empty.lacking = True
+    node.replica.others_missing.append("tcp://other:61616")
+    node.life.begin()
+    for _ in range(5):
+        search(node)
+    node.authority.moved = MOVED
+    for _ in range(5):
+        search(node)
+    assert node.empty.begun == []
+    if heard:
+        node.life.hear_moved(MOVED)
+    else:
+        node.replica.others_missing.clear()
+    search(node)
+    assert node.empty.begun == [MOVED]
+
+
+def test_the_first_search_after_the_record_was_found_counts() -> None:
+    node = Node(empties=True)
+    node.empty.lacking = True
+    node.life.begin()
+    for _ in range(5):
+        search(node)
+    node.authority.moved = MOVED
+    search(node)
+    assert node.empty.begun == []
+    search(node)
+    assert node.empty.begun == [MOVED]

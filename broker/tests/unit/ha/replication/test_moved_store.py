@@ -19,7 +19,7 @@ from understudy.ha.replication.policy import ReplicationOptions, ReplicationPoli
 from understudy.ha.replication.ports import Answer, Authority, Cause, Replication
 from understudy.ha.replication.shared_note import SharedNote
 from understudy.ha.replication.standby_life import StandbyLife
-from understudy.ha.replication.standing import Notes, Origin, Standing, has_moved, standing, waiting_copy
+from understudy.ha.replication.standing import Notes, Origin, Standing, WaitingCopy, has_moved, standing, waiting_copy
 from understudy.ha.replication.vote_authority import VoteAuthority, VoteAuthorityOptions
 from understudy.ha.votes.decisions import QuorumVoter
 from understudy.testing.manual_time import ManualTime
@@ -110,6 +110,16 @@ def test_data_that_has_moved_is_never_used_and_vouches_for_nothing() -> None:
     notes = Notes(Origin.COPIED, 4, copied_at=3, moved_away=True)
     assert standing(notes) is Standing.MOVED
     assert waiting_copy(notes, NODE, REPLICA) is None
+
+
+def test_a_note_of_moved_messages_says_nothing_of_a_copy_that_was_made_since() -> None:
+    """The replica activated twice and noted the second sequence; its primary began anew with the record of the first
+    one, reached the same sequence, and was copied. The primary waits for the statement of this copy after an end of
+    both.
+    """
+    notes = Notes(Origin.COPIED, 3, copied_at=3, moved_away=True)
+    assert standing(notes) is Standing.REPLICA
+    assert waiting_copy(notes, NODE, REPLICA) == WaitingCopy(NODE, 3, REPLICA)
 
 
 class Voting:

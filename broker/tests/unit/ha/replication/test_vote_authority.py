@@ -5,12 +5,14 @@ The table of ADR 0059: which node was active, in which order they ended, which o
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from support.local_files import StepWorker
-from understudy.errors import ActivationRefused, BrokerError, LockLost
+from understudy.errors import ActivationRefused, BrokerError, DiskFailed, LockLost
 from understudy.ha.life.network_check import NetworkCheck, NetworkCheckOptions, Reach
 from understudy.ha.locks.local_sequence import LocalSequence
 from understudy.ha.replication.ports import Cause
@@ -48,12 +50,23 @@ class Vote:
         self.done(decision)
 
 
+class KeepsNothing(random.Random):
+    """A loss of power after which nothing is left that was not synced."""
+
+    def choice(self, seq: Any) -> Any:
+        return seq[0]
+
+    def random(self) -> float:
+        return 0.99
+
+
 class Node:
     """One node of a pair: its notes on a disk in memory, and its authority, made anew at each start."""
 
     def __init__(self, *, primary: bool = True, check: bool = False, vote: bool = False) -> None:
         self.options = VoteAuthorityOptions(primary, check, vote)
-        self.disk = SimVolume().disk("host")
+        self.volume = SimVolume()
+        self.disk = self.volume.disk("host")
         self.disk.make_directory("/locks")
         self.origin, self.copied_at = Origin.OWN, -1
         self.network: NetworkCheck | None = None
@@ -309,6 +322,70 @@ def test_a_replica_whose_take_over_failed_lets_the_node_that_was_active_last_ser
     backup.start()
     assert primary.authority.copy_waits(WaitingCopy("n", backup.authority.copied_at(), "replica:61616"))
     assert primary.request() == [None]
+
+
+def commit_fails(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of the sequence is replaced, and the sync of its directory fails."""
+
+    def fail(path: str) -> None:
+        raise DiskFailed(f"cannot sync-directory {path}: Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node.disk, "sync_directory", fail)
+        assert [type(error) for error in node.commit()] == [DiskFailed]
+
+
+def test_a_replica_whose_commit_failed_lets_the_node_that_was_active_last_serve_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The failed write has replaced the file already: its sequence is given up, and is not the newest after a restart
+    nor after a loss of power.
+    """
+    primary, backup = pair()
+    backup.request(Cause.TOLD)
+    assert backup.claim(alone=False) == [None]
+    commit_fails(backup, monkeypatch)
+    ended: list[bool] = []
+    backup.authority.take_back(lambda: ended.append(True))
+    assert ended == [True]
+    backup.volume.power_loss(KeepsNothing())
+    primary.start()
+    backup.start()
+    assert not backup.activates_alone()
+    assert primary.authority.copy_waits(WaitingCopy("n", backup.authority.copied_at(), "replica:61616"))
+    assert primary.request() == [None]
+
+
+def test_a_sequence_that_was_committed_is_not_given_up_when_the_node_ends() -> None:
+    _, backup = pair()
+    backup.take_over()
+    backup.authority.take_back(lambda: None)
+    assert backup.activates_alone()
+
+
+def test_a_node_says_nothing_of_a_sequence_that_a_loss_of_power_would_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The write that gives a sequence up has failed as well, after it had replaced the file: a node that now said that
+    it is a copy would be the newest again after a loss of power.
+    """
+    _, backup = pair()
+    backup.request(Cause.TOLD)
+    assert backup.claim(alone=False) == [None]
+    assert backup.commit() == [None]
+    with monkeypatch.context() as patch:
+
+        def fail(path: str) -> None:
+            raise DiskFailed(f"cannot sync-directory {path}: Input/output error")
+
+        patch.setattr(backup.disk, "sync_directory", fail)
+        backup.local.write(1, lambda error: None)
+        backup.start()
+        with pytest.raises(DiskFailed):
+            backup.authority.standing()
+    backup.start()
+    said = backup.authority.standing()
+    backup.volume.power_loss(KeepsNothing())
+    backup.start()
+    assert backup.authority.standing() is said is Standing.REPLICA
 
 
 def test_a_node_that_ends_gives_no_answer() -> None:

@@ -81,6 +81,9 @@ def back_up_store(
     The node may be active, passive or stopped; it is not disturbed. Run it as the user of the broker. An active node
     keeps its log for a named reader meanwhile, which is dropped at the end. Records after the begin of the copy are in
     it or not; everything that was confirmed before the begin is.
+
+    \b
+    Example: understudy data backup --instance /srv/broker --to /backup/monday
     """
     if os.path.isdir(target) and os.listdir(target):
         raise click.UsageError(f"{target} is not empty; each copy needs a directory of its own")

@@ -99,6 +99,9 @@ def restore_copy(
 
     The present files are moved to oldreplica.N in the directories of the store. Refused if the present store has
     records that the copy has not. May be interrupted at any time and repeated.
+
+    \b
+    Example: understudy data restore --instance /srv/broker --from /backup/monday
     """
     try:
         read_description(source)
@@ -134,6 +137,9 @@ def set_store_aside(context: click.Context, instance: Path, server: str | None, 
     """Move the store of a node that does not run to oldreplica.N, so that it copies the data of its partner.
 
     Run it as the user of the broker. The node starts without a store afterwards.
+
+    \b
+    Example: understudy data set-aside --instance /srv/broker
     """
     try:
         place = _Place(instance, server)

@@ -109,6 +109,6 @@ class Dials:
         return min(moments, default=None)
 
     def clear(self) -> None:
-        """Forget all dials; their transports are dropped by other means."""
+        """Forget every dial; the transports are dropped elsewhere."""
         self._open.clear()
         self._stagger_ms = None

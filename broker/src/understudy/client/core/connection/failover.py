@@ -131,7 +131,8 @@ class Reconnection(Machine[State, Event]):
         super().__init__()
         turn = start % len(initial)
         self._initial = initial[turn:] + initial[:turn]
-        self._options = options
+        self.options = options
+        """How many rounds are allowed, and the pauses between them."""
         self._topology = topology
         self._steps = steps
         self._candidates: list[Connector] = []
@@ -144,8 +145,6 @@ class Reconnection(Machine[State, Event]):
         self._ever_connected = False
         self.current: Connector | None = None
         """The connector of the transport, or the one dialled last."""
-        self.node_id: str | None = None
-        """The node our sessions live on; both servers of its pair carry it."""
         self._settled: Connector | None = None
         self._previous: Connector | None = None
         self._backup: Connector | None = None
@@ -154,9 +153,19 @@ class Reconnection(Machine[State, Event]):
         self._another_node = False
 
     @property
+    def node_id(self) -> str | None:
+        """The node our sessions live on; both servers of its pair carry it."""
+        return self._topology.own_node_id
+
+    @property
     def failing_over(self) -> bool:
         """Whether a connection that once worked is being replaced."""
         return self._ever_connected and self.state not in (State.CONNECTED, State.CLOSED)
+
+    @property
+    def backup(self) -> Connector | None:
+        """The other server of our node, as far as the topology has named it."""
+        return self._backup
 
     @property
     def attempts(self) -> int:
@@ -174,7 +183,7 @@ class Reconnection(Machine[State, Event]):
         node = self._topology.get(self.node_id) if self.node_id else self._topology.node_at(self.current)
         if node is None:
             return
-        self.node_id = node.node_id
+        self._topology.own_node_id = node.node_id
         if node.backup is None:
             # announced alone under another address than ours (a proxy, NAT): the server we are connected to
             if node.primary is not None and node.primary.place != self.current.place:
@@ -255,7 +264,7 @@ class Reconnection(Machine[State, Event]):
 
     def _beyond_own_node(self) -> bool:
         """Whether the rounds for our own node are spent and any node of the cluster will do."""
-        return self._ever_connected and 0 <= self._options.reconnect_attempts < self._rounds
+        return self._ever_connected and 0 <= self.options.reconnect_attempts < self._rounds
 
     def _dial_next(self, error: BrokerError | None) -> None:
         """Dial the next connector, after a failure or at the begin of a round."""
@@ -296,12 +305,12 @@ class Reconnection(Machine[State, Event]):
 
     def _configured_rounds(self) -> int:
         if not self._ever_connected:
-            return self._options.initial_connect_attempts
-        if self._options.reconnect_attempts < 0:
+            return self.options.initial_connect_attempts
+        if self.options.reconnect_attempts < 0:
             return -1
-        if self._options.failover_attempts < 0:
+        if self.options.failover_attempts < 0:
             return -1
-        return self._options.reconnect_attempts + self._options.failover_attempts
+        return self.options.reconnect_attempts + self.options.failover_attempts
 
     def _final_error(self) -> BrokerError:
         last = f"; last: {self._error}" if self._error else ""
@@ -320,7 +329,7 @@ class Reconnection(Machine[State, Event]):
         return f"no broker at {places} for {lasted_s:.0f} s{last}; trying again"
 
     def _wait(self) -> None:
-        options = self._options
+        options = self.options
         factor = options.retry_interval_multiplier ** min(max(self._rounds - 1, 0), 64)
         longest_ms = max(options.max_retry_interval_ms, options.retry_interval_ms)
         self._steps.wait(int(min(options.retry_interval_ms * factor, longest_ms)))
@@ -333,7 +342,7 @@ class Reconnection(Machine[State, Event]):
         self.current = connector
         redirected = self._another_node and self.current == self._redirect
         if redirected or self._beyond_own_node():
-            self.node_id = None
+            self._topology.own_node_id = None
         self._steps.greet(self.node_id)
 
     def _restore(self) -> None:
@@ -341,7 +350,7 @@ class Reconnection(Machine[State, Event]):
         here = self._topology.node_at(self.current)
         if here is not None and here.node_id != self.node_id:
             # another node has accepted us: our own was scaled down to it (artemis-ha s. 6)
-            self.node_id = here.node_id
+            self._topology.own_node_id = here.node_id
             self._backup = None
             self.learn()
         self._steps.restore()

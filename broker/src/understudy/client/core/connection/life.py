@@ -16,10 +16,15 @@ class Life:
         """Args:
         options: Time limits.
         """
+        self.use(options)
         self.received_ms = 0
         """When data was received last, by the monotonic clock."""
         self.ping_ms: int | None = None
         """When the next ping is due; None: pings are off, or the connection does not work yet."""
+        self._checked_ms = self._awake_since_ms = 0
+
+    def use(self, options: ClientOptions) -> None:
+        """Watch with these time limits; they are complete at the next ``begin``."""
         self._ttl_ms = options.connection_ttl_ms
         self._silence_ms: int | None = None
         periods = [options.client_failure_check_period_ms] if options.client_failure_check_period_ms >= 0 else []
@@ -28,7 +33,6 @@ class Life:
             self._silence_ms = options.silence_timeout_ms
             periods.append(max(1, options.silence_timeout_ms // 4))
         self._period_ms = min(periods, default=None)
-        self._checked_ms = self._awake_since_ms = 0
 
     def begin(self, now_ms: int) -> None:
         """The connection works."""

@@ -15,12 +15,12 @@ from understudy.errors import BrokerError
 
 
 class FailureCode(Enum):
-    """The outcome for the connection."""
+    """Outcome of a lost connection."""
 
     FAILOVER = "FAILOVER"
-    """A new one works and carries the sessions on."""
+    """A new connection works and continues the sessions."""
     DISCONNECT = "DISCONNECT"
-    """There is none any more: the sessions are closed."""
+    """No connection could be made, so the sessions are closed."""
 
 
 class FailoverEvent(Enum):

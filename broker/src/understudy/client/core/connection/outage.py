@@ -11,7 +11,7 @@ _PAUSE_MS_MAX: Final = 600_000
 
 
 class Outage:
-    """One time without a broker."""
+    """One period without a broker."""
 
     def __init__(self) -> None:
         self._began_ms: int | None = None
@@ -24,7 +24,7 @@ class Outage:
         self._due_ms = now_ms + FIRST_MS
 
     def lasted_s(self, now_ms: int) -> float:
-        """Seconds since its beginning."""
+        """Seconds since the beginning of the outage."""
         return 0.0 if self._began_ms is None else (now_ms - self._began_ms) / 1000
 
     def is_due(self, now_ms: int) -> bool:

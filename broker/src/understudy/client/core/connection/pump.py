@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-#: Bytes of one large message handed to the transport at a time.
+#: Number of bytes of one large message that the transport gets at a time.
 PUMP_BYTES: Final = 256 * 1024
 
 

@@ -11,19 +11,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from understudy.client.core.connection.calls import Call, Calls
+from understudy.client.core.connection.failover import Event
+from understudy.client.core.connection.link_state import LinkState
+from understudy.client.core.connection.sessions import Sessions, login_error
 from understudy.client.core.session.state import SessionState
-from understudy.client.core.url.options import Connector, ServingNode
-from understudy.errors import (
-    AuthenticationFailed,
-    BrokerError,
-    IncompatibleVersion,
-    NotActive,
-    SecurityError,
-    SessionRejected,
-)
+from understudy.errors import BrokerError, IncompatibleVersion, NotActive, SessionRejected
 from understudy.wire.core.packets import (
     CheckForFailover,
     CheckForFailoverReply,
@@ -33,95 +28,48 @@ from understudy.wire.core.packets import (
     ReattachSessionResponse,
 )
 
-
-class RestorationHost(Protocol):
-    """The connection as seen from here."""
-
-    @property
-    def connector(self) -> Connector | None:
-        """The connector of the new transport."""
-        ...
-
-    @property
-    def cause(self) -> BrokerError:
-        """The error that ended the connection before."""
-        ...
-
-    @property
-    def serving_node(self) -> ServingNode:
-        """The node that made a session last, and its epoch."""
-        ...
-
-    def greeted(self) -> None:
-        """Called when the node has answered the greeting."""
-        ...
-
-    def restored(self) -> None:
-        """Called when every session works."""
-        ...
-
-    def restoration_failed(self, error: BrokerError) -> None:
-        """Called with the error that makes the transport useless."""
-        ...
-
-    def limit_phase(self) -> None:
-        """Start the time limit of the next answer anew."""
-        ...
-
-    def later(self, again: Callable[[], None]) -> None:
-        """Call after the pause for a node that is still starting."""
-        ...
-
-    def create_session(self, session: SessionState, name: str) -> Packet:
-        """The packet that creates a session under a name."""
-        ...
-
-    def new_name(self) -> str:
-        """A random name for a session."""
-        ...
-
-    def learn_version(self, server_version: int) -> None:
-        """Called with the version of the server."""
-        ...
-
-    def learn_epoch(self, epoch: int) -> None:
-        """Called with the epoch in which the server serves; 0 if it states none."""
-        ...
-
-    def lower_version(self) -> bool:
-        """Use the next lower version that the client speaks; False if there is none."""
-        ...
+Report = Callable[[Event, BrokerError | None], None]
+"""Called with GREETED, RESTORED, or LOST and the error that makes the transport useless."""
 
 
 class Restoration:
     """Greets the node on one new transport and restores the sessions there."""
 
-    def __init__(self, host: RestorationHost, calls: Calls) -> None:
+    def __init__(self, link: LinkState, sessions: Sessions, calls: Calls, cause: BrokerError, report: Report) -> None:
         """Args:
         calls: The control channel's, for this transport alone.
+        cause: The error that ended the connection before.
         """
-        self._host = host
-        self._before = host.serving_node
+        self._link = link
+        self._sessions = sessions
+        self._cause = cause
+        self._report = report
+        self._before = link.serving_node
         self.calls = calls
         calls.open()
+        self.deadline_ms = 0
+        """Moment at which the next answer must have come."""
         self._checked = False
         self._told = False
         self._greeted = False
         self._ended = False
-        self._sessions: deque[SessionState] = deque()
+        self._waiting: deque[SessionState] = deque()
 
     def greet(self, node_id: str | None) -> None:
         """Check that the node carries on ``node_id``; None for any node."""
+        connector = self._link.connector
+        assert connector is not None
+        # a frozen process accepts connections too; then the other connectors must get their turn
+        self._limit(min(self._link.options.call_timeout_ms, connector.connect_timeout_ms))
         if node_id is None:
             self._checked = True
             return
 
         def done(packet: Any, error: BaseException | None) -> None:
             if isinstance(error, BrokerError):
-                self._host.restoration_failed(error)
+                self._report(Event.LOST, error)
             elif not packet.ok:
-                refusal = NotActive(f"{self._host.connector} does not carry on node {node_id}")
-                self._host.restoration_failed(refusal)
+                self._report(Event.LOST, NotActive(f"{connector} does not carry on node {node_id}"))
             else:
                 self._checked = True
                 self._continue()
@@ -137,32 +85,33 @@ class Restoration:
     def _continue(self) -> None:
         if self._checked and self._told and not self._greeted:
             self._greeted = True
-            self._host.greeted()
+            self._report(Event.GREETED, None)
 
-    def restore(self, sessions: tuple[SessionState, ...]) -> None:
+    def restore(self) -> None:
         """Restore the sessions, in order."""
-        self._sessions = deque(sessions)
+        self._waiting = deque(self._sessions)
         self._next()
-
-    def session_closed(self, session: SessionState) -> None:
-        """Leave this one out."""
-        if session in self._sessions and self._sessions[0] is not session:
-            self._sessions.remove(session)
 
     def abandon(self) -> None:
         """The transport is gone: whatever was put off does not happen."""
         self._ended = True
 
+    def _limit(self, timeout_ms: int) -> None:
+        self.deadline_ms = self._link.clock.monotonic_ms() + timeout_ms
+        self._link.shell.wake_at(self.deadline_ms)
+
     def _next(self) -> None:
-        if not self._sessions:
-            self._host.restored()
+        while self._waiting and self._waiting[0].closed is not None:
+            self._waiting.popleft()
+        if not self._waiting:
+            self._report(Event.RESTORED, None)
             return
-        session = self._sessions[0]
-        self._host.limit_phase()
+        session = self._waiting[0]
+        self._limit(self._link.options.call_timeout_ms)
 
         def done(packet: Any, error: BaseException | None) -> None:
             if isinstance(error, BrokerError):
-                self._host.restoration_failed(error)
+                self._report(Event.LOST, error)
             elif packet.reattached:
                 if session.closed is None:
                     session.reattached(packet.last_confirmed_command_id)
@@ -172,40 +121,37 @@ class Restoration:
 
         # Asked even without a confirmation window: it makes a server that has not noticed the
         # lost connection close the old session, so that its messages are delivered again.
-        reattach = ReattachSession(session.name, session.reattach_id())
+        channel = session.channel
+        reattach = ReattachSession(channel.name, channel.confirmations.last_received)
         self.calls.add(Call("reattach session", lambda _: reattach, (ReattachSessionResponse,), done))
 
     def _recreate(self, session: SessionState) -> None:
-        name = self._host.new_name()
+        channel = session.channel
+        name = self._link.new_name()
 
         def again() -> None:
             if not self._ended:
                 self._recreate(session)
 
         def done(packet: Any, error: BaseException | None) -> None:
-            if isinstance(error, IncompatibleVersion) and self._host.lower_version():
+            if isinstance(error, IncompatibleVersion) and self._link.lower_version():
                 self._recreate(session)
             elif isinstance(error, SessionRejected):
-                self._host.later(again)  # bounded by the time limit of this phase
+                self._sessions.later(again)  # bounded by the time limit of this phase
             elif isinstance(error, BrokerError):
-                self._host.restoration_failed(login_error(error))
+                self._report(Event.LOST, login_error(error))
             else:
-                self._host.learn_version(packet.server_version)
-                self._host.learn_epoch(packet.epoch or 0)
-                session.takes_settlements = bool(packet.takes_settlements)
+                self._sessions.made(channel, packet)
                 if session.closed is None:
-                    dropped = self._before == self._host.serving_node
-                    session.recreated(name, self._host.cause, dropped=dropped)
+                    dropped = self._before == self._link.serving_node
+                    session.recreated(name, self._cause, dropped=dropped)
                 self._restored()
 
-        create = self._host.create_session
-        self.calls.add(Call("create session again", lambda _: create(session, name), (CreateSessionResponse,), done))
+        def build(_: int) -> Packet:
+            return self._sessions.packet(channel, name)
+
+        self.calls.add(Call("create session again", build, (CreateSessionResponse,), done))
 
     def _restored(self) -> None:
-        self._sessions.popleft()
+        self._waiting.popleft()
         self._next()
-
-
-def login_error(error: BrokerError) -> BrokerError:
-    """A login refused: code 105 alone does not say whether identity or permission was missing."""
-    return AuthenticationFailed(str(error)) if type(error) is SecurityError else error

@@ -10,27 +10,24 @@ Invariant: at most one transport at a time, known by its ``attempt`` number; wha
 reports is ignored.
 
 Not here: the choice of the next connector (``failover``), the checks of a node and the restoring
-of sessions (``restoration``), new sessions (``session_creation``), what happens within a session
-(``session``), listeners for failures (``listeners``).
+of sessions (``restoration``), the sessions (``sessions``) and one of them (``session``), frames, versions and
+the values that all parts share (``link_state``), listeners for failures (``listeners``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from understudy.client.core.connection.calls import Calls, Waiter, settle
 from understudy.client.core.connection.dials import Dials, Link
 from understudy.client.core.connection.failover import Event, Reconnection, State
 from understudy.client.core.connection.life import Life
+from understudy.client.core.connection.link_state import OLDEST_VERSION, LinkState
 from understudy.client.core.connection.listeners import Listeners
 from understudy.client.core.connection.outage import Outage
-from understudy.client.core.connection.pump import Pump
 from understudy.client.core.connection.restoration import Restoration
-from understudy.client.core.connection.topology import Topology
-from understudy.client.core.session.creation import SessionCreation
-from understudy.client.core.session.state import SessionOptions, SessionState
-from understudy.client.core.url.options import ClientOptions, ClientUrl, Connector, ServingNode
+from understudy.client.core.connection.sessions import Sessions
+from understudy.client.core.url.options import ClientOptions, ClientUrl, Connector
 from understudy.client.core.url.parsing import connector_of
 from understudy.errors import (
     BrokerError,
@@ -42,9 +39,8 @@ from understudy.errors import (
     ProtocolError,
     Unreachable,
 )
-from understudy.ids import uuid_text
 from understudy.ports import Clock, Entropy
-from understudy.wire.core.codec import MAGIC, FrameDecoder, encode
+from understudy.wire.core.codec import MAGIC
 from understudy.wire.core.codes import error_of
 from understudy.wire.core.packets import (
     VERSION,
@@ -64,16 +60,13 @@ from understudy.wire.core.transport import TransportConfiguration
 
 CONNECTION_CHANNEL: Final = 0
 CONTROL_CHANNEL: Final = 1
-#: Oldest server version spoken: pipelined sends need correlation ids.
-OLDEST_VERSION: Final = 130
+#: Texts of a TLS handshake that meets a port without TLS, in the blocking and the asyncio client.
+_NO_TLS_THERE: Final = ("(EOF)", "WRONG_VERSION_NUMBER", "closed by the other side")
 _REDIRECTS: Final = (DisconnectReason.REDIRECT, DisconnectReason.REDIRECT_ON_CRITICAL_ERROR)
 
 
 class ClientState:
-    """One connection without I/O, across failovers.
-
-    Implements ``Steps``, ``RestorationHost``, ``SessionHost`` and ``CreationHost``.
-    """
+    """One connection without I/O, across failovers. Implements ``failover.Steps``."""
 
     def __init__(
         self,
@@ -89,55 +82,43 @@ class ClientState:
         """Args:
         start: Which connector of the URL to dial first.
         """
-        self.options: ClientOptions = url.options
-        self.clock = clock
-        self.version = VERSION
-        """Channel version used for encoding: the lower of both sides'."""
-        self.topology = Topology()
-        self.sessions: dict[int, SessionState] = {}
+        self.link = LinkState(url.options, link, clock, entropy)
         self.closed: BrokerError | None = None
         self.failovers = 0
         """Failovers completed."""
-        self.now_ms = clock.monotonic_ms()
-        self._link = link
-        self._entropy = entropy
-        self._user = user if user is not None else url.options.user
-        self._password = password if password is not None else url.options.password
-        self._machine = Reconnection(url.connectors, url.options, self.topology, self, start=start)
-        self._template = url.connectors[0]
+        self._machine = Reconnection(url.connectors, url.options, self.link.topology, self, start=start)
+        self._url = url
         self._attempt = 0
         """Number of the dial whose transport is used; of no dial while there is none."""
         self._dials = Dials(link, clock)
-        self._decoder: FrameDecoder | None = None
-        self._out: list[bytes] = []
-        self._flush_wanted = False
-        self._changed: list[SessionState] = []
-        self.pump = Pump(self._want_flush)
-        """Large messages on their way; the shell tells it whether the socket takes bytes."""
-        self.control = self.new_calls()
+        self._control = self._new_calls()
         """The calls of channel 1."""
-        self.listeners = Listeners(link.notify, self.complaint)
-        self._creation = SessionCreation(self, url.options, self._user, self._password)
+        self.listeners = Listeners(link.notify, self.link.complaint)
+        self.sessions = Sessions(
+            self.link,
+            self._control,
+            user if user is not None else url.options.user,
+            password if password is not None else url.options.password,
+        )
         self._restoration: Restoration | None = None
-        self.cause: BrokerError = ConnectionLost("not connected yet")
+        self._cause: BrokerError = ConnectionLost("not connected yet")
         self._connect_waiter: Waiter[None] | None = None
-        self._phase_deadline_ms: int | None = None
         self._retry_ms: int | None = None
         self._life = Life(url.options)
         self._connected_ms = 0
         self._outage = Outage()
 
-    def new_calls(self) -> Calls:
-        """An empty list of calls on channel 1, for a new transport."""
-        return Calls(
-            self._send_control,
-            self.clock,
-            self.wake_at,
-            timeout_ms=self.options.call_timeout_ms,
-            failover_timeout_ms=self.options.call_failover_timeout_ms,
-        )
-
     # called by the application
+
+    @property
+    def options(self) -> ClientOptions:
+        """The options of the URL."""
+        return self.link.options
+
+    @property
+    def node_id(self) -> str | None:
+        """The id of the node that the connection is bound to; None before the first topology."""
+        return self.link.node_id
 
     @property
     def state(self) -> State:
@@ -154,30 +135,11 @@ class ClientState:
         """Where the connection is, or is being tried."""
         return self._machine.current
 
-    @property
-    def node_id(self) -> str | None:
-        """The id of the node that the connection is bound to; None before the first topology."""
-        return self._machine.node_id
-
-    @property
-    def has_login(self) -> bool:
-        """Whether a user or password is given."""
-        return self._user is not None or self._password is not None
-
-    @property
-    def serving_node(self) -> ServingNode:
-        """The node that made a session last, and its epoch."""
-        return self._creation.serving_node
-
     def connect(self, waiter: Waiter[None]) -> None:
         """Start; the waiter gets the first working connection or why there is none."""
         self._connect_waiter = waiter
-        self._outage.begins(self.clock.monotonic_ms())
+        self._outage.begins(self.link.clock.monotonic_ms())
         self._machine.fire(Event.START)
-
-    def open_session(self, options: SessionOptions, waiter: Waiter[SessionState]) -> None:
-        """Create a session on the next channel."""
-        self._creation.open(options, waiter)
 
     def close(self, error: BrokerError | None = None) -> None:
         """End everything now; sessions should have been closed before.
@@ -209,17 +171,18 @@ class ClientState:
 
     def receive_data(self, data: bytes) -> None:
         """Bytes of the present transport. A breach of protocol ends it and starts a failover."""
-        decoder = self._decoder
+        link = self.link
+        decoder = link.decoder
         if decoder is None:
             return
-        self.now_ms = self._life.received_ms = self.clock.monotonic_ms()
+        link.now_ms = self._life.received_ms = link.clock.monotonic_ms()
         try:
             frames = decoder.receive_data(data)
         except ProtocolError as error:
             hint = "it speaks HTTP: is that the port of the management?" if data.startswith(b"HTTP") else None
             self._lost(ConnectionLost(f"broker {self.connector} broke the protocol: {error}", hint=hint))
             return
-        sessions = self.sessions
+        sessions = self.sessions.by_channel
         for channel_id, packet, size_bytes in frames:
             session = sessions.get(channel_id)
             if session is not None:
@@ -228,144 +191,82 @@ class ClientState:
                 self._receive_connection(packet)
             elif channel_id == CONTROL_CHANNEL:
                 self._receive_control(packet)
-            if self._decoder is not decoder:
+            if link.decoder is not decoder:
                 return
 
     def data_to_send(self) -> bytes:
         """Everything to be written now."""
-        self._flush_wanted = False
-        changed = self._changed
-        if changed:
-            self._changed = []
-            for session in changed:
-                session.flush()
-            self._flush_wanted = False
-        self._flush_wanted = True
-        again = self.pump.run()
-        self._flush_wanted = False
-        if again:
-            self._want_flush()
-        out = self._out
-        if not out:
-            return b""
-        self._out = []
-        return b"".join(out)
+        return self.link.data_to_send()
 
     def handle_deadline(self) -> int | None:
         """Do all work that is due. Returns the next moment at which work may be due, or None."""
-        self.now_ms = now_ms = self.clock.monotonic_ms()
+        self.link.now_ms = now_ms = self.link.clock.monotonic_ms()
         if self._retry_ms is not None and now_ms >= self._retry_ms:
             self._retry_ms = None
             self._machine.fire(Event.RETRY_DUE)
-        self._creation.handle_deadline(now_ms)
+        self.sessions.handle_deadline(now_ms)
         for connector in self._dials.expired(now_ms):
             self._dial_failed(connector, CallTimedOut(f"{connector}: no answer while dialling"))
         if self._dials.stagger_due(now_ms):
             self._machine.fire(Event.STAGGER_DUE)
-        if self._phase_deadline_ms is not None and now_ms >= self._phase_deadline_ms:
-            self._phase_deadline_ms = None
+        if self._restoration is not None and now_ms >= self._restoration.deadline_ms:
             self._lost(CallTimedOut(f"{self.connector}: no answer while {self.state.value}"))
         self._expire_calls(now_ms)
         if self.state is State.CONNECTED:
             self._watch_life(now_ms)
         return self._next_deadline_ms()
 
-    # ports for sessions
-
-    def transmit(self, frame: bytes) -> None:
-        """Send a frame with the next flush."""
-        self._out.append(frame)
-        if not self._flush_wanted:
-            self._flush_wanted = True
-            self._link.wants_flush()
-
-    def _want_flush(self) -> None:
-        if not self._flush_wanted:
-            self._flush_wanted = True
-            self._link.wants_flush()
-
-    def session_changed(self, session: SessionState) -> None:
-        """A session has acknowledgements for the next flush."""
-        self._changed.append(session)
-        self._want_flush()
-
-    def session_streams(self, session: SessionState) -> None:
-        """A session has a large message to send piece by piece."""
-        self.pump.add(session.sends)
-
-    def session_closed(self, session: SessionState) -> None:
-        """Forget a session that was closed."""
-        self.sessions.pop(session.channel_id, None)
-        if self._restoration is not None:
-            self._restoration.session_closed(session)
-
-    def wake_at(self, moment_ms: int) -> None:
-        """Have the shell call the connection at that moment of the monotonic clock, in ms."""
-        self._link.wake_at(moment_ms)
-
-    def complaint(self, text: str) -> None:
-        """Log an error that no caller waits for."""
-        self._link.log("client", text)
-
     # steps of the machine
 
     def dial(self, connector: Connector) -> None:
         """Begin to open a transport to a connector."""
-        self._link.log("dial", f"dialling {connector}")
-        self.wake_at(self._dials.begin(connector))
+        self.link.shell.log("dial", f"dialling {connector}")
+        self.link.shell.wake_at(self._dials.begin(connector))
 
     def stagger(self, delay_ms: int) -> None:
         """Dial the next connector as well if the present one has not answered after the delay."""
-        self.wake_at(self._dials.stagger(delay_ms))
+        self.link.shell.wake_at(self._dials.stagger(delay_ms))
 
     def _dial_failed(self, connector: Connector, error: BrokerError) -> None:
-        if connector.tls is not None and any(each in str(error) for each in ("(EOF)", "WRONG_VERSION_NUMBER")):
+        if connector.tls is not None and any(each in str(error) for each in _NO_TLS_THERE):
             error = Unreachable(
                 str(error), hint="does that port speak TLS? without sslEnabled a client speaks plain TCP"
             )
-        self._link.log("dial", str(error))
+        self.link.shell.log("dial", str(error))
         self._machine.fire(Event.DIAL_FAILED, connector, error)
 
     def greet(self, node_id: str | None) -> None:
         """Begin the protocol on a new transport: magic, ping, topology; ``node_id`` is the node that must answer."""
-        self._decoder = FrameDecoder("client")
-        self._decoder.version = self.version
-        self._decoder.can_refuse = self.sessions.__contains__
-        self._retry_ms = None
-        connector = self.connector
+        link, connector = self.link, self.connector
         assert connector is not None
-        # a frozen process accepts connections too; then the other connectors must get their turn
-        self._limit_phase(min(self.options.call_timeout_ms, connector.connect_timeout_ms))
-        self._life.received_ms = self.clock.monotonic_ms()
-        self.topology.complete = False
-        self.transmit(MAGIC)
-        self._send(CONNECTION_CHANNEL, Ping(self.options.connection_ttl_ms))
-        self._restoration = Restoration(self, self.new_calls())
+        self._retry_ms = None
+        self._life.received_ms = link.clock.monotonic_ms()
+        link.opened(connector, self.sessions.by_channel.__contains__)
+        link.transmit(MAGIC)
+        self._send(CONNECTION_CHANNEL, Ping(link.options.connection_ttl_ms))
+        self._restoration = Restoration(link, self.sessions, self._new_calls(), self._cause, self._on_restoration)
         self._restoration.greet(node_id)
         self._send(CONNECTION_CHANNEL, SubscribeTopologyV2(False, VERSION))
 
     def restore(self) -> None:
         """Create or reattach every session on the new node."""
         if self._restoration is not None:
-            self._restoration.restore(tuple(self.sessions.values()))
+            self._restoration.restore()
 
     def failover_begins(self, error: BrokerError) -> None:
         """The connection failed and another one is tried: tell the listeners."""
-        self.cause = error
-        self._outage.begins(self.clock.monotonic_ms())
-        self._link.log("failover", f"connection to {self.connector} was lost: {error}; trying again", warning=True)
+        self._cause = error
+        self._outage.begins(self.link.clock.monotonic_ms())
+        self.link.shell.log("failover", f"connection to {self.connector} was lost: {error}; trying again", warning=True)
         self.listeners.failure_detected()
 
     def connected(self, failed_over: bool) -> None:
         """The connection works: end the phase, resume the sessions and the periodic checks."""
-        self._phase_deadline_ms = None
         self._restoration = None
-        self._connected_ms = now_ms = self.clock.monotonic_ms()
-        self._life.begin(now_ms)
-        if self._life.ping_ms is not None:
-            self.wake_at(self._life.ping_ms)
-        self.control.reset(self.cause)
-        self.control.open()
+        self._connected_ms = now_ms = self.link.clock.monotonic_ms()
+        self._watch()
+        self._control.reset(self._cause)
+        self._control.open()
         if self._connect_waiter is not None:
             settle(self._connect_waiter)(None, None)
             self._connect_waiter = None
@@ -373,87 +274,42 @@ class ClientState:
         if failed_over:
             self.failovers += 1
             text = f"served again by {self.connector} after {outage.lasted_s(now_ms):.2f} s without service"
-            self._link.log("failover", text, warning=True)
-            self.listeners.failed_over(self.cause)
+            self.link.shell.log("failover", text, warning=True)
+            self.listeners.failed_over(self._cause)
 
     def wait(self, delay_ms: int) -> None:
         """Retry after a delay."""
-        now_ms = self.clock.monotonic_ms()
+        now_ms = self.link.clock.monotonic_ms()
         if self._outage.is_due(now_ms):
-            self._link.log("failover", self._machine.without_a_broker(self._outage.lasted_s(now_ms)), warning=True)
+            self.link.shell.log("failover", self._machine.without_a_broker(self._outage.lasted_s(now_ms)), warning=True)
         self._retry_ms = now_ms + delay_ms
-        self.wake_at(self._retry_ms)
+        self.link.shell.wake_at(self._retry_ms)
 
     def ended(self, error: BrokerError | None) -> None:
         """The connection has ended and is not made again; ``error`` is None after a close."""
         self._disconnect()
         self._dials.clear()
-        self._link.hang_up()
+        self.link.shell.hang_up()
         self._retry_ms = None
         self.closed = end = error if error is not None else ObjectClosed("the connection is closed")
-        for session in tuple(self.sessions.values()):
-            session.end(end)
-        self.sessions.clear()
-        self.control.end(end)
-        self._creation.flush()  # meets the end of the control channel and tells the callers
+        self.sessions.end(end)
+        self._control.end(end)
+        self.sessions.refuse_waiting()
         if self._connect_waiter is not None:
             settle(self._connect_waiter)(None, end)
             self._connect_waiter = None
         elif error is not None:
-            self._link.log("failover", f"no connection left: {error}")
+            self.link.shell.log("failover", f"no connection left: {error}")
             self.listeners.disconnected(error)
 
-    # ports for the restoration
-
-    def greeted(self) -> None:
-        """The new node has answered the greeting."""
-        if self._machine.at_another_node:
+    def _on_restoration(self, event: Event, error: BrokerError | None) -> None:
+        """The restoration has come to a step, or to its end."""
+        if event is Event.LOST and error is not None:
+            self._lost(error)
+        elif event is Event.GREETED and self._machine.at_another_node:
             self._lost(NotActive(f"{self.connector} is another node than {self._machine.node_id}"))
         else:
-            self._machine.fire(Event.GREETED)
-
-    def restored(self) -> None:
-        """Every session works on the new connection."""
-        self._machine.fire(Event.RESTORED)
-
-    def restoration_failed(self, error: BrokerError) -> None:
-        """The greeting or a session could not be restored: give up this transport."""
-        self._lost(error)
-
-    def limit_phase(self) -> None:
-        """Start the time limit of the next answer anew."""
-        self._limit_phase(self.options.call_timeout_ms)
-
-    def create_session(self, session: SessionState, name: str | None = None) -> Packet:
-        """The packet that creates a session on this connection."""
-        return self._creation.packet(session, name)
-
-    def new_name(self) -> str:
-        """A random name for a session."""
-        return uuid_text(self._entropy.token(16))
-
-    def learn_version(self, server_version: int) -> None:
-        """Use the server's version of the protocol if it is lower than the client's."""
-        self.version = min(VERSION, server_version)
-        if self._decoder is not None:
-            self._decoder.version = self.version
-
-    def learn_epoch(self, epoch: int) -> None:
-        """Note the server and the epoch in which it serves."""
-        connector = self.connector
-        address = f"{connector.host}:{connector.port}" if connector is not None else ""
-        self._creation.serving_node = ServingNode(address, self.node_id or "", epoch)
-
-    def lower_version(self) -> bool:
-        """Offer the next older version (artemis-core s. 3.2); whether there is one."""
-        if self.version <= OLDEST_VERSION:
-            return False
-        self.learn_version(self.version - 1)
-        return True
-
-    def later(self, again: Callable[[], None]) -> None:
-        """Call ``again`` when the delay before another attempt to create a session is over."""
-        self._creation.later(again)
+            self._machine.fire(event)
 
     # arrivals
 
@@ -468,84 +324,89 @@ class ClientState:
             if packet.server_version < OLDEST_VERSION:
                 self._lost(IncompatibleVersion(f"{self.connector} speaks version {packet.server_version}"))
                 return
-            self.learn_version(packet.server_version)
+            self.link.learn_version(packet.server_version)
         event_id = packet.unique_event_id if isinstance(packet, ClusterTopologyV2) else 0
         if not packet.exit:
-            self.topology.node_up(
+            self.link.topology.node_up(
                 packet.node_id, event_id, self._connector(packet.primary), self._connector(packet.backup)
             )
-        elif self.options.ha:
-            self.topology.node_down(packet.node_id, event_id)
+        elif self.link.options.ha:
+            self.link.topology.node_down(packet.node_id, event_id)
         if packet.last:
-            self.topology.complete = True
+            self.link.topology.complete = True
         self._machine.learn()
+        self._fail_over_to_backup()
         if packet.last and not packet.exit and self._restoration is not None:
             self._restoration.topology_told()
+
+    def _fail_over_to_backup(self) -> None:
+        """A URL that says nothing about failover means it as soon as a backup is known."""
+        options = self._url.options_with_backup
+        backup = self._machine.backup
+        if backup is None or options == self.link.options:
+            return
+        self.link.options = self._machine.options = options
+        self._life.use(options)
+        if self.state is State.CONNECTED:
+            self._watch()
+        self.link.shell.log("failover", f"{backup} is the backup of {self.connector}: the connection fails over to it")
 
     def _receive_disconnect(self, packet: Disconnect | DisconnectV2 | DisconnectV3) -> None:
         self._machine.learn()
         target = None
         if isinstance(packet, DisconnectV3):
             target = self._connector(packet.connector)
-            node = self.topology.get(packet.target_node_id) if packet.target_node_id else None
+            node = self.link.topology.get(packet.target_node_id) if packet.target_node_id else None
             if target is None and node is not None:
                 target = node.primary
         if target is not None:
             elsewhere = isinstance(packet, DisconnectV3) and packet.reason in _REDIRECTS
             self._machine.redirect(target, another_node=elsewhere)
         if packet.node_id is not None:
-            self.topology.forget(packet.node_id)
+            self.link.topology.forget(packet.node_id)
         self._lost(ConnectionLost(f"the broker at {self.connector} disconnects us"))
 
     def _receive_control(self, packet: Packet) -> None:
-        calls = self.control if self._restoration is None else self._restoration.calls
+        calls = self._control if self._restoration is None else self._restoration.calls
         if isinstance(packet, ExceptionResponse):
             error = error_of(packet.error_code, packet.message)
             if not calls.fail(error):
-                self._link.log("client", f"the broker reports: {error}")
+                self.link.shell.log("client", f"the broker reports: {error}")
         else:
             calls.answer(packet)
 
     def _connector(self, configuration: TransportConfiguration | None) -> Connector | None:
         if configuration is None:
             return None
-        return connector_of(configuration.parameters, self._template, configuration.name)
+        return connector_of(configuration.parameters, self._url.connectors[0], configuration.name)
 
     # time and loss
-
-    def _limit_phase(self, timeout_ms: int) -> None:
-        self._phase_deadline_ms = self.clock.monotonic_ms() + timeout_ms
-        self.wake_at(self._phase_deadline_ms)
 
     def _disconnect(self) -> None:
         """Forget the transport and what belonged to it."""
         self._attempt = 0
-        self._decoder = None
-        self._out.clear()
-        self._changed.clear()
-        self.pump.clear()
+        self.link.lost()
         if self._restoration is not None:
             self._restoration.abandon()
             self._restoration = None
-        self._phase_deadline_ms = self._life.ping_ms = None
+        self._life.ping_ms = None
 
     def _lost(self, error: BrokerError, *, hang_up: bool = True) -> None:
         if self.state in (State.IDLE, State.DIALLING, State.WAITING, State.CLOSED):
             return
         self._disconnect()
         if hang_up:
-            self._link.hang_up()
+            self.link.shell.hang_up()
         if self.state is State.CONNECTED:
-            self._machine.lived(self.clock.monotonic_ms() - self._connected_ms)
-            self.control.suspend()
+            self._machine.lived(self.link.clock.monotonic_ms() - self._connected_ms)
+            self._control.suspend()
         else:
-            self._link.log("dial", f"{self.connector}: {error}")
-        for session in self.sessions.values():
-            session.suspend(error)
+            self.link.shell.log("dial", f"{self.connector}: {error}")
+        self.sessions.suspend(error)
         self._machine.fire(Event.LOST, error)
 
     def _expire_calls(self, now_ms: int) -> None:
-        lines = [self.control, *(each.calls for each in self.sessions.values())]
+        lines = [self._control, *(each.channel.calls for each in self.sessions)]
         if self._restoration is not None:
             lines.append(self._restoration.calls)
         for calls in lines:
@@ -553,37 +414,40 @@ class ClientState:
             if error is not None:
                 self._lost(error)
 
+    def _watch(self) -> None:
+        """Begin to watch the life of the connection."""
+        self._life.begin(self.link.clock.monotonic_ms())
+        if self._life.ping_ms is not None:
+            self.link.shell.wake_at(self._life.ping_ms)
+
     def _watch_life(self, now_ms: int) -> None:
-        options = self.options
         limit_ms = self._life.too_long(now_ms)
         if limit_ms is not None:
             self._lost(ConnectionLost(f"{self.connector}: nothing received for {limit_ms} ms"))
             return
-        for session in self.sessions.values():
-            waiting_ms = now_ms - session.last_confirmation_ms
-            if session.sends.unconfirmed and waiting_ms >= options.call_timeout_ms:
-                self._lost(CallTimedOut(f"{self.connector}: no send confirmed for {waiting_ms} ms"))
-                return
-        if self._life.ping_due(now_ms):
-            for session in self.sessions.values():
-                session.confirm_received()
-            self._send(CONNECTION_CHANNEL, Ping(options.connection_ttl_ms))
+        waiting_ms = self.sessions.unconfirmed_too_long(now_ms)
+        if waiting_ms is not None:
+            self._lost(CallTimedOut(f"{self.connector}: no send confirmed for {waiting_ms} ms"))
+        elif self._life.ping_due(now_ms):
+            self.sessions.confirm_received()
+            self._send(CONNECTION_CHANNEL, Ping(self.link.options.connection_ttl_ms))
 
     def _next_deadline_ms(self) -> int | None:
-        moments = [self._retry_ms, self._creation.retry_ms, self._phase_deadline_ms, self._dials.next_deadline_ms()]
+        connected = self.state is State.CONNECTED
+        moments = [self._retry_ms, self._dials.next_deadline_ms(), self._control.next_deadline_ms()]
         if self._restoration is not None:
-            moments.append(self._restoration.calls.next_deadline_ms())
-        moments.append(self.control.next_deadline_ms())
-        moments += [session.calls.next_deadline_ms() for session in self.sessions.values()]
-        if self.state is State.CONNECTED:
+            moments += [self._restoration.deadline_ms, self._restoration.calls.next_deadline_ms()]
+        moments += self.sessions.deadlines_ms(connected=connected)
+        if connected:
             moments.append(self._life.next_deadline_ms())
-            for session in self.sessions.values():
-                if session.sends.unconfirmed:
-                    moments.append(session.last_confirmation_ms + self.options.call_timeout_ms)
         return min((each for each in moments if each is not None), default=None)
+
+    def _new_calls(self) -> Calls:
+        """An empty list of calls on channel 1, for a new transport."""
+        return self.link.new_calls(self._send_control)
 
     def _send_control(self, packet: Packet) -> None:
         self._send(CONTROL_CHANNEL, packet)
 
     def _send(self, channel_id: int, packet: Packet) -> None:
-        self.transmit(encode(packet, channel_id, self.version))
+        self.link.send(channel_id, packet)

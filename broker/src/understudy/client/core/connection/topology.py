@@ -35,6 +35,8 @@ class Topology:
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
         self._removed: dict[str, int] = {}
+        self.own_node_id: str | None = None
+        """The node that the sessions of this client live on; both servers of its pair carry it."""
         self.complete = False
         """Whether the broker has listed all nodes on the present connection."""
 

@@ -190,7 +190,7 @@ def check_sendable(message: Message) -> None:
     """
     header_bytes = message.encode_size - message.header_offset
     if header_bytes <= NAME_UNITS_MAX:
-        return  # nothing in it can be too large
+        return  # no field of such a body can be too large
     address = message.address or ""
     if len(address) > NAME_UNITS_MAX:
         raise LocalProtocolError(f"address of {len(address)} characters, limit {NAME_UNITS_MAX}")

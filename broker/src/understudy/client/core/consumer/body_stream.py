@@ -23,7 +23,7 @@ _INFLATE_BYTES: Final = 256 * 1024
 
 
 class BodyStream:
-    """The body of one incoming large message; holds at most what credits allow."""
+    """Body of one incoming large message, of which it holds at most as many bytes as credits allow."""
 
     __slots__ = (
         "_buffered_bytes",
@@ -66,7 +66,7 @@ class BodyStream:
         return self._buffered_bytes
 
     def arrived(self, piece: bytes, cost_bytes: int, continues: bool) -> None:
-        """The next piece."""
+        """Take the next piece of the body."""
         self.complete = not continues
         if self._discarded:
             self._give_back(cost_bytes, not continues)

@@ -6,12 +6,10 @@ one consumer's buffer and credits (``consumer``), or commit and rollback (``sess
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields, replace
-from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from understudy.client.core.connection.calls import Call, Calls, Done, Interrupted, Waiter, settle
+from understudy.client.core.connection.calls import Call, Done, Interrupted, Waiter, settle
 from understudy.client.core.consumer.state import (
     ConsumerOptions,
     ConsumerState,
@@ -19,18 +17,16 @@ from understudy.client.core.consumer.state import (
     ReceivedMessage,
 )
 from understudy.client.core.consumer.taken import AcknowledgeMode
-from understudy.client.core.session.outcomes import Outcome
+from understudy.client.core.session.channel import Channel
 from understudy.client.core.url.options import ClientOptions
-from understudy.errors import BrokerError, IllegalState, MessageUnreadable, ObjectClosed, QueueNotFound
+from understudy.errors import BrokerError, MessageUnreadable, ObjectClosed, QueueNotFound
 from understudy.wire.core.packets import (
     Acknowledge,
-    Commit,
     ConsumerClose,
     CreateConsumer,
     CreateQueueV2,
     CreateSharedQueueV2,
     DisconnectConsumer,
-    IndividualAcknowledge,
     NullResponse,
     Packet,
     QueueQuery,
@@ -45,65 +41,12 @@ _AT_CLOSE_OF_SESSION: Final = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
 _ACKNOWLEDGED_AT_CLOSE: Final = (*_AT_CLOSE_OF_SESSION, AcknowledgeMode.TRANSACTED)
 
 
-class ConsumersHost(Protocol):
-    """The session as seen from here."""
-
-    @property
-    def generation(self) -> int:
-        """The number of session recreations so far; deliveries of an older one are stale."""
-        ...
-
-    def wall_ms(self) -> int:
-        """Milliseconds since 1970."""
-        ...
-
-    def transmit_packet(self, packet: Packet) -> None:
-        """Send a packet on the channel of the session."""
-        ...
-
-    @property
-    def calls(self) -> Calls:
-        """The calls of the session's channel."""
-        ...
-
-    @property
-    def settings(self) -> ClientOptions:
-        """The options of the connection."""
-        ...
-
-    @property
-    def closed(self) -> BrokerError | None:
-        """The error that ended the session; None while it works."""
-        ...
-
-    @property
-    def takes_settlements(self) -> bool:
-        """Whether the broker takes outcomes of single deliveries."""
-        ...
-
-    def return_in_work(self, consumer: ConsumerState, waiter: Waiter[bool]) -> None:
-        """Give back all messages in work of the session, as this consumer has one."""
-        ...
-
-    def acknowledgements_wait(self) -> None:
-        """Call ``flush`` before this turn of the loop ends."""
-        ...
-
-    def delivery_taken(self) -> None:
-        """Something now depends on the next commit."""
-        ...
-
-    def complaint(self, text: str) -> None:
-        """Log an error that no caller waits for."""
-        ...
-
-
 class Consumers:
-    """The consumers of one session. Implements ``consumer.ConsumerHost``."""
+    """The consumers of one session."""
 
-    def __init__(self, host: ConsumersHost, mode: AcknowledgeMode) -> None:
-        self._host = host
-        self._mode = mode
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._mode = channel.options.consumer_mode
         self._consumers: dict[int, ConsumerState] = {}
         self._next_id = 0
         self._changed: dict[int, ConsumerState] = {}
@@ -131,9 +74,9 @@ class Consumers:
         Args:
             shared: How its queue was asked for, if it is that of a shared subscription.
         """
-        settings = self._host.settings
+        settings = self._channel.settings
         consumer = ConsumerState(
-            self,
+            self._channel,
             self._next_id,
             queue,
             ConsumerOptions(
@@ -146,6 +89,7 @@ class Consumers:
                 priority,
             ),
             window_bytes=settings.consumer_window_size if window_bytes is None else window_bytes,
+            acknowledges=self._acknowledges,
             make_received=make_received,
         )
         self._next_id += 1
@@ -165,46 +109,35 @@ class Consumers:
             settle(waiter, lambda _: consumer)(info, error)
 
         packet = _create(consumer)
-        self._host.calls.add(Call(f"consume from {queue}", lambda _: packet, (QueueQueryResponse,), done))
+        self._channel.calls.add(Call(f"consume from {queue}", lambda _: packet, (QueueQueryResponse,), done))
 
     def close(self, consumer: ConsumerState, waiter: Waiter[None]) -> None:
         """Stop it; buffered messages go back to the queue."""
-        if self._consumers.pop(consumer.consumer_id, None) is None or self._host.closed is not None:
+        if self._consumers.pop(consumer.consumer_id, None) is None or self._channel.closed is not None:
             consumer.end(ObjectClosed("the consumer is closed"))
             settle(waiter)(None, None)
             return
         if self._mode in _ACKNOWLEDGED_AT_CLOSE:
             packet = consumer.work.acknowledgement(consumer.consumer_id, due_only=False)
             if packet is not None:
-                self._host.transmit_packet(packet)
+                self._channel.transmit_packet(packet)
         self._changed.pop(consumer.consumer_id, None)
         consumer.end(ObjectClosed("the consumer is closed"))
         self._close_at_broker(consumer, waiter)
 
     def _close_at_broker(self, consumer: ConsumerState, waiter: Waiter[None] | None) -> None:
-        self._host.calls.add(self._closing(ConsumerClose(consumer.consumer_id), waiter))
+        self._channel.calls.add(self._closing(ConsumerClose(consumer.consumer_id), waiter))
 
     @staticmethod
     def _closing(packet: ConsumerClose, waiter: Waiter[None] | None) -> Call:
         done: Done = settle(waiter, lambda _: None) if waiter is not None else (lambda packet, error: None)
         return Call("close consumer", lambda _: packet, (NullResponse,), done, Interrupted.FORGET, bound=True)
 
-    # port of each consumer
+    # acknowledging
 
-    @property
-    def generation(self) -> int:
-        """Generation of the session."""
-        return self._host.generation
-
-    def wall_ms(self) -> int:
-        return self._host.wall_ms()
-
-    def transmit_packet(self, packet: Packet) -> None:
-        self._host.transmit_packet(packet)
-
-    def consumer_changed(self, consumer: ConsumerState) -> None:
+    def _acknowledges(self, consumer: ConsumerState) -> None:
         if not self._changed:
-            self._host.acknowledgements_wait()
+            self._channel.link.before_flush(self.flush)
         self._changed[consumer.consumer_id] = consumer
 
     @property
@@ -217,162 +150,23 @@ class Consumers:
         """Whether an acknowledgement takes effect at the server when it arrives; False: with a commit."""
         return self._mode in _AT_CLOSE_OF_SESSION
 
-    def message_taken(self, consumer: ConsumerState) -> None:
-        """Note that a message was taken in a transaction. Also while no connection works: the server's session that
-        delivered it is the only one at which it can be acknowledged.
-        """
-        self._host.delivery_taken()
-        if consumer.work.taken_bytes >= consumer.options.ack_batch_bytes:
-            consumer.acknowledge_taken()
-
-    # acknowledging
-
-    def acknowledge(self, received: ReceivedMessage, waiter: Waiter[bool]) -> None:
-        """Acknowledge as the session's mode says; the waiter gets whether the broker confirmed it.
-
-        False: the message came before a failover, its consumer was closed, or the connection was lost under way, so the
-        broker delivers it again (unless it received the acknowledgement).
-        """
-        consumer = received.consumer
-        if received.given_back:
-            raise IllegalState(f"message {received.message_id} was given back before")
-        if self._mode is AcknowledgeMode.PRE_ACKNOWLEDGE:
-            settle(waiter)(True, None)
-        elif not self._delivered(received) or self._host.closed is not None:
-            self._host.complaint(
-                f"message {received.message_id} came before a failover, or was given back: not acknowledged"
-            )
-            settle(waiter)(False, None)
-        elif self._mode is AcknowledgeMode.CLIENT:
-            # a transaction of its own at the server (artemis-core s. 6.1)
-            self._confirmed_call(received, self.acknowledge_all, waiter)
-        elif self._mode is AcknowledgeMode.INDIVIDUAL:
-            # likewise, so that a rollback can count deliveries
-            received.settled = True
-            self._confirmed_call(received, partial(self._acknowledge_one, received), waiter)
-        else:
-            if self._mode in _AT_CLOSE_OF_SESSION:
-                consumer.acknowledge_taken()
-            settle(waiter)(True, None)
-
-    def settle(self, received: ReceivedMessage, outcome: Outcome, waiter: Waiter[bool]) -> None:
-        """End a delivery without an acknowledgement; the waiter gets whether the broker confirmed it. In a transaction
-        it takes effect with the commit.
-
-        False: the message came before a failover, its consumer was closed, or the connection was lost under way, so the
-        broker delivers it again.
-
-        A broker of another kind can only give back all messages in work of the session (JMS recover).
-
-        Raises:
-            IllegalState: the delivery has ended already; or the broker of another kind cannot do it.
-        """
-        if received.settled:
-            raise IllegalState(f"message {received.message_id} was acknowledged or given back before")
-        if self._mode is AcknowledgeMode.PRE_ACKNOWLEDGE:
-            raise IllegalState(
-                f"message {received.message_id} cannot be given back: in the mode 'pre' the broker has forgotten it"
-            )
-        if not self._delivered(received) or self._host.closed is not None:
-            self._host.complaint(f"message {received.message_id} came before a failover, or was given back already")
-            settle(waiter)(False, None)
-            return
-        work = received.consumer.work
-        if not work.in_work(received.message_id):
-            raise IllegalState(
-                f"message {received.message_id} cannot be given back: it counts as acknowledged",
-                hint="in the mode 'auto' that is so when the next message is asked for, in a transaction after"
-                " transactionBatchSize bytes: roll it back",
-            )
-        if not self._host.takes_settlements:
-            if outcome.needs_understudy or self._mode is AcknowledgeMode.TRANSACTED:
-                raise IllegalState(
-                    "a broker that is not Understudy can only give back all messages in work, and count them",
-                    hint="use reject() outside of a transaction, or rollback()",
-                )
-            received.settled = received.given_back = True
-            self._host.return_in_work(received.consumer, waiter)
-            return
-        received.settled = received.given_back = True
-        work.settled(received.message_id)
-        if self._mode in (AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL):
-            packet = outcome.packet(received.consumer.consumer_id, received.message_id, requires_response=False)
-            self._confirmed_call(received, lambda: self._host.transmit_packet(packet), waiter)
-        else:
-            self._settling_call(received, outcome, waiter)
-
-    def check_processing(self, received: ReceivedMessage, *, plain: bool) -> None:
-        """Check that a block may work on the message.
-
-        Args:
-            received: The message.
-            plain: Whether the block asks for nothing that only Understudy does.
-
-        Raises:
-            IllegalState: the mode of the session has no single deliveries, or the broker cannot do it.
-        """
-        if self._mode is AcknowledgeMode.TRANSACTED:
-            raise IllegalState(
-                f"message {received.message_id} is part of a transaction", hint="use session.transaction()"
-            )
-        if self._mode is AcknowledgeMode.PRE_ACKNOWLEDGE:
-            raise IllegalState(f"message {received.message_id}: in the mode 'pre' the broker has forgotten it")
-        if not plain and not self._host.takes_settlements:
-            raise IllegalState("a broker that is not Understudy knows no delay and no dead letter of a single message")
-
-    def _settling_call(self, received: ReceivedMessage, outcome: Outcome, waiter: Waiter[bool]) -> None:
-        packet = outcome.packet(received.consumer.consumer_id, received.message_id, requires_response=True)
-
-        def done(answer: Any, error: BaseException | None) -> None:
-            if received.generation != self._host.generation:
-                # given back with others, or lost with its session, before the request had its turn
-                answer = error = None
-            settle(waiter, lambda found: found is not None)(answer, error)
-
-        self._host.calls.add(Call("settle", lambda _: packet, (NullResponse,), done, Interrupted.FORGET, bound=True))
-
-    def _delivered(self, received: ReceivedMessage) -> bool:
+    def delivered(self, received: ReceivedMessage) -> bool:
         """Whether the broker still waits for the outcome of the message, or had an acknowledgement of it when its
         consumer was closed.
         """
         consumer = received.consumer
-        if received.generation != self._host.generation:
+        if received.generation != self._channel.generation:
             return False
         if self._consumers.get(consumer.consumer_id) is consumer:
             return True
         return self._mode in _ACKNOWLEDGED_AT_CLOSE and isinstance(consumer.ended, ObjectClosed)
-
-    def _confirmed_call(self, received: ReceivedMessage, acknowledge: Callable[[], None], waiter: Waiter[bool]) -> None:
-        acknowledged = False
-
-        def build(correlation_id: int) -> Packet:
-            # between the call and its turn the message may be given back (``transactions``), or its consumer closed
-            nonlocal acknowledged
-            acknowledged = self._delivered(received)
-            if acknowledged:
-                acknowledge()
-            return Commit(correlation_id)
-
-        def confirmed(packet: NullResponse | None) -> bool:
-            return packet is not None and acknowledged and received.generation == self._host.generation
-
-        answered = settle(waiter, confirmed)
-        call = Call("acknowledge", build, (NullResponse,), answered, Interrupted.FORGET, bound=True)
-        self._host.calls.add(call)
-
-    def _acknowledge_one(self, received: ReceivedMessage) -> None:
-        """Send the acknowledgement of one message (INDIVIDUAL)."""
-        consumer = received.consumer
-        if consumer.work.in_work(received.message_id):
-            consumer.work.settled(received.message_id)
-            self._host.transmit_packet(IndividualAcknowledge(consumer.consumer_id, received.message_id, False))
 
     def acknowledge_all(self) -> None:
         """Send acknowledgements for everything taken."""
         for consumer in self._consumers.values():
             packet = consumer.work.acknowledgement(consumer.consumer_id, due_only=False)
             if packet is not None:
-                self._host.transmit_packet(packet)
+                self._channel.transmit_packet(packet)
 
     def release_taken(self, *, in_transaction: bool) -> None:
         """The session closes: AUTO and DUPS_OK acknowledge the messages that were handed out. The answer to the close
@@ -385,13 +179,15 @@ class Consumers:
             self.flush()
 
     def flush(self) -> None:
-        """Send the acknowledgements collected since the last flush."""
+        """Send the acknowledgements collected since the last flush; while suspended they wait."""
+        if not self._channel.attached:
+            return
         changed = self._changed
-        if not self._host.settings.block_on_acknowledge or self._mode is AcknowledgeMode.TRANSACTED:
+        if not self._channel.settings.block_on_acknowledge or self._mode is AcknowledgeMode.TRANSACTED:
             for consumer in changed.values():
                 packet = consumer.work.acknowledgement(consumer.consumer_id)
                 if packet is not None:
-                    self._host.transmit_packet(packet)
+                    self._channel.transmit_packet(packet)
             changed.clear()
             return
         while changed and not self._acknowledging:
@@ -399,15 +195,15 @@ class Consumers:
             packet = consumer.work.acknowledgement(consumer.consumer_id, requires_response=True)
             if packet is not None:
                 self._acknowledging = True
-                self._host.calls.add(self._blocking_acknowledge(packet))
+                self._channel.calls.add(self._blocking_acknowledge(packet))
 
     def _blocking_acknowledge(self, packet: Acknowledge) -> Call:
         def done(answer: Any, error: BaseException | None) -> None:
             self._acknowledging = False
             if error is not None:
-                self._host.complaint(f"acknowledgement of message {packet.message_id}: {error}")
+                self._channel.complaint(f"acknowledgement of message {packet.message_id}: {error}")
             if self._changed:
-                self._host.acknowledgements_wait()
+                self._channel.link.before_flush(self.flush)
 
         return Call("acknowledge", lambda _: packet, (NullResponse,), done, Interrupted.FORGET, bound=True)
 
@@ -417,7 +213,7 @@ class Consumers:
         for consumer in self._consumers.values():
             packet = consumer.work.acknowledgement_before_return(consumer.consumer_id)
             if packet is not None:
-                self._host.transmit_packet(packet)
+                self._channel.transmit_packet(packet)
 
     def replace_idle(self, *, closing: bool) -> None:
         """Replace each consumer that has messages and none in work by a new one of the same queue: those of the old one
@@ -446,7 +242,7 @@ class Consumers:
             calls.append(self._closing(old, None))
         # ahead of the rollback: the first call is sent at once, and each further one is put after it
         for call in (*calls[:1], *reversed(calls[1:])):
-            self._host.calls.add(call, first=True)
+            self._channel.calls.add(call, first=True)
 
     def rolled_back(self) -> None:
         """Deliveries stopped, a rollback follows: acknowledge the taken messages, drop the rest."""
@@ -470,11 +266,12 @@ class Consumers:
     def create_again(self) -> None:
         """Put the creation of every consumer at the head of the line of calls, first one first."""
         for consumer in reversed(tuple(self._consumers.values())):
-            self._host.calls.add(self._again(consumer), first=True)
+            self._channel.calls.add(self._again(consumer), first=True)
 
-    def wants_flush(self) -> bool:
-        """Whether acknowledgements wait."""
-        return bool(self._changed)
+    def reattached(self) -> None:
+        """The server's session lives on: send the acknowledgements that wait."""
+        if self._changed:
+            self._channel.link.before_flush(self.flush)
 
     def end(self, error: BrokerError) -> None:
         """Nothing more will come."""
@@ -489,9 +286,9 @@ class Consumers:
             if queue_exists:
                 pass
             elif consumer.shared_queue is not None:
-                self._host.transmit_packet(replace(consumer.shared_queue, requires_response=False))
+                self._channel.transmit_packet(replace(consumer.shared_queue, requires_response=False))
             elif isinstance(info, QueueQueryResponseV3) and info.exists and (not info.durable or info.auto_created):
-                self._host.transmit_packet(_queue_like(info, consumer.queue))
+                self._channel.transmit_packet(_queue_like(info, consumer.queue))
             return _create(consumer)
 
         def done(info: QueueQueryResponse | None, error: BaseException | None) -> None:
@@ -560,7 +357,7 @@ class Consumers:
                 )
 
         query = QueueQuery(consumer.queue)
-        self._host.calls.add(Call("query queue", lambda _: query, (QueueQueryResponse,), done))
+        self._channel.calls.add(Call("query queue", lambda _: query, (QueueQueryResponse,), done))
 
     def _taken_back(self, consumer: ConsumerState) -> None:
         """The broker has closed the consumer, and its messages that were not acknowledged went back to the queue. In a
@@ -571,7 +368,7 @@ class Consumers:
         if self._mode is AcknowledgeMode.TRANSACTED:
             refused = consumer.work.acknowledgement(consumer.consumer_id, due_only=False)
             if refused is not None:
-                self._host.transmit_packet(refused)
+                self._channel.transmit_packet(refused)
         consumer.disconnect()
 
 

@@ -31,7 +31,7 @@ class MessageView:
 
     def __init__(self, message: Message, delivery_count: int, stream: BodyStream | None) -> None:
         self.message = message
-        """All fields as they travel; its body is the encoded one."""
+        """Message with all its fields as they were sent; its body is the encoded one."""
         self.delivery_count = delivery_count
         """1 for the first delivery."""
         self.stream = stream
@@ -136,7 +136,7 @@ class MessageView:
 
     @property
     def address(self) -> str | None:
-        """The address that it was sent to."""
+        """Address to which the message was sent."""
         return self.message.address
 
     @property

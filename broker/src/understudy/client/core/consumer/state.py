@@ -18,13 +18,12 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
-from understudy.client.core.connection.calls import Waiter
 from understudy.client.core.consumer.body_stream import READ_AHEAD_BYTES, BodyStream
 from understudy.client.core.consumer.received import MessageView
 from understudy.client.core.consumer.taken import AcknowledgeMode, TakenMessages
-from understudy.client.core.session.outcomes import Outcome
+from understudy.client.core.session.channel import Channel
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConnectionLost, IllegalState, LimitExceeded, RemoteProtocolError
 from understudy.limits import FRAME_BYTES_MAX
@@ -34,7 +33,6 @@ from understudy.wire.core.packets import (
     Expired,
     FlowToken,
     ForceConsumerDelivery,
-    Packet,
     QueueQueryResponse,
     header_of_message,
     message_of_header,
@@ -64,7 +62,7 @@ class ReceivedMessage(MessageView):
         self.size_bytes = size_bytes
         """Credits it costs."""
         self.consumer = consumer
-        self.generation = consumer.host.generation
+        self.generation = consumer.channel.generation
         self.settled = False
         """Whether the application has ended its delivery: acknowledged it alone, or given it back."""
         self.given_back = False
@@ -81,43 +79,6 @@ class ReceivedMessage(MessageView):
 
 MakeReceived = Callable[[Message, int, int, "ConsumerState", BodyStream | None], ReceivedMessage]
 """Message, delivery count, credits it costs, its consumer, its body if that is still coming."""
-
-
-class ConsumerHost(Protocol):
-    """The session as seen from here."""
-
-    @property
-    def generation(self) -> int:
-        """Rises with every new session at the server."""
-        ...
-
-    def wall_ms(self) -> int:
-        """Milliseconds since 1970."""
-        ...
-
-    def transmit_packet(self, packet: Packet) -> None:
-        """Send a packet on the channel of the session."""
-        ...
-
-    def consumer_changed(self, consumer: ConsumerState) -> None:
-        """Note that the consumer has something to send with the next flush."""
-        ...
-
-    def message_taken(self, consumer: ConsumerState) -> None:
-        """The application took a message in a transaction."""
-        ...
-
-    def acknowledge(self, received: ReceivedMessage, waiter: Waiter[bool]) -> None:
-        """Acknowledge as the session's mode says."""
-        ...
-
-    def check_processing(self, received: ReceivedMessage, *, plain: bool) -> None:
-        """Check that a block may work on the message; ``plain``: it asks for nothing that only Understudy does."""
-        ...
-
-    def settle(self, received: ReceivedMessage, outcome: Outcome, waiter: Waiter[bool]) -> None:
-        """End the delivery without an acknowledgement."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,21 +98,24 @@ class ConsumerState:
 
     def __init__(
         self,
-        host: ConsumerHost,
+        channel: Channel,
         consumer_id: int,
         queue: str,
         options: ConsumerOptions,
         *,
         window_bytes: int,
+        acknowledges: Callable[[ConsumerState], None],
         make_received: MakeReceived = ReceivedMessage,
     ) -> None:
-        self.host = host
+        """Args:
+        acknowledges: Called when the consumer has an acknowledgement to send with the next flush.
+        """
+        self.channel = channel
         self.consumer_id = consumer_id
         self.queue = queue
         self.options = options
         self.browse_only = options.browse_only
         self.window_bytes = window_bytes
-        self.mode = options.mode
         self.queue_info: QueueQueryResponse | None = None
         """The broker's answer about the queue, to create the queue again after a failover."""
         self.shared_queue: CreateSharedQueueV2 | None = None
@@ -171,6 +135,7 @@ class ConsumerState:
         """Body of the large message that is arriving and was handed over."""
         self._reading: BodyStream | None = None
         """Body of the message that was taken last."""
+        self._acknowledges = acknowledges
         self._make_received = make_received
         self.work = TakenMessages(options.mode, options.ack_batch_bytes)
         """The messages that were handed out."""
@@ -270,7 +235,7 @@ class ConsumerState:
         Those of the last piece go back when the whole message is taken.
         """
         if self.window_bytes == 0:
-            self.host.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=size_bytes))
+            self.channel.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=size_bytes))
         else:
             self._give_back(size_bytes)
 
@@ -282,9 +247,9 @@ class ConsumerState:
         Raises:
             BrokerError: a message that cannot be handed over; the next call goes on after it.
         """
-        mode = self.mode
+        mode = self.options.mode
         if self.work.asked():
-            self.host.consumer_changed(self)
+            self._acknowledges(self)
         if self._reading is not None:
             self._reading.discard()
             self._reading = None
@@ -296,8 +261,8 @@ class ConsumerState:
             if received.stream is None:
                 self._give_back(received.size_bytes)
             message = received.message
-            if message.expiration and not self.browse_only and message.expiration <= self.host.wall_ms():
-                self.host.transmit_packet(Expired(consumer_id=self.consumer_id, message_id=message.message_id))
+            if message.expiration and not self.browse_only and message.expiration <= self.channel.wall_ms():
+                self.channel.transmit_packet(Expired(consumer_id=self.consumer_id, message_id=message.message_id))
                 if received.stream is not None:
                     received.stream.discard()
                 continue
@@ -305,7 +270,7 @@ class ConsumerState:
             if not self.browse_only and mode is not AcknowledgeMode.PRE_ACKNOWLEDGE:
                 self.work.add(message.message_id, received.size_bytes)
                 if mode is AcknowledgeMode.TRANSACTED:
-                    self.host.message_taken(self)
+                    self._taken_in_transaction()
             return received
         return None
 
@@ -315,7 +280,7 @@ class ConsumerState:
         if self.window_bytes == 0 and waiting:
             self._asked = True
             credits_bytes, self._consumed_bytes = self._consumed_bytes + 1, 0
-            self.host.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=credits_bytes))
+            self.channel.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=credits_bytes))
 
     def receive_cancelled(self) -> None:
         """A receive was cancelled or timed out: take back its credit (window 0)."""
@@ -323,14 +288,14 @@ class ConsumerState:
             self._asked = False
             self._consumed_bytes = 0
             if self.opened:
-                self.host.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=0))
+                self.channel.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=0))
 
     def force(self) -> int:
         """Ask the broker to say when nothing is left; the answer makes ``drained`` true."""
         self._forced += 1
         if self.opened:
             self._flush_credits()
-            self.host.transmit_packet(ForceConsumerDelivery(consumer_id=self.consumer_id, sequence=self._forced))
+            self.channel.transmit_packet(ForceConsumerDelivery(consumer_id=self.consumer_id, sequence=self._forced))
         return self._forced
 
     def drained(self, sequence: int) -> bool:
@@ -341,10 +306,18 @@ class ConsumerState:
 
     # acknowledging
 
+    def _taken_in_transaction(self) -> None:
+        """Note that a message was taken in a transaction. Also while no connection works: the server's session that
+        delivered it is the only one at which it can be acknowledged.
+        """
+        self.channel.open_work.done(attached=True)
+        if self.work.taken_bytes >= self.options.ack_batch_bytes:
+            self.acknowledge_taken()
+
     def acknowledge_taken(self) -> None:
         """Everything taken so far may be acknowledged; goes out with the next flush."""
         if self.work.release():
-            self.host.consumer_changed(self)
+            self._acknowledges(self)
 
     @property
     def arriving_id(self) -> int | None:
@@ -367,14 +340,14 @@ class ConsumerState:
             self.queue_info = info
         window = self.window_bytes
         if window < 0:
-            self.host.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=-1))
+            self.channel.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=-1))
         elif window > 0:
-            self.host.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=window))
+            self.channel.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=window))
         elif self._asked:
             self._asked = False
             self.ask()
         if again and self._forced > self._drained:
-            self.host.transmit_packet(ForceConsumerDelivery(consumer_id=self.consumer_id, sequence=self._forced))
+            self.channel.transmit_packet(ForceConsumerDelivery(consumer_id=self.consumer_id, sequence=self._forced))
 
     def session_lost(self) -> None:
         """The server's session is gone with everything delivered and not acknowledged."""
@@ -438,7 +411,7 @@ class ConsumerState:
     def _flush_credits(self) -> None:
         if self._consumed_bytes and self.opened and self.window_bytes > 0:
             credits_bytes, self._consumed_bytes = self._consumed_bytes, 0
-            self.host.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=credits_bytes))
+            self.channel.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=credits_bytes))
 
 
 class _LargeMessage:

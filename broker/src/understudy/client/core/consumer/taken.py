@@ -1,4 +1,4 @@
-"""The messages that one consumer has handed to the application, and their acknowledgements.
+"""Messages that one consumer has given to the application, and their acknowledgements.
 
 Acknowledgements are cumulative (artemis-core s. 6.4): one packet covers everything up to a message. Not here: buffers
 and credits (``consumer``), or when which packet is sent (``consumers``, ``transactions``).
@@ -26,7 +26,7 @@ class AcknowledgeMode(Enum):
     DUPS_OK = "dups-ok"
     """When dupsOKBatchSize bytes were taken, or at a close: fewer packets, more seen again after a failure."""
     PRE_ACKNOWLEDGE = "pre"
-    """Before they are sent to us: at most once."""
+    """The broker acknowledges messages before it sends them, so each arrives at most once."""
 
 
 _BY_THE_APPLICATION: Final = (AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL, AcknowledgeMode.TRANSACTED)
@@ -48,13 +48,13 @@ class TakenMessages:
         self.taken_bytes = 0
         """Bytes taken since the last acknowledgement."""
         self._last: int | None = None
-        """The last one handed out, with those before it not acknowledged."""
+        """Last message given to the application; it and those before it are not acknowledged."""
         self._finished: int | None = None
         """DUPS_OK: the last one after which another was asked for, if it is not released."""
         self._released: int | None = None
-        """The last one that may be acknowledged."""
+        """Last message that may be acknowledged."""
         self._unsettled: dict[int, None] = {}
-        """CLIENT, INDIVIDUAL, TRANSACTED: those not acknowledged, in order."""
+        """Messages that are not acknowledged, in order; used by the modes CLIENT, INDIVIDUAL and TRANSACTED."""
 
     def asked(self) -> bool:
         """The application asks for the next message. Whether an acknowledgement is due that was not before."""

@@ -12,7 +12,7 @@ from understudy.wire.core.packets import Settle, Settlement
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One end of a delivery."""
+    """Outcome of a delivery."""
 
     settlement: Settlement
     delay_ms: int | None = None
@@ -26,7 +26,7 @@ class Outcome:
         return self.settlement is not Settlement.FAIL or self.delay_ms is not None or self.undeliverable_here
 
     def packet(self, consumer_id: int, message_id: int, *, requires_response: bool) -> Settle:
-        """The request for one delivery."""
+        """Packet that requests the outcome for one delivery."""
         delay_ms = -1 if self.delay_ms is None else self.delay_ms
         return Settle(
             consumer_id, message_id, int(self.settlement), requires_response, self.undeliverable_here, delay_ms

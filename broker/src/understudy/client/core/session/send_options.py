@@ -1,4 +1,4 @@
-"""Options of one message to send, and how they become its fields.
+"""Options of one sent message, and their conversion to its fields.
 
 Not here: bodies and properties (``bodies``), confirmations (``sends``).
 """
@@ -35,7 +35,7 @@ class MessageOptions(TypedDict, total=False):
     """The time before which it is not delivered: a datetime, or seconds since 1970 as of ``time.time()``. A datetime
     without a time zone is local time."""
     group_id: str | None
-    """Messages of one group go to one consumer, in order. Replaces the URL's groupID."""
+    """Message group: its messages go to one consumer, in order. Replaces the URL's groupID."""
     last_value_key: str | None
     """The key of the message that it replaces in a last-value queue."""
     duplicate_id: str | bytes | None

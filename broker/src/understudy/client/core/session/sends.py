@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from understudy.client.core.connection.calls import Waiter, twice_dropped
+from understudy.client.core.session.channel import Channel
 from understudy.client.core.session.large_sends import LargeBodySend
 from understudy.errors import AddressFull, BrokerError, IllegalState, SendOutcomeUnknown
 from understudy.message import Message
 from understudy.wire.core.packets import (
-    Packet,
     ProducerRequestCredits,
     SessionSendContinuation,
     SessionSendLarge,
@@ -36,9 +36,6 @@ PENDING_SENDS_MAX: Final = 256 * 1024
 
 #: Bytes of a continuation frame besides its piece, at most.
 _PIECE_FRAME_BYTES: Final = 40
-
-EncodeSend = Callable[[Message, bool, int, int], bytes]
-"""Message, requires response, correlation id, sender id -> frame."""
 
 
 class Pending:
@@ -99,26 +96,6 @@ class ProducerState:
             call()
 
 
-class SendHost(Protocol):
-    """The session as seen from here."""
-
-    def transmit(self, frame: bytes) -> None:
-        """Send a frame that counts as a command."""
-        ...
-
-    def transmit_packet(self, packet: Packet) -> None:
-        """Send a packet on the channel of the session."""
-        ...
-
-    def pump_wanted(self) -> None:
-        """A large message has a piece to send: call ``pump`` when the socket takes one."""
-        ...
-
-    def awaiting_confirmation(self) -> None:
-        """The first of several unconfirmed sends went out: watch the time."""
-        ...
-
-
 class _Gate:
     """Credits of one address and the messages waiting for them."""
 
@@ -133,10 +110,9 @@ class _Gate:
 class Sends:
     """All producers of one session."""
 
-    def __init__(self, host: SendHost, encode: EncodeSend, window_bytes: int) -> None:
-        self._host = host
-        self._encode = encode
-        self._window = window_bytes
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._window = channel.settings.producer_window_size
         self._gates: dict[str, _Gate] = {}
         self._unconfirmed: dict[int, Pending] = {}
         self._correlation = 0
@@ -243,7 +219,7 @@ class Sends:
         if self._open:
             self._release(gate, address)
         elif self._current is not None:
-            self._host.pump_wanted()
+            self._channel.link.pump.add(self)
 
     def credits_refused(self, credits_bytes: int, address: str) -> None:
         """SESS_PRODUCER_FAIL_CREDITS: the address is full and its policy is FAIL."""
@@ -281,7 +257,7 @@ class Sends:
         """The session works, for the first time or because it was reattached: go on."""
         self._attached = True
         if self._current is not None:
-            self._host.pump_wanted()
+            self._channel.link.pump.add(self)
         self._advance()
 
     def _advance(self) -> None:
@@ -294,9 +270,9 @@ class Sends:
                 self._begin(pending)
             else:
                 if not self._unconfirmed:
-                    self._host.awaiting_confirmation()
+                    self._channel.awaiting_confirmation()
                 self._unconfirmed[pending.correlation_id] = pending
-                self._host.transmit(pending.frame)
+                self._channel.transmit(pending.frame)
         self._careful = self._careful and bool(self._again or self._unconfirmed)
         self._open = self._attached and self._current is None and not self._again
         if self._open:
@@ -388,7 +364,7 @@ class Sends:
         if available < wanted:
             more = wanted - gate.arriving
             gate.arriving += more
-            self._host.transmit_packet(ProducerRequestCredits(credits=more, address=address))
+            self._channel.transmit_packet(ProducerRequestCredits(credits=more, address=address))
         if gate.balance < size:
             return False
         gate.balance -= size
@@ -412,15 +388,15 @@ class Sends:
             return
         pending.message = None
         if not pending.confirm:
-            self._host.transmit(self._encode(message, False, 0, pending.producer.sender_id))
+            self._channel.transmit(self._channel.encode_send(message, False, 0, pending.producer.sender_id))
             _done(pending)
             return
         self._correlation = pending.correlation_id = correlation_id = self._correlation + 1
-        pending.frame = frame = self._encode(message, True, correlation_id, pending.producer.sender_id)
+        pending.frame = frame = self._channel.encode_send(message, True, correlation_id, pending.producer.sender_id)
         if not self._unconfirmed:
-            self._host.awaiting_confirmation()
+            self._channel.awaiting_confirmation()
         self._unconfirmed[correlation_id] = pending
-        self._host.transmit(frame)
+        self._channel.transmit(frame)
 
     # large messages
 
@@ -442,8 +418,8 @@ class Sends:
             return
         self._current = pending
         self._open = False
-        self._host.transmit_packet(SessionSendLarge(header_of_message(message)))
-        self._host.pump_wanted()
+        self._channel.transmit_packet(SessionSendLarge(header_of_message(message)))
+        self._channel.link.pump.add(self)
 
     def pump(self, budget_bytes: int) -> bool:
         """Send pieces of the large message under way, about so many bytes. Whether there is more
@@ -467,7 +443,7 @@ class Sends:
             body.drop()
             budget_bytes -= len(piece) + _PIECE_FRAME_BYTES
             if continues:
-                self._host.transmit_packet(
+                self._channel.transmit_packet(
                     SessionSendContinuation(piece, True, -1, False, 0, current.producer.sender_id)
                 )
             else:
@@ -480,9 +456,9 @@ class Sends:
             if not current.correlation_id:
                 self._correlation = current.correlation_id = self._correlation + 1
             if not self._unconfirmed:
-                self._host.awaiting_confirmation()
+                self._channel.awaiting_confirmation()
             self._unconfirmed[current.correlation_id] = current
-        self._host.transmit_packet(
+        self._channel.transmit_packet(
             SessionSendContinuation(
                 piece,
                 False,

@@ -1,6 +1,6 @@
 """One client session: calls, producers, consumers, its transaction, and its life across failovers.
 
-Pure: bytes go to ``SessionHost.transmit``, outcomes to waiters, time comes with the host.
+Pure: frames go to the channel, outcomes to waiters, time comes with the connection.
 Sources: artemis-core s. 6 (behaviour) and s. 8.3 (failover). While the connection is down the session is
 *suspended*: sends and calls line up. It goes on by ``reattached`` (the server still had it, only
 with a confirmation window) or ``recreated`` (a new one on the same channel): then consumers,
@@ -14,23 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from understudy.client.core.connection.calls import Call, Calls, Interrupted, Waiter, settle
+from understudy.client.core.connection.calls import Call, Interrupted, Waiter, settle
 from understudy.client.core.consumer.consumers import Consumers
-from understudy.client.core.consumer.state import ConsumerState
-from understudy.client.core.consumer.taken import AcknowledgeMode
-from understudy.client.core.session.confirmations import Confirmations
+from understudy.client.core.session.channel import Channel, SessionOptions
 from understudy.client.core.session.large_sends import LargeBodySend
 from understudy.client.core.session.sends import Pending, ProducerState, Sends
+from understudy.client.core.session.settlements import Settlements
 from understudy.client.core.session.transactions import Transactions
 from understudy.client.core.session.xa import Branches
-from understudy.client.core.url.options import ClientOptions
-from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DuplicateMetadata, ObjectClosed
 from understudy.message import DUPLICATE_ID, Message
-from understudy.ports import Clock
-from understudy.wire.core.codec import RefusedPacket, encode, encode_send
+from understudy.wire.core.codec import RefusedPacket
 from understudy.wire.core.codes import error_of
 from understudy.wire.core.packets import (
     AddMetadataV2,
@@ -48,7 +44,6 @@ from understudy.wire.core.packets import (
     ReceiveMessage,
     RemoveProducer,
     SessionClose,
-    SessionStart,
     SessionStop,
     UniqueAddMetadata,
 )
@@ -57,130 +52,23 @@ from understudy.wire.core.packets import (
 _PRODUCERS_SINCE: Final = 134
 
 
-@dataclass(frozen=True, slots=True)
-class SessionOptions:
-    """Options of a new session."""
-
-    mode: AcknowledgeMode = AcknowledgeMode.AUTO
-    """TRANSACTED with ``xa``."""
-    xa: bool = False
-    """Whether the transactions of the session are XA branches."""
-    pre_acknowledge: bool = False
-    """The broker counts messages as acknowledged before it sends them."""
-
-    @property
-    def transacted(self) -> bool:
-        """Whether it has local transactions."""
-        return self.mode is AcknowledgeMode.TRANSACTED and not self.xa
-
-    @property
-    def auto_commit_sends(self) -> bool:
-        """Whether each send is a unit of work of its own."""
-        return self.mode is not AcknowledgeMode.TRANSACTED
-
-    @property
-    def auto_commit_acks(self) -> bool:
-        """Whether each acknowledgement is a unit of work of its own."""
-        return self.mode in (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
-
-    @property
-    def consumer_mode(self) -> AcknowledgeMode:
-        """How its consumers acknowledge."""
-        return AcknowledgeMode.PRE_ACKNOWLEDGE if self.pre_acknowledge else self.mode
-
-
-class SessionHost(Protocol):
-    """The connection as seen from a session."""
-
-    @property
-    def options(self) -> ClientOptions:
-        """The options of the connection."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """The clocks of the client."""
-        ...
-
-    @property
-    def version(self) -> int:
-        """Channel version for encoding."""
-        ...
-
-    @property
-    def now_ms(self) -> int:
-        """Monotonic time at the last arrival of bytes: cheap, and exact enough for time limits."""
-        ...
-
-    @property
-    def node_id(self) -> str | None:
-        """Node id of the broker it is connected to, the same of both nodes of a pair; None: not known."""
-        ...
-
-    def transmit(self, frame: bytes) -> None:
-        """Send a frame with the next flush."""
-        ...
-
-    def session_changed(self, session: SessionState) -> None:
-        """Note that the session has acknowledgements for the next flush."""
-        ...
-
-    def session_streams(self, session: SessionState) -> None:
-        """Note that the session has pieces of a large message to send: pump it when the socket takes bytes."""
-        ...
-
-    def session_closed(self, session: SessionState) -> None:
-        """Forget a session that was closed."""
-        ...
-
-    def wake_at(self, moment_ms: int) -> None:
-        """Have the session called at that moment of the monotonic clock, in ms."""
-        ...
-
-    def complaint(self, text: str) -> None:
-        """Log an error that no caller waits for."""
-        ...
-
-
 class SessionState:
-    """One session without I/O: its calls, producers, consumers and transaction.
+    """One session without I/O: its channel, producers, consumers and transactions, and their order across failovers."""
 
-    Implements ``SendHost`` and ``ConsumersHost``.
-    """
-
-    def __init__(self, host: SessionHost, channel_id: int, name: str, options: SessionOptions) -> None:
-        self._host = host
-        self.channel_id = channel_id
-        self.name = name
-        """Known to the server; a new one after every re-creation."""
-        self.options = options
-        self.generation = 0
-        """Rises with every re-creation, and when messages in work are given back; a message of an older one cannot be
-        acknowledged.
+    def __init__(self, channel: Channel, forget: Callable[[SessionState], None]) -> None:
+        """Args:
+        forget: Called when the server has closed the session.
         """
-        self.started = True
+        self.channel = channel
+        self._forget = forget
         self.created_at = ""
         """File and line of the application that made the session."""
-        self.closed: BrokerError | None = None
-        self.consumers = Consumers(self, options.consumer_mode)
+        self.sends = Sends(channel)
+        self.consumers = Consumers(channel)
+        self.transaction = Transactions(channel, self.sends, self.consumers)
+        self.branches = Branches(channel, self.sends, self.consumers)
+        self.settlements = Settlements(channel, self.consumers, self.transaction)
         self.producers: dict[int, ProducerState] = {}
-        self.takes_settlements = False
-        """Whether the server takes outcomes of single deliveries; stated when it made the session."""
-        self.last_confirmation_ms = 0
-        """When the broker last confirmed a send, or had none to confirm."""
-        settings = host.options
-        self.calls = Calls(
-            self._send_call,
-            host.clock,
-            host.wake_at,
-            timeout_ms=settings.call_timeout_ms,
-            failover_timeout_ms=settings.call_failover_timeout_ms,
-        )
-        self.sends = Sends(self, self._encode_send, settings.producer_window_size)
-        self.transaction = Transactions(self, transacted=options.transacted)
-        self.branches = Branches(self, self.transaction, enabled=options.xa)
-        self._confirmations = Confirmations(settings.confirmation_window_size)
-        self._attached = False
         self._next_producer = 1
         self._temporary: dict[str, CreateQueueV2] = {}
         self._metadata: dict[str, str] = {}
@@ -197,104 +85,52 @@ class SessionState:
             DisconnectConsumer: self.consumers.on_disconnect,
         }
 
-    # ports of the parts
-
-    def wall_ms(self) -> int:
-        return self._host.clock.wall_ms()
+    @property
+    def channel_id(self) -> int:
+        """Number of its channel."""
+        return self.channel.channel_id
 
     @property
-    def node_id(self) -> str | None:
-        """Node id of the server; None before it is known."""
-        return self._host.node_id
-
-    def transmit(self, frame: bytes) -> None:
-        """Send a counted command; while suspended it is kept for a reattachment, or pointless."""
-        if self._confirmations.enabled:
-            self._confirmations.sent(frame)
-        if self._attached:
-            self._host.transmit(frame)
-
-    def transmit_packet(self, packet: Packet) -> None:
-        frame = encode(packet, self.channel_id, self._host.version)
-        if packet.counts_as_command:
-            self.transmit(frame)
-        elif self._attached:
-            self._host.transmit(frame)
-
-    def pump_wanted(self) -> None:
-        self._host.session_streams(self)
-
-    def awaiting_confirmation(self) -> None:
-        """A command was sent whose confirmation has a time limit from now on."""
-        now_ms = self._host.clock.monotonic_ms()
-        self.last_confirmation_ms = now_ms
-        self._host.wake_at(now_ms + self._host.options.call_timeout_ms)
+    def options(self) -> SessionOptions:
+        """The options that it was made with."""
+        return self.channel.options
 
     @property
-    def settings(self) -> ClientOptions:
-        return self._host.options
-
-    def acknowledgements_wait(self) -> None:
-        self._host.session_changed(self)
-
-    def delivery_taken(self) -> None:
-        self.transaction.work_done(attached=True)
-
-    def return_in_work(self, consumer: ConsumerState, waiter: Waiter[bool]) -> None:
-        self.transaction.return_unfinished(lambda: settle(waiter)(True, None), of=consumer)
-
-    def complaint(self, text: str) -> None:
-        self._host.complaint(text)
-
-    def flush(self) -> None:
-        """Send the acknowledgements collected since the last flush."""
-        if self._attached:
-            self.consumers.flush()
-
-    def _send_call(self, packet: Packet) -> None:
-        frame = encode(packet, self.channel_id, self._host.version)
-        if packet.counts_as_command:
-            self.transmit(frame)
-        else:
-            self._host.transmit(frame)
-
-    def _encode_send(self, message: Message, requires_response: bool, correlation_id: int, sender_id: int) -> bytes:
-        return encode_send(message, self.channel_id, requires_response, correlation_id, sender_id, self._host.version)
+    def closed(self) -> BrokerError | None:
+        """The error that ended it; None while it works."""
+        return self.channel.closed
 
     # life
 
     def opened(self) -> None:
         """The server has created it for the first time."""
-        self._attached = True
-        if self.started:
-            self.transmit_packet(SessionStart())
-        self.calls.open()
+        channel = self.channel
+        channel.attached = True
+        channel.start()
+        channel.calls.open()
         self.sends.resume()
 
     def suspend(self, error: BrokerError) -> None:
         """The connection was lost. Calls that cannot be repeated fail at once, unless the server may
         still have the session and answer (artemis-ha s. 8: UNBLOCKED).
         """
-        self._attached = False
-        release = None if self._confirmations.enabled else error
-        self.calls.suspend(release)
+        channel = self.channel
+        channel.attached = False
+        release = None if channel.confirmations.enabled else error
+        channel.calls.suspend(release)
         self.sends.suspend(release)
-
-    def reattach_id(self) -> int:
-        """Id of the last command received, for REATTACH_SESSION."""
-        return self._confirmations.last_received
 
     def reattached(self, last_confirmed: int) -> None:
         """The server still had the session: repeat the commands that it missed and continue."""
-        for frame in self._confirmations.replay(last_confirmed):
-            self._host.transmit(frame)
-        self._attached = True
-        self.transaction.reattached()
+        channel = self.channel
+        for frame in channel.confirmations.replay(last_confirmed):
+            channel.link.transmit(frame)
+        channel.attached = True
+        channel.open_work.reattached()
         if self.sends.unconfirmed:
-            self.awaiting_confirmation()
-        if self.consumers.wants_flush():
-            self._host.session_changed(self)
-        self.calls.open()
+            channel.awaiting_confirmation()
+        self.consumers.reattached()
+        channel.calls.open()
         self.sends.resume()
 
     def recreated(self, name: str, error: BrokerError, *, dropped: bool = False) -> None:
@@ -304,35 +140,35 @@ class SessionState:
             error: What ended the connection of the old one.
             dropped: Whether the same broker goes on and ended only the connection.
         """
-        self.name = name
-        self.generation += 1
+        channel = self.channel
+        channel.name = name
+        channel.generation += 1
         doomed = self.transaction.session_lost(in_branch=self.branches.working_in is not None)
         self.consumers.session_lost()
         if doomed:
             self.sends.drop()
-        self.calls.reset(error, dropped=dropped)
-        self._confirmations.reset()
-        self._attached = True
+        channel.calls.reset(error, dropped=dropped)
+        channel.confirmations.reset()
+        channel.attached = True
         for packet in self._temporary.values():
-            self.transmit_packet(packet)
+            channel.transmit_packet(packet)
         for producer in self.producers.values():
             self._register(producer)
         self.consumers.create_again()
         self.branches.session_recreated()
         for key, value in self._metadata.items():
-            self.transmit_packet(AddMetadataV2(key, value, requires_confirmation=False))
-        if self.started:
-            self.transmit_packet(SessionStart())
-        self.calls.open()
+            channel.transmit_packet(AddMetadataV2(key, value, requires_confirmation=False))
+        channel.start()
+        channel.calls.open()
         self.sends.resend(error, dropped=dropped)
 
     def end(self, error: BrokerError) -> None:
         """End the session for good: everything waiting fails."""
         if self.closed is not None:
             return
-        self.closed = error
-        self._attached = False
-        self.calls.end(error)
+        self.channel.closed = error
+        self.channel.attached = False
+        self.channel.calls.end(error)
         self.sends.end(error)
         self.consumers.end(error)
         for producer in self.producers.values():
@@ -355,15 +191,17 @@ class SessionState:
         if self.closed is not None:
             settle(waiter)(None, None)
             return
-        if self._attached:
+        if self.channel.attached:
             self.consumers.release_taken(in_transaction=self.options.transacted)
 
         def done(packet: Any, error: BaseException | None) -> None:
             self.end(ObjectClosed("the session is closed"))
-            self._host.session_closed(self)
+            self._forget(self)
             settle(waiter)(None, error)
 
-        self.calls.add(Call("close session", lambda _: SessionClose(), (NullResponse,), done, Interrupted.FORGET))
+        self.channel.calls.add(
+            Call("close session", lambda _: SessionClose(), (NullResponse,), done, Interrupted.FORGET)
+        )
 
     # requests
 
@@ -381,7 +219,7 @@ class SessionState:
         Args:
             tolerated: Errors that mean "already done" when it had been asked before.
         """
-        self.calls.add(Call(name, lambda _: packet, (expected,), settle(waiter), tolerated=tolerated))
+        self.channel.calls.add(Call(name, lambda _: packet, (expected,), settle(waiter), tolerated=tolerated))
 
     def temporary_queue_created(self, packet: CreateQueueV2) -> None:
         """Remember a temporary queue, to create it again after a failover."""
@@ -409,20 +247,20 @@ class SessionState:
             settle(waiter, lambda _: None)(packet, error)
 
         kind = UniqueAddMetadata if unique else AddMetadataV2
-        self.calls.add(
+        self.channel.calls.add(
             Call("metadata", lambda _: kind(key, value, True), (NullResponse,), done, tolerated=(DuplicateMetadata,))
         )
 
     def start(self) -> None:
         """Let deliveries come."""
-        if not self.started:
-            self.started = True
-            self.transmit_packet(SessionStart())
+        if not self.channel.started:
+            self.channel.started = True
+            self.channel.start()
 
     def stop(self, waiter: Waiter[None]) -> None:
         """Stop deliveries; buffered messages can still be taken."""
-        self.started = False
-        self.calls.add(
+        self.channel.started = False
+        self.channel.calls.add(
             Call("stop", lambda _: SessionStop(), (NullResponse,), settle(waiter, lambda _: None), Interrupted.FORGET)
         )
 
@@ -435,7 +273,7 @@ class SessionState:
         producer = ProducerState(self._next_producer, address, window)
         self._next_producer += 1
         self.producers[producer.sender_id] = producer
-        if self._attached:
+        if self.channel.attached:
             self._register(producer)
         return producer
 
@@ -444,8 +282,8 @@ class SessionState:
         if producer.closed is None:
             producer.closed = ObjectClosed("the producer is closed")
             self.producers.pop(producer.sender_id, None)
-            if self._host.version >= _PRODUCERS_SINCE:
-                self.transmit_packet(RemoveProducer(producer.sender_id))
+            if self.channel.link.version >= _PRODUCERS_SINCE:
+                self.channel.transmit_packet(RemoveProducer(producer.sender_id))
 
     def send(
         self,
@@ -465,29 +303,29 @@ class SessionState:
         """
         if producer.closed is not None:
             raise producer.closed
-        settings = self._host.options
+        settings = self.channel.settings
         if self.options.auto_commit_sends:
             confirm = settings.block_on_durable_send if message.durable else settings.block_on_non_durable_send
         else:
             # A failure of a transacted send surfaces at the commit (artemis-core s. 6.2).
             confirm = False
-            if self.transaction.rollback_only:
+            if self.rollback_only:
                 if waiter is not None and not waiter.done():
                     waiter.set_result(None)
                 return
-            self.transaction.work_done(attached=self._attached)
+            self.channel.open_work.done(attached=self.channel.attached)
         self.sends.add(Pending(producer, message, waiter, confirm, DUPLICATE_ID in message.properties, body))
 
     def _register(self, producer: ProducerState) -> None:
-        if self._host.version >= _PRODUCERS_SINCE:
-            self.transmit_packet(CreateProducer(producer.sender_id, producer.address))
+        if self.channel.link.version >= _PRODUCERS_SINCE:
+            self.channel.transmit_packet(CreateProducer(producer.sender_id, producer.address))
 
     # transactions
 
     @property
     def rollback_only(self) -> bool:
         """Whether a failover undid work of the open transaction or branch."""
-        return self.transaction.rollback_only
+        return self.channel.open_work.rollback_only
 
     def commit(self, waiter: Waiter[None]) -> None:
         """Commit the transaction; fails like ``Transactions.commit``."""
@@ -505,41 +343,42 @@ class SessionState:
         if handler is not None:
             handler(packet, size_bytes)
         else:
-            self.calls.answer(packet)
-        confirmations = self._confirmations
+            self.channel.calls.answer(packet)
+        confirmations = self.channel.confirmations
         if confirmations.enabled and packet.counts_as_command and confirmations.received(size_bytes):
             self.confirm_received()
 
     def confirm_received(self) -> None:
         """Tell the server what arrived (at the window, and with every ping)."""
-        command_id = self._confirmations.confirm() if self._confirmations.enabled else None
+        confirmations = self.channel.confirmations
+        command_id = confirmations.confirm() if confirmations.enabled else None
         if command_id is not None:
-            self.transmit_packet(PacketsConfirmed(command_id))
+            self.channel.transmit_packet(PacketsConfirmed(command_id))
 
     def _on_null_response(self, packet: NullResponse, size_bytes: int) -> None:
         correlation_id = packet.correlation_id
         if correlation_id > 0:
-            self.last_confirmation_ms = self._host.now_ms
+            self.channel.last_confirmation_ms = self.channel.link.now_ms
             self.sends.confirmed(correlation_id)
         else:
-            self.calls.answer(packet)
+            self.channel.calls.answer(packet)
 
     def _on_exception(self, packet: ExceptionResponse, size_bytes: int) -> None:
         error = error_of(packet.error_code, packet.message)
         correlation_id = packet.correlation_id
         if correlation_id is not None and correlation_id > 0:
             if not self.sends.refused(correlation_id, error):
-                self._host.complaint(f"the broker refused a send: {error}")
+                self.channel.complaint(f"the broker refused a send: {error}")
             return
-        if not self.calls.fail(error):
-            self._host.complaint(f"the broker reports: {error}")
+        if not self.channel.calls.fail(error):
+            self.channel.complaint(f"the broker reports: {error}")
 
     def _on_refused(self, packet: RefusedPacket, size_bytes: int) -> None:
         """A frame of the broker was skipped because it exceeds a limit: it fails its receiver and nothing else."""
         if isinstance(packet.packet, ReceiveMessage):
             self.consumers.on_unreadable(packet.packet, packet.error, size_bytes)
-        elif not self.calls.fail(packet.error):
-            self._host.complaint(f"a {packet.packet_type.__name__} of the broker was skipped: {packet.error}")
+        elif not self.channel.calls.fail(packet.error):
+            self.channel.complaint(f"a {packet.packet_type.__name__} of the broker was skipped: {packet.error}")
 
     def _on_credits(self, packet: ProducerCredits, size_bytes: int) -> None:
         self.sends.credits_arrived(packet.credits, packet.address)
@@ -548,5 +387,5 @@ class SessionState:
         self.sends.credits_refused(packet.credits, packet.address)
 
     def _on_packets_confirmed(self, packet: PacketsConfirmed, size_bytes: int) -> None:
-        if self._confirmations.enabled:
-            self._confirmations.confirmed(packet.command_id)
+        if self.channel.confirmations.enabled:
+            self.channel.confirmations.confirmed(packet.command_id)

@@ -24,92 +24,56 @@ Not here: XA branches (``xa``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-from understudy.client.core.connection.calls import Call, Calls, Interrupted, Waiter, settle
+from understudy.client.core.connection.calls import Call, Interrupted, Waiter, settle
 from understudy.client.core.consumer.consumers import Consumers
 from understudy.client.core.consumer.state import ConsumerState
+from understudy.client.core.session.channel import Channel
 from understudy.client.core.session.sends import Sends
 from understudy.errors import BrokerError, CommitOutcomeUnknown, IllegalState, TransactionRolledBack
-from understudy.wire.core.packets import Commit, NullResponse, Packet, Rollback, SessionStart, SessionStop
-
-
-class WorkingSession(Protocol):
-    """A session as its transactions and XA branches need it; ``SessionState`` implements it."""
-
-    closed: BrokerError | None
-    started: bool
-    generation: int
-    calls: Calls
-    sends: Sends
-    consumers: Consumers
-
-    @property
-    def node_id(self) -> str | None:
-        """Node id of the server; None before it is known."""
-        ...
-
-    def transmit_packet(self, packet: Packet) -> None:
-        """Send a packet on the channel of the session."""
-        ...
-
-    def complaint(self, text: str) -> None:
-        """Log an error that no caller waits for."""
-        ...
+from understudy.wire.core.packets import Commit, NullResponse, Packet, Rollback, SessionStop
 
 
 class Transactions:
     """The local transactions of one session, one after the other."""
 
-    def __init__(self, session: WorkingSession, *, transacted: bool) -> None:
-        self._session = session
-        self._transacted = transacted
-        self.rollback_only = False
-        """A failover undid work of the open transaction or branch."""
-        self._work = False
-        self._late_work = False
+    def __init__(self, channel: Channel, sends: Sends, consumers: Consumers) -> None:
+        self._channel = channel
+        self._sends = sends
+        self._consumers = consumers
+        self._transacted = channel.options.transacted
+        self._work = channel.open_work
 
     @property
     def uncommitted(self) -> bool:
         """Whether a local transaction has work that the next commit would make count."""
-        return self._transacted and (self._work or self._late_work)
-
-    def work_done(self, *, attached: bool) -> None:
-        """Something depends on the next commit; given to the server's session, if ``attached``."""
-        if attached:
-            self._work = True
-        else:
-            self._late_work = True
-
-    def reattached(self) -> None:
-        """The server's session lives on, with its work."""
-        self._work = self._work or self._late_work
-        self._late_work = False
+        return self._transacted and (self._work.given or self._work.late)
 
     def session_lost(self, *, in_branch: bool) -> bool:
         """The server's session is gone; whether it took work of ours with it."""
-        session = self._session
-        doomed = (self._work and self._transacted) or in_branch
+        work = self._work
+        doomed = (work.given and self._transacted) or in_branch
         # A commit that was not sent takes the news with it and the next work is a new transaction.
-        self.rollback_only = (doomed or self.rollback_only) and not session.calls.bound
-        self._work = self._late_work and not doomed
-        self._late_work = False
+        work.rollback_only = (doomed or work.rollback_only) and not self._channel.calls.bound
+        work.given = work.late and not doomed
+        work.late = False
         return doomed
 
     def commit(self, waiter: Waiter[None]) -> None:
         """Commit; fails with ``TransactionRolledBack`` or ``CommitOutcomeUnknown`` as they say."""
         self._check()
         # sends that wait for credits belong to the transaction: its commit must not overtake them
-        self._session.sends.when_none_waits(lambda: self._commit(waiter))
+        self._sends.when_none_waits(lambda: self._commit(waiter))
 
     def _commit(self, waiter: Waiter[None]) -> None:
-        if self.rollback_only:
+        if self._work.rollback_only:
             self.rollback(waiter, TransactionRolledBack("a failover undid the work of this transaction"))
             return
 
         def build(correlation_id: int) -> Packet:
-            self._session.consumers.acknowledge_all()
-            self._work = False
+            self._consumers.acknowledge_all()
+            self._work.given = False
             return Commit(correlation_id)
 
         def interruption(error: BrokerError, sent: bool) -> BaseException:
@@ -122,7 +86,7 @@ class Transactions:
 
         answered = settle(waiter, lambda _: None)
         call = Call("commit", build, (NullResponse,), answered, Interrupted.FAIL, interruption, bound=True)
-        self._session.calls.add(call)
+        self._channel.calls.add(call)
 
     def rollback(self, waiter: Waiter[None], outcome: BrokerError | None = None) -> None:
         """Undo the transaction: stop, acknowledge the taken messages (so that their delivery count
@@ -132,24 +96,23 @@ class Transactions:
             outcome: Error to hand to the waiter when done.
         """
         self._check()
-        session = self._session
-        session.sends.drop()
+        channel, consumers = self._channel, self._consumers
+        self._sends.drop()
 
         def stopped(packet: Any, error: BaseException | None) -> None:
-            session.consumers.rolled_back()
+            consumers.rolled_back()
 
         def done(packet: Any, error: BaseException | None) -> None:
-            self._work = self.rollback_only = False
+            self._work.given = self._work.rollback_only = False
             # a reattachment repeats deliveries of before, if the stop got no answer in time: they are returned, too
-            session.consumers.returned()
-            if session.started:
-                session.transmit_packet(SessionStart())
+            consumers.returned()
+            channel.start()
             settle(waiter, lambda _: None)(None, error or outcome)
 
         stop = Call("stop", lambda _: SessionStop(), (NullResponse,), stopped, Interrupted.FORGET, bound=True)
-        session.calls.add(stop)
+        channel.calls.add(stop)
         undo = Call("rollback", lambda _: Rollback(False), (NullResponse,), done, Interrupted.FORGET, bound=True)
-        session.calls.add(undo)
+        channel.calls.add(undo)
 
     def work_failed(self, consumer: ConsumerState, waiter: Waiter[None]) -> None:
         """Give back the messages in work if this consumer has one."""
@@ -168,9 +131,8 @@ class Transactions:
             of: Only if this consumer has one; None for any consumer.
             closing: The session will be closed next, so that nothing is delivered to it any more.
         """
-        session = self._session
-        consumers = session.consumers
-        if session.closed is not None or not (consumers.in_work if of is None else of.work.unfinished):
+        channel, consumers = self._channel, self._consumers
+        if channel.closed is not None or not (consumers.in_work if of is None else of.work.unfinished):
             then()
             return
         count_first = consumers.acknowledge_at_once
@@ -178,7 +140,7 @@ class Transactions:
         def stopped(packet: Any, error: BaseException | None) -> None:
             if packet is None:
                 return  # the server's session is gone, and its deliveries with it
-            session.generation += 1
+            channel.generation += 1
             consumers.acknowledge_finished()
             if count_first:
                 consumers.replace_idle(closing=closing)
@@ -186,22 +148,22 @@ class Transactions:
 
         def done(packet: Any, error: BaseException | None) -> None:
             if error is not None:
-                session.complaint(f"messages in work could not be given back: {error}")
+                channel.complaint(f"messages in work could not be given back: {error}")
             elif packet is not None:
                 # a reattachment repeats deliveries of before, as in ``rollback``
                 consumers.returned()
-                if session.started and not closing:
-                    session.transmit_packet(SessionStart())
+                if not closing:
+                    channel.start()
             then()
 
         stop = Call("stop", lambda _: SessionStop(), (NullResponse,), stopped, Interrupted.FORGET, bound=True)
-        session.calls.add(stop)
+        channel.calls.add(stop)
         undo = Call("give back", lambda _: Rollback(count_first), (NullResponse,), done, Interrupted.FORGET, bound=True)
-        session.calls.add(undo)
+        channel.calls.add(undo)
 
     def _check(self) -> None:
-        session = self._session
-        if session.closed is not None:
-            raise session.closed
+        channel = self._channel
+        if channel.closed is not None:
+            raise channel.closed
         if not self._transacted:
             raise IllegalState("the session is not transacted")

@@ -17,11 +17,13 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from understudy.client.core.connection.calls import Call, Interrupted, Waiter, settle
-from understudy.client.core.session.transactions import Transactions, WorkingSession
+from understudy.client.core.consumer.consumers import Consumers
+from understudy.client.core.session.channel import Channel
+from understudy.client.core.session.sends import Sends
 from understudy.errors import BrokerError, IllegalState, XaCode, XaError
 from understudy.ids import Xid
 from understudy.wire.core import packets_xa as packets
-from understudy.wire.core.packets import NullResponse, Packet, Rollback, SessionStart, SessionStop
+from understudy.wire.core.packets import NullResponse, Packet, Rollback, SessionStop
 
 _ROLLED_BACK: Final = range(XaCode.ROLLED_BACK, 108)
 
@@ -29,10 +31,11 @@ _ROLLED_BACK: Final = range(XaCode.ROLLED_BACK, 108)
 class Branches:
     """The XA branches in which one session works."""
 
-    def __init__(self, session: WorkingSession, transactions: Transactions, *, enabled: bool) -> None:
-        self._session = session
-        self._transactions = transactions
-        self._enabled = enabled
+    def __init__(self, channel: Channel, sends: Sends, consumers: Consumers) -> None:
+        self._channel = channel
+        self._sends = sends
+        self._consumers = consumers
+        self._enabled = channel.options.xa
         self._working_in: Xid | None = None
         self.lost = False
         """A failover undid the work of the branch."""
@@ -76,7 +79,7 @@ class Branches:
 
     def _when_sent(self, call: Callable[[], None]) -> None:
         """Call when no send waits for credits: such sends belong to the branch, and its end must not overtake them."""
-        self._session.sends.when_none_waits(call)
+        self._sends.when_none_waits(call)
 
     def _end(self, xid: Xid, waiter: Waiter[None], failed: bool) -> None:
         works_in = self._working_in == xid
@@ -93,27 +96,26 @@ class Branches:
 
     def _roll_back_lost(self, name: str, waiter: Waiter[None]) -> None:
         """Deliveries are stopped: roll back the new server's session after a failover undid the branch."""
-        session = self._session
-        session.consumers.rolled_back()
+        channel = self._channel
+        self._consumers.rolled_back()
 
         def done(packet: Any, error: BaseException | None) -> None:
             self._left()
-            if session.started:
-                session.transmit_packet(SessionStart())
+            channel.start()
             lost = XaError(f"{name}: a failover undid the work of this branch", xa_code=XaCode.ROLLED_BACK_OTHER)
             settle(waiter)(None, error or lost)
 
         call = Call("rollback", lambda _: Rollback(False), (NullResponse,), done, Interrupted.FORGET, bound=True)
-        session.calls.add(call)
+        channel.calls.add(call)
 
     def _settled(self, packet: Packet) -> Packet:
-        self._session.consumers.acknowledge_all()
+        self._consumers.acknowledge_all()
         return packet
 
     def _left(self) -> None:
         self._working_in = None
         self.lost = False
-        self._transactions.rollback_only = False
+        self._channel.open_work.rollback_only = False
 
     # -- outcomes ---------------------------------------------------------------------------------
 
@@ -147,7 +149,7 @@ class Branches:
     def roll_back(self, xid: Xid, waiter: Waiter[None]) -> None:
         """Undo a branch; messages that the session received are delivered again."""
         self._check()
-        self._roll_back(xid, waiter, _Repetition(self._session))
+        self._roll_back(xid, waiter, _Repetition(self._channel))
 
     def _roll_back(self, xid: Xid, waiter: Waiter[None], repetition: _Repetition) -> None:
         """Stop deliveries, drop delivered messages, undo the branch, start.
@@ -158,12 +160,12 @@ class Branches:
         Args:
             repetition: Of the request that undoes the branch.
         """
-        name, session = "roll back branch", self._session
+        name, channel = "roll back branch", self._channel
         interrupted = _interruption(name)
 
         def cut_off() -> None:
-            if session.closed is not None:
-                settle(waiter)(None, interrupted(session.closed, repetition.asked))
+            if channel.closed is not None:
+                settle(waiter)(None, interrupted(channel.closed, repetition.asked))
             else:
                 self._roll_back(xid, waiter, repetition)
 
@@ -177,20 +179,19 @@ class Branches:
             elif packet is None:
                 cut_off()
             else:
-                session.consumers.returned()
+                self._consumers.returned()
                 call = Call(name, build, (packets.XaResponse,), undone, Interrupted.FORGET, interrupted)
-                session.calls.add(call, first=True)
+                channel.calls.add(call, first=True)
 
         def undone(packet: Any, error: BaseException | None) -> None:
             if error is None and packet is None:
                 cut_off()
                 return
-            if session.started:
-                session.transmit_packet(SessionStart())
+            channel.start()
             settle(waiter)(None, error or repetition.error_of(name, packet, {XaCode.UNKNOWN_XID}))
 
         stop = Call(name, lambda _: SessionStop(), (NullResponse,), stopped, Interrupted.FORGET, interrupted)
-        session.calls.add(stop)
+        channel.calls.add(stop)
 
     def forget(self, xid: Xid, waiter: Waiter[None]) -> None:
         """The broker need not remember a heuristic outcome any more."""
@@ -208,7 +209,7 @@ class Branches:
         """Branches that wait for their outcome, or whose heuristic outcome waits to be forgotten."""
         self._check()
         answered = settle(waiter, lambda packet: tuple(packet.xids))
-        self._session.calls.add(
+        self._channel.calls.add(
             Call("branches in doubt", lambda _: packets.XaInDoubt(), (packets.XaInDoubtResponse,), answered)
         )
 
@@ -216,7 +217,7 @@ class Branches:
         """Set the timeout, in seconds, of branches started from now on; 0 uses the broker's default."""
         self._check()
         answered = settle(waiter, lambda packet: packet.ok)
-        self._session.calls.add(
+        self._channel.calls.add(
             Call("branch timeout", lambda _: packets.XaSetTimeout(timeout_s), (packets.XaSetTimeoutResponse,), answered)
         )
 
@@ -224,7 +225,7 @@ class Branches:
         """Seconds after which the broker gives up a branch that is not prepared."""
         self._check()
         answered = settle(waiter, lambda packet: packet.timeout_s)
-        self._session.calls.add(
+        self._channel.calls.add(
             Call("branch timeout", lambda _: packets.XaGetTimeout(), (packets.XaGetTimeoutResponse,), answered)
         )
 
@@ -234,12 +235,12 @@ class Branches:
         """The server's session is a new one: the branch cannot commit, and the broker must know."""
         if self._working_in is not None:
             self.lost = True
-            self._session.transmit_packet(packets.XaFailed(self._working_in))
+            self._channel.transmit_packet(packets.XaFailed(self._working_in))
 
     def _check(self) -> None:
-        session = self._session
-        if session.closed is not None:
-            raise session.closed
+        channel = self._channel
+        if channel.closed is not None:
+            raise channel.closed
         if not self._enabled:
             raise IllegalState("the session is not an XA session")
 
@@ -262,7 +263,7 @@ class Branches:
             back instead.
         """
         rolls_back = False
-        repetition = _Repetition(self._session)
+        repetition = _Repetition(self._channel)
 
         def build_packet(_: int) -> Packet:
             # known only when it is sent: it may have waited for the failover to end
@@ -285,14 +286,14 @@ class Branches:
             settle(waiter, lambda _: None)(None, error)
 
         call = Call(name, build_packet, (packets.XaResponse, NullResponse), done, interrupted, _interruption(name))
-        self._session.calls.add(call)
+        self._channel.calls.add(call)
 
 
 class _Repetition:
     """The request of a session that was perhaps sent before, and which node got it then."""
 
-    def __init__(self, session: WorkingSession) -> None:
-        self._session = session
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
         self._first: str | None = None
         """Node id of the broker that was asked first."""
         self._times = 0
@@ -305,7 +306,7 @@ class _Repetition:
     def asks(self) -> None:
         """Note that the call is sent now."""
         if not self._times:
-            self._first = self._session.node_id
+            self._first = self._channel.node_id
         self._times += 1
 
     def error_of(self, name: str, packet: Any, again_means: Collection[int]) -> XaError | None:
@@ -319,7 +320,7 @@ class _Repetition:
         refusal = _refusal_of(name, packet)
         if refusal is None or self._times < 2 or refusal.xa_code not in again_means:
             return refusal
-        if self._session.node_id == self._first:
+        if self._channel.node_id == self._first:
             return None
         return XaError(
             f"{name}: the outcome is unknown: the connection was lost, and another node answers: {refusal}",

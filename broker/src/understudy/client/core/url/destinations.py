@@ -44,7 +44,7 @@ class RoutingType(IntEnum):
     MULTICAST = 0
     """A copy to every queue."""
     ANYCAST = 1
-    """To one queue."""
+    """A message goes to one queue of the address."""
 
 
 def routing_type(value: RoutingType | str) -> RoutingType:
@@ -70,13 +70,13 @@ class QueueAttributes(TypedDict, total=False):
     """-1 for any number."""
     purge_on_no_consumers: bool
     exclusive: bool
-    """One consumer at a time gets everything."""
+    """Whether one consumer at a time gets all messages."""
     last_value: bool
     """Whether the queue keeps only the newest of the messages with one last-value key."""
     last_value_key: str
     """The property that holds the key."""
     non_destructive: bool
-    """Acknowledged messages stay."""
+    """Whether acknowledged messages stay in the queue."""
     consumers_before_dispatch: int
     delay_before_dispatch: int
     """ms after which messages go out though there are fewer consumers than that; -1 for never."""
@@ -87,10 +87,10 @@ class QueueAttributes(TypedDict, total=False):
     """The property that marks the first message of a group for a consumer."""
     auto_delete: bool
     auto_delete_delay: int
-    """ms."""
+    """Milliseconds after which an unused queue is deleted."""
     auto_delete_message_count: int
     ring_size: int
-    """Messages; beyond it the oldest goes. -1 for any number."""
+    """Number of messages above which the oldest one is removed. -1 for any number."""
     enabled: bool
     auto_created: bool
     """Whether it counts as made on demand, and so may be deleted when it is not used."""
@@ -201,7 +201,7 @@ def _make_address(address: str, routing: RoutingType, answer: BindingQueryRespon
     try:
         yield create_address(address, routing, auto_created=True)
     except AddressExists:
-        return  # another client was faster
+        return  # another client has created it meanwhile
 
 
 def _cluster_names(queue: str) -> re.Pattern[str]:
@@ -231,7 +231,7 @@ def ensure_queue(name: str, routing: RoutingType, *, producing: bool = False) ->
     known = yield query_address(address)
     assert isinstance(known, BindingQueryResponse), "the request said so"
     if producing and any(map(_cluster_names(queue).fullmatch, known.queue_names)):
-        # another node of the cluster has it
+        # another node of the cluster has the queue
         return
     if not known.exists:
         yield from _make_address(address, routing, known)
@@ -244,4 +244,4 @@ def ensure_queue(name: str, routing: RoutingType, *, producing: bool = False) ->
     try:
         yield create_queue(packet)
     except QueueExists:
-        return  # another client was faster
+        return  # another client has created it meanwhile

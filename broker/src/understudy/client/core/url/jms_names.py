@@ -29,7 +29,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class JmsDestination:
-    """A destination with its kind."""
+    """JMS destination: a name and its kind."""
 
     name: str
     """The name of the address."""

@@ -7,7 +7,7 @@ or what becomes of parameters that only mean something in Java (``parameters``).
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Final, NamedTuple
 
 from understudy.dataclass import dataclass
@@ -226,3 +226,12 @@ class ClientUrl:
     """Options for every connector that a discovery group finds."""
     ignored: tuple[str, ...] = ()
     """Parameters that were given and have no effect here."""
+    failover_with_backup: bool = False
+    """Whether a connection fails over as soon as the broker has announced a backup of its node, because the URL says
+    nothing about failover.
+    """
+
+    @property
+    def options_with_backup(self) -> ClientOptions:
+        """The options as soon as a backup is known."""
+        return replace(self.options, ha=True, reconnect_attempts=-1) if self.failover_with_backup else self.options

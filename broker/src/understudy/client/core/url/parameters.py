@@ -15,7 +15,7 @@ _NETTY: Final = "tunes Java's network library"
 _ACCEPTOR: Final = "is a parameter of acceptors, not of clients"
 _OBJECTS: Final = "Java objects are never deserialized here"
 
-#: Name to why it changes nothing.
+#: Names of accepted parameters, each with the reason why it changes nothing.
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "useGlobalPools": _THREADS,
     "threadPoolMaxSize": _THREADS,

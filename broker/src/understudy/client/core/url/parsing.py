@@ -43,6 +43,8 @@ _CONNECTORS_MAX: Final = 64
 
 #: Parameters with which a URL says itself whether its clients fail over.
 _ATTEMPTS: Final = frozenset({"reconnectAttempts", "failoverAttempts"})
+#: Parameters that say whether a connection fails over.
+_FAILOVER: Final = _ATTEMPTS | {"ha"}
 _POLICIES: Final = ("RoundRobin", "Random", "RandomSticky", "FirstElement")
 _SPELLINGS: Final = {
     "retry_interval_ms": "retryInterval",
@@ -168,6 +170,7 @@ def parse_url(text: str) -> ClientUrl:
         inside, _, query = url.partition("?")
     found = _split(_pairs(query, text), text)
     options = _options(found.options, text)
+    unsaid = not found.options.keys() & _FAILOVER
     ignored = list(found.ignored)
     scheme, _, place = inside.partition("://")
     if scheme in ("udp", "jgroups"):
@@ -178,7 +181,7 @@ def parse_url(text: str) -> ClientUrl:
             )
         group = (_group if scheme == "udp" else _jgroups)(place, found.group, text)
         template = _settings(Connector("", 0), found.connector, text)
-        return ClientUrl((), options, group, template, tuple(ignored))
+        return ClientUrl((), options, group, template, tuple(ignored), failover_with_backup=unsaid)
     if found.group:
         raise ConfigError(f"client URL {text!r}: {next(iter(found.group))!r} belongs to udp:// and jgroups://")
     login = _Login(text)
@@ -194,7 +197,8 @@ def parse_url(text: str) -> ClientUrl:
     if len(connectors) > 1 and not refused and not found.options.keys() & _ATTEMPTS:
         # several hosts without a word about attempts
         options = replace(options, ha=True, reconnect_attempts=-1)
-    return ClientUrl(tuple(connectors), login.into(options, found.options), ignored=tuple(ignored))
+    options = login.into(options, found.options)
+    return ClientUrl(tuple(connectors), options, ignored=tuple(ignored), failover_with_backup=unsaid)
 
 
 def with_failover(url: ClientUrl, failover: bool | None) -> ClientUrl:
@@ -202,7 +206,8 @@ def with_failover(url: ClientUrl, failover: bool | None) -> ClientUrl:
     if failover is None:
         return url
     options = replace(url.options, reconnect_attempts=-1 if failover else 0, failover_attempts=0)
-    return replace(url, options=replace(options, ha=True) if failover else options)
+    options = replace(options, ha=True) if failover else options
+    return replace(url, options=options, failover_with_backup=False)
 
 
 def connector_of(

@@ -1,0 +1,190 @@
+"""``understudy check``: one line and an exit code for monitors, of a node, its pair, a queue, disk, memory and more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from understudy.cli.managing.confirming import counted
+from understudy.cli.managing.places import item, node_options
+from understudy.cli.node.status import Place, readiness_of
+from understudy.cli.terminal import Commands, echo
+from understudy.errors import BrokerError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Grade(IntEnum):
+    """Outcomes with the exit codes that monitoring plugins have."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+    UNKNOWN = 3
+
+
+class Found(NamedTuple):
+    """The outcome of a check."""
+
+    grade: Grade
+    text: str
+
+
+@click.group(cls=Commands)
+def check() -> None:
+    """Check a node for a monitor: one line, and exit code 0 OK, 1 WARNING, 2 CRITICAL or 3 UNKNOWN."""
+
+
+def _reporting(command: Callable[..., Found]) -> Callable[..., None]:
+    """Print the outcome and exit with its code; a node that does not answer is UNKNOWN."""
+
+    @wraps(command)
+    def reported(**options: Any) -> None:
+        try:
+            found = command(**options)
+        except BrokerError as error:
+            found = Found(Grade.UNKNOWN, str(error))
+        echo(f"{found.grade.name} - {found.text}")
+        raise SystemExit(found.grade)
+
+    return reported
+
+
+def _graded(value: float, warning: float, critical: float, text: str) -> Found:
+    grade = Grade.CRITICAL if value >= critical else Grade.WARNING if value >= warning else Grade.OK
+    return Found(grade, text)
+
+
+def _limits(warning: float, critical: float, unit: str) -> Callable[[F], F]:
+    """``--warning`` and ``--critical``."""
+
+    def decorate(command: F) -> F:
+        for name, default in (("critical", critical), ("warning", warning)):
+            command = click.option(f"--{name}", type=float, default=default, show_default=True, help=unit)(command)
+        return command
+
+    return decorate
+
+
+@check.command()
+@node_options
+@_reporting
+def node(place: Place) -> Found:
+    """Whether the node is ready: active, or passive and able to take over.
+
+    \b
+    Example: understudy check node --url http://127.0.0.1:8161
+    """
+    ready = readiness_of(place)
+    reason = f": {ready['reason']}" if ready["reason"] else ""
+    return Found(Grade.OK if ready["ready"] else Grade.CRITICAL, f"{ready['state']}{reason}")
+
+
+@check.command()
+@node_options
+@_reporting
+def pair(place: Place) -> Found:
+    """Whether another node takes over if the active one fails; CRITICAL if not.
+
+    \b
+    Example: understudy check pair --url http://127.0.0.1:8161
+    """
+    ready = readiness_of(place)
+    return Found(Grade.OK if ready["protected"] else Grade.CRITICAL, f"{ready['state']}: {ready['protection']}")
+
+
+@check.command()
+@node_options
+@click.argument("name")
+@_limits(1_000, 10_000, "Messages of the queue from which the check is of this grade.")
+@click.option("--consumers", type=click.IntRange(min=0), default=0, show_default=True, help="CRITICAL with fewer.")
+@_reporting
+def queue(place: Place, name: str, warning: float, critical: float, consumers: int) -> Found:
+    """Messages and consumers of queue NAME.
+
+    \b
+    Example: understudy check queue orders --warning 100 --critical 1000 --consumers 1
+    """
+    found = item(place, "queues", name)
+    count, served = found["message_count"], found["consumer_count"]
+    text = f"{name}: {counted(count, 'message')}, {counted(served, 'consumer')}"
+    if served < consumers:
+        return Found(Grade.CRITICAL, text)
+    return _graded(count, warning, critical, text)
+
+
+def _attribute(place: Place, name: str) -> Any:
+    return place.ask("/api/v1/invoke", body={"resource": "broker", "attribute": name})["result"]
+
+
+@check.command()
+@node_options
+@_limits(80, 90, "Used percent of the disk from which the check is of this grade.")
+@_reporting
+def disk(place: Place, warning: float, critical: float) -> Found:
+    """Used part of the disk of the store, and the part above which producers are blocked.
+
+    \b
+    Example: understudy check disk --warning 70 --critical 85
+    """
+    used, limit = float(_attribute(place, "DiskStoreUsage")) * 100, _attribute(place, "MaxDiskUsage")
+    return _graded(used, warning, critical, f"{used:.1f} % used, producers are blocked from {limit} % on")
+
+
+@check.command()
+@node_options
+@_limits(80, 95, "Used percent of global-max-size from which the check is of this grade.")
+@_reporting
+def memory(place: Place, warning: float, critical: float) -> Found:
+    """Used part of the memory for bodies of messages (global-max-size).
+
+    \b
+    Example: understudy check memory
+    """
+    used = int(_attribute(place, "AddressMemoryUsagePercentage"))
+    return _graded(used, warning, critical, f"{used} % of global-max-size used")
+
+
+@check.command()
+@node_options
+@click.option("--warning", type=int, default=30, show_default=True, help="WARNING with fewer days left.")
+@click.option("--critical", type=int, default=7, show_default=True, help="CRITICAL with fewer days left.")
+@_reporting
+def certificate(place: Place, warning: int, critical: int) -> Found:
+    """Days until the certificates of the acceptors end.
+
+    \b
+    Example: understudy check certificate --warning 60
+    """
+    page = place.ask("/api/v1/acceptors?size=500")["items"]
+    left = {each["name"]: each["certificate"]["days_until_expiration"] for each in page if each["certificate"]}
+    if not left:
+        return Found(Grade.OK, "no acceptor has TLS")
+    days = min(left.values())
+    grade = Grade.CRITICAL if days < critical else Grade.WARNING if days < warning else Grade.OK
+    return Found(grade, ", ".join(f"{name}: {each} days left" for name, each in left.items()))
+
+
+@check.command()
+@node_options
+@click.option("--members", type=click.IntRange(min=1), default=1, show_default=True, help="CRITICAL with fewer.")
+@_reporting
+def cluster(place: Place, members: int) -> Found:
+    """Members of the cluster, and connections to them that are not established.
+
+    \b
+    Example: understudy check cluster --members 3
+    """
+    found = place.ask("/api/v1/cluster")
+    if found["state"] is None:
+        return Found(Grade.WARNING, "the node has no cluster-connection")
+    down = [each["to"] for each in found["links"] if each["state"] != "JOINED"]
+    down += [each["address"] for each in found["unreached"]]
+    text = counted(len(found["members"]), "member") + (f", not connected: {', '.join(down)}" if down else "")
+    if len(found["members"]) < members:
+        return Found(Grade.CRITICAL, text)
+    return Found(Grade.WARNING if down else Grade.OK, text)

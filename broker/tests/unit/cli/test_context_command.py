@@ -1,0 +1,87 @@
+"""Contexts: where commands find nodes and logins, and who may read the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from understudy.cli.main import cli
+from understudy.cli.messages.load import read_password
+from understudy.cli.node.status import Place
+from understudy.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in ("UNDERSTUDY_CONTEXT", "UNDERSTUDY_URL", "UNDERSTUDY_USER", "UNDERSTUDY_PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    found = CliRunner().invoke(cli, list(arguments))
+    assert found.exit_code == code, (found.output, found.exception)
+    return found.output
+
+
+def add(home: Path, name: str) -> None:
+    (home / "token").write_text("a-token-of-a-test\n")
+    (home / "password").write_text("hidden\nnot this\n")
+    run(
+        "context", "add", name, "--management", f"http://{name}:8161", "--token-file", str(home / "token"),
+        "--broker", f"tcp://{name}:61616", "--user", "alice", "--password-file", str(home / "password"),
+    )  # fmt: skip
+
+
+def test_commands_ask_the_node_of_the_context(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(home, "east")
+    add(home, "west")
+    assert Place.of(None, None, None) == Place("http://west:8161", "a-token-of-a-test")
+    run("context", "use", "east")
+    assert Place.of(None, None, None).url == "http://east:8161"
+    monkeypatch.setenv("UNDERSTUDY_CONTEXT", "west")
+    assert Place.of(None, None, None).url == "http://west:8161"
+    assert Place.of(None, "http://other:1", None).url == "http://other:1", "an option comes first"
+    assert read_password(None) == "hidden"
+    monkeypatch.setenv("UNDERSTUDY_PASSWORD", "other")
+    assert read_password(None) == "other", "the environment comes first"
+
+
+def test_the_file_is_readable_for_its_user_only_and_lists_show_no_secret(home: Path) -> None:
+    add(home, "east")
+    assert (home / "understudy/contexts.json").stat().st_mode & 0o777 == 0o600
+    shown = run("context", "list") + run("context", "list", "--json")
+    assert "token, password" in shown
+    assert "hidden" not in shown
+    assert "a-token" not in shown
+    assert json.loads(run("context", "list", "--json"))[0]["used"] is True
+
+
+def test_names_that_do_not_exist(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(home, "east")
+    for command in ("use", "remove"):
+        assert isinstance(CliRunner().invoke(cli, ["context", command, "nope"]).exception, ConfigError)
+    run("context", "use", "--none")
+    run("context", "use", code=2)
+    monkeypatch.setenv("UNDERSTUDY_CONTEXT", "nope")
+    with pytest.raises(ConfigError, match="no context 'nope'"):
+        Place.of(None, None, None)
+    monkeypatch.delenv("UNDERSTUDY_CONTEXT")
+    run("context", "remove", "east")
+    assert json.loads(run("context", "list", "--json")) == []
+
+
+def test_a_login_in_a_url_is_refused_and_not_shown() -> None:
+    found = CliRunner().invoke(cli, ["context", "add", "x", "--management", "http://user:secret@host:1"])
+    assert isinstance(found.exception, ConfigError)
+    assert "secret" not in str(found.exception)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_completion(shell: str) -> None:
+    assert "_UNDERSTUDY_COMPLETE" in run("completion", shell)
