@@ -143,8 +143,8 @@ def _carry_out(wanted: InvocationRequest) -> None:
     queue = node.world.queue("q")
     session = node.session()
     for number in range(4):
-        session.send(text(f"m{number}", "q", properties={"n": number, "s": "x"}))
-    session.create_consumer(0, "q", "n > 1")
+        session.sends.send(text(f"m{number}", "q", properties={"n": number, "s": "x"}))
+    session.consumers.create(0, "q", "n > 1")
     answers: list[tuple[object, BrokerError | None]] = []
     node.invocations.carry_out(wanted, _TOKEN, lambda result, error: answers.append((result, error)))
     for _ in range(100):
@@ -158,7 +158,7 @@ def _carry_out(wanted: InvocationRequest) -> None:
     node.world.sync()
     # the others are still served
     assert queue.message_count >= 0
-    node.session().send(text("after", "honest"))
+    node.session().sends.send(text("after", "honest"))
 
 
 _SAMPLES: dict[Kind, tuple[object, ...]] = {

@@ -9,6 +9,7 @@ from understudy.ids import Xid
 from understudy.session.branch import Branch
 from understudy.session.resource_manager import ResourceManager
 from understudy.session.session import ServerSession
+from understudy.session.state import SessionState
 from understudy.session.transaction import Transaction
 from understudy.session.xa import XaRequests
 from understudy.testing.runs.scenario_run import ScenarioRun
@@ -35,11 +36,11 @@ def _failed_branch_sends(patch: Patch) -> type[ScenarioRun]:
     """A send in a branch that a failover undid takes effect at once."""
     failed = _failed_branches(patch)
 
-    def sending_transaction(self: ServerSession) -> Transaction | None:
+    def sending_transaction(self: SessionState) -> Transaction | None:
         transaction: Transaction | None = old.fget(self)
-        return None if self.branches.branch in failed else transaction
+        return None if any(branch.transaction is transaction for branch in failed) else transaction
 
-    old = patch.replace(ServerSession, "sending_transaction", property(sending_transaction))
+    old = patch.replace(SessionState, "sending_transaction", property(sending_transaction))
     return BranchedPairRun
 
 
@@ -52,11 +53,12 @@ def _failed_branch_acknowledges(patch: Patch) -> type[ScenarioRun]:
         if self.branches.branch not in failed:
             old(self, consumer_id, message_id, done)
             return
-        transaction, self._transaction = self._transaction, None
+        transaction = self.state.transaction
+        self.state.enlist(None)
         try:
             old(self, consumer_id, message_id, done)
         finally:
-            self._transaction = transaction
+            self.state.enlist(transaction)
 
     old = patch.replace(ServerSession, "acknowledge", acknowledge)
     return BranchedPairRun

@@ -57,8 +57,8 @@ def _last_held_acknowledged(patch: Patch) -> None:
     """The last message a failed consumer held is acknowledged instead of being returned to its queue."""
 
     def close(self: ServerSession, failed: bool) -> None:
-        if failed and not self.closed:
-            for consumer in self.consumers.values():
+        if failed and not self.state.closed:
+            for consumer in self.consumers.by_id.values():
                 if consumer.delivering and not consumer.browse_only:
                     references = consumer.take_one(list(consumer.delivering)[-1])
                     consumer.queue.acknowledge(references)
@@ -295,8 +295,8 @@ def _held_messages_forgotten(patch: Patch) -> type[ScenarioRun]:
     """Messages of a failed consumer are delivered to no other consumer until the broker starts again."""
 
     def close(self: ServerSession, failed: bool) -> None:
-        if failed and not self.closed:
-            for consumer in self.consumers.values():
+        if failed and not self.state.closed:
+            for consumer in self.consumers.by_id.values():
                 if not consumer.browse_only:
                     consumer.delivering.clear()
         old(self, failed)

@@ -84,8 +84,8 @@ class Node:
         names = ["t1", "transient", "limited", "t3", "w1", "failing", *["plain"] * consumers]
         for number, name in enumerate(names):
             session = self.sessions[number % 2]
-            session.create_consumer(number, name)
-            session.receive_consumer_credits(number, 400 if number % 3 else -1)
+            session.consumers.create(number, name)
+            session.consumers.receive_credits(number, 400 if number % 3 else -1)
         self.sync()
 
     def sync(self) -> None:
@@ -94,10 +94,10 @@ class Node:
 
     def take(self, number: int = 0) -> None:
         """The client acknowledges its messages and gives credits for a few more."""
-        for consumer in list(self.sessions[number].consumers.values()):
+        for consumer in list(self.sessions[number].consumers.by_id.values()):
             if consumer.delivering:
                 self.sessions[number].acknowledge(consumer.consumer_id, list(consumer.delivering)[-1])
-            self.sessions[number].receive_consumer_credits(consumer.consumer_id, 300)
+            self.sessions[number].consumers.receive_credits(consumer.consumer_id, 300)
         self.world.turn()
 
     def take_in_transaction(self) -> None:
@@ -106,7 +106,7 @@ class Node:
     def take_one(self) -> None:
         """Each client acknowledges one message in the middle."""
         for session in self.sessions:
-            for consumer in session.consumers.values():
+            for consumer in session.consumers.by_id.values():
                 ids = list(consumer.delivering)
                 if ids:
                     session.settle(consumer.consumer_id, ids[len(ids) // 2], ACCEPTED)
@@ -172,7 +172,7 @@ class Node:
                 )
                 for address in office.directory.addresses.values()
             },
-            (office.memory.held_bytes, office.memory.held_count, self.sessions[1].work.count),
+            (office.memory.held_bytes, office.memory.held_count, self.sessions[1].state.work.count),
             store.last_sequence,
             {queue: sorted(rank[each] for each in held) for queue, held in live.items()},
             {key: list(ids) for key, ids in store.found().duplicate_ids.items()} if single_rows else {},

@@ -38,7 +38,7 @@ def run(drawn: list[tuple[str, int]], *, detect: bool) -> tuple[list[bytes], lis
         wire = bridged.wire
         if step == "send":
             sent.append(f"{number}:".ljust(amount, "x"))
-            bridged.producer.send(text(sent[-1]))
+            bridged.producer.sends.send(text(sent[-1]))
         elif step == "take":
             wire.take(amount)
         elif step == "give":

@@ -98,12 +98,12 @@ def test_any_error_at_any_step_of_a_dispatch(
         producer.sends.send_batch(sends_of(messages), 0, None)
     else:
         for message in messages:
-            producer.send(message)
+            producer.sends.send(message)
     sessions = [world.session(callback=FakeCallback(runs=runs), pre_acknowledge=pre_acknowledge) for _ in range(2)]
     for session in sessions:
-        session.create_consumer(0, "q", selector)
-        session.receive_consumer_credits(0, -1)
-    consumers = [session.consumers[0] for session in sessions]
+        session.consumers.create(0, "q", selector)
+        session.consumers.receive_credits(0, -1)
+    consumers = [session.consumers.by_id[0] for session in sessions]
     # not by a look at single messages, which would make objects of those that came together
     before = set(world.store.survivors(queue))
     owner, name = step
@@ -135,8 +135,8 @@ def test_any_error_at_any_step_of_a_dispatch(
     for session in sessions:
         session.close(failed=True)
     heir = world.session()
-    heir.create_consumer(0, "q")
-    heir.receive_consumer_credits(0, -1)
+    heir.consumers.create(0, "q")
+    heir.consumers.receive_credits(0, -1)
     world.turn()
     delivered = [int(body) for body in callback_of(heir).bodies()]
     assert delivered == sorted(delivered)

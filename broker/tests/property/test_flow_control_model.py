@@ -51,7 +51,7 @@ class Reader:
     def open(self) -> None:
         self.callback = FakeCallback(frame_bytes=FRAME_BYTES)
         self.session: ServerSession = self.world.session(callback=self.callback)
-        self.session.create_consumer(0, "q")
+        self.session.consumers.create(0, "q")
         self.balance = 0
         self.seen = 0
         self.markers = 0
@@ -63,7 +63,7 @@ class Reader:
             self.balance = 0
         elif credit_bytes > 0 and self.balance < INFINITE // 2:
             self.balance += credit_bytes
-        self.session.receive_consumer_credits(0, credit_bytes)
+        self.session.consumers.receive_credits(0, credit_bytes)
 
     def check(self) -> None:
         """Charge the model one frame at a time: each must have been covered when it was sent."""
@@ -72,14 +72,14 @@ class Reader:
             self.balance -= FRAME_BYTES
             self.seen += 1
         assert self.balance > -FRAME_BYTES
-        real = self.session.consumers[0].flow.credits
+        real = self.session.consumers.by_id[0].flow.credits
         if self.balance < INFINITE // 2:
             assert real == self.balance
         assert all(count >= 1 for count in self.callback.counts())
 
     @property
     def outstanding(self) -> list[int]:
-        return list(self.session.consumers[0].delivering)
+        return list(self.session.consumers.by_id[0].delivering)
 
 
 @given(STEPS)
@@ -121,7 +121,7 @@ def _take(
     if name == "send":
         for _ in range(number):
             message = text("m")
-            producer.send(message)
+            producer.sends.send(message)
             sent.append(message.message_id)
         return
     reader = readers[number]
@@ -137,19 +137,19 @@ def _take(
         reader.session.settle(0, outstanding[position], ACCEPTED)
         settled.add(outstanding[position])
     elif name == "force":
-        reader.session.force_delivery(0, int(str(step[2])))
+        reader.session.consumers.force_delivery(0, int(str(step[2])))
         if not reader.callback.slow:
             assert reader.callback.forced[-1][2] == len(reader.callback.delivered)
     elif name == "slow":
         reader.callback.slow = bool(step[2])
         if reader.callback.slow:
-            reader.session.pause_deliveries()
+            reader.session.consumers.pause_deliveries()
         else:
-            reader.session.resume_deliveries()
+            reader.session.consumers.resume_deliveries()
     elif name == "stop":
-        reader.session.stop()
+        reader.session.consumers.stop()
     elif name == "start":
-        reader.session.start()
+        reader.session.consumers.start()
     elif name == "recover":
         keep_first = bool(step[2])
         if keep_first and outstanding:

@@ -48,16 +48,16 @@ def live(node: Node, story: Story) -> None:
             if error is None:
                 story.confirmed.add(name)
 
-        producer.large.begin(header_of(name, address))
+        producer.uploads.begin(header_of(name, address))
         body = body_of(name)
-        producer.large.take(body[:300_000])
-        producer.large.take(body[300_000:590_000])
-        producer.large.finish(body[590_000:], -1, done, lambda: None)
+        producer.uploads.take(body[:300_000])
+        producer.uploads.take(body[300_000:590_000])
+        producer.uploads.finish(body[590_000:], -1, done, lambda: None)
 
     send(producer, "a", "q")
     node.step()
-    producer.large.begin(header_of("never finished"))
-    producer.large.take(body_of("never finished", 300_000))
+    producer.uploads.begin(header_of("never finished"))
+    producer.uploads.take(body_of("never finished", 300_000))
     node.settle()
     send(producer, "both", "t")
     node.settle()

@@ -136,8 +136,8 @@ class Program:
     def _receive(self, session: ServerSession, count: int) -> None:
         """Acknowledge some of what a queue delivers, one by one."""
         queues = sorted(queue.name for queue in self.node.world.office.queues() if queue.name != "fill")
-        session.create_consumer(0, self.stream.choice(queues))
-        session.receive_consumer_credits(0, self.stream.choice((1, 1_000, -1)))
+        session.consumers.create(0, self.stream.choice(queues))
+        session.consumers.receive_credits(0, self.stream.choice((1, 1_000, -1)))
         self.node.settle()
         seen = seen_by(session)
         whole = seen.large[: len(seen.large_bodies)]
@@ -150,7 +150,7 @@ class Program:
     def consume(self) -> None:
         session = self.node.world.session(transacted=self.stream.random() < 0.3)
         self._receive(session, self.stream.choice((0, 1, 100)))
-        if session.transaction is not None and self.stream.random() < 0.6:
+        if session.state.transaction is not None and self.stream.random() < 0.6:
             session.commit(None)
         self.node.settle()
         if self.stream.random() < 0.9:
@@ -160,17 +160,17 @@ class Program:
 
     def browse(self) -> None:
         session = self.node.world.session()
-        session.create_consumer(0, self.stream.choice(("q", "t1", "keep")), browse_only=True)
-        session.receive_consumer_credits(0, 1)
+        session.consumers.create(0, self.stream.choice(("q", "t1", "keep")), browse_only=True)
+        session.consumers.receive_credits(0, 1)
         self.sessions.append(session)
 
     def fill(self) -> None:
         """Segments for the consolidator, most of whose records are acknowledged."""
         session = self.node.world.session()
         for _ in range(3):
-            session.send(text("x" * 15_000, "fill"))
-        session.create_consumer(0, "fill")
-        session.receive_consumer_credits(0, -1)
+            session.sends.send(text("x" * 15_000, "fill"))
+        session.consumers.create(0, "fill")
+        session.consumers.receive_credits(0, -1)
         self.node.settle()
         for consumer_id, message, _ in seen_by(session).delivered:
             session.settle(consumer_id, message.message_id, ACCEPTED)

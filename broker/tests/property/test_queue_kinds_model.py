@@ -109,7 +109,7 @@ class Model:
 
     def opened(self, number: int) -> Reader:
         session = self.world.session(callback=Recording(self, number), transacted=True)
-        session.create_consumer(0, "q")
+        session.consumers.create(0, "q")
         return Reader(session)
 
     # -- steps ----------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class Model:
             self.confirmed.add(number)
             self.arrived(number)
 
-        self.producer.send(text(str(number), properties=properties), done)
+        self.producer.sends.send(text(str(number), properties=properties), done)
 
     def arrived(self, number: int) -> None:
         key = self.keys[number]
@@ -172,7 +172,7 @@ class Model:
         self.sync()
 
     def credits(self, reader: int, credit_bytes: int) -> None:
-        self.readers[reader].session.receive_consumer_credits(0, credit_bytes)
+        self.readers[reader].session.consumers.receive_credits(0, credit_bytes)
 
     def acknowledge(self, reader: int) -> None:
         each = self.readers[reader]

@@ -105,11 +105,11 @@ class Member:
     def consume(self, selector: str | None, *, returned: bool) -> None:
         """A consumer comes or leaves here; ``returned``: it gets messages, which wait again when it leaves."""
         if self.consumes:
-            self.consumer.close_consumer(0)
+            self.consumer.consumers.close(0)
         else:
-            self.consumer.create_consumer(0, "q", selector)
+            self.consumer.consumers.create(0, "q", selector)
             if returned:
-                self.consumer.receive_consumer_credits(0, 300)
+                self.consumer.consumers.receive_credits(0, 300)
         self.consumes = not self.consumes
         self.world.turn()
 

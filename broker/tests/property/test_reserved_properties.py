@@ -66,20 +66,20 @@ def received(properties: Given, address: str = "q") -> Message:
 def send_alone(world: World, many: list[Given]) -> None:
     session = world.session()
     for each in many:
-        session.send(received(each))
+        session.sends.send(received(each))
 
 
 def send_in_a_batch(world: World, many: list[Given]) -> None:
     session = world.session()
     # the first one asks for permission, the others are taken together
-    session.send(received({}))
+    session.sends.send(received({}))
     session.sends.send_batch(sends_of([received(each) for each in many]), 0, None)
 
 
 def send_in_a_transaction(world: World, many: list[Given]) -> None:
     session = world.session(transacted=True)
     for each in many:
-        session.send(received(each))
+        session.sends.send(received(each))
     session.commit()
 
 
@@ -88,7 +88,7 @@ def send_in_a_branch(world: World, many: list[Given]) -> None:
     xid = Xid(7, b"global", b"branch")
     session.branches.start(xid)
     for each in many:
-        session.send(received(each))
+        session.sends.send(received(each))
     session.branches.end(xid, failed=False)
     session.branches.commit(xid, one_phase=True, done=lambda answer: None)
 

@@ -70,7 +70,7 @@ class Reader:
     def open(self) -> None:
         self.callback = Recording(self.model, self)
         self.session: ServerSession = self.model.world.session(callback=self.callback, transacted=self.number > 0)
-        self.session.create_consumer(0, "q", "odd = 1" if self.number == CONSUMERS - 1 else None)
+        self.session.consumers.create(0, "q", "odd = 1" if self.number == CONSUMERS - 1 else None)
         self.outstanding: list[int] = []
         self.acknowledged: list[int] = []
 
@@ -154,7 +154,7 @@ class Model:
 
         if producer == PRODUCERS:
             self.staged.append(number)
-        self.producers[producer].send(message, done)
+        self.producers[producer].sends.send(message, done)
 
     def send_expiring(self, producer: int, after_ms: int) -> None:
         self.send(producer, True, self.world.clock.now_ms + after_ms)
@@ -187,7 +187,7 @@ class Model:
             self.producers[PRODUCERS].rollback(done=answer)
 
     def credits(self, reader: int, credit_bytes: int) -> None:
-        self.readers[reader].session.receive_consumer_credits(0, credit_bytes)
+        self.readers[reader].session.consumers.receive_credits(0, credit_bytes)
 
     def round(self) -> None:
         """Some messages, and credits for every consumer."""
@@ -207,7 +207,7 @@ class Model:
     def slow(self, reader: int, slow: bool) -> None:
         self.readers[reader].callback.slow = slow
         if not slow:
-            self.readers[reader].session.resume_deliveries()
+            self.readers[reader].session.consumers.resume_deliveries()
 
     def acknowledge(self, reader: int, index: int, individual: bool) -> None:
         each = self.readers[reader]
@@ -291,7 +291,7 @@ class Model:
             self.close(number, True)
         self.world.sync()
         last = Reader(self, 0)
-        last.session.receive_consumer_credits(0, -1)
+        last.session.consumers.receive_credits(0, -1)
         self.world.sync()
         while last.outstanding:
             self.acknowledge_all(last)

@@ -61,7 +61,7 @@ class Member:
             self.local.append(queue)
             for each in consumers:
                 session = self.world.session(callback=FakeCallback(runs=True))
-                session.create_consumer(0, queue.name, each)
+                session.consumers.create(0, queue.name, each)
         self.flows = [
             directory.create_queue(
                 QueueConfiguration(f"sf.{node}", f"sf.{node}", MULTICAST, internal=True), may_create_address=True
@@ -87,7 +87,7 @@ class Member:
     def send(self, messages: list[Message], *, transacted: bool) -> None:
         sends = self.session.sends
         if transacted:
-            self.session.auto_commit_sends = False
+            self.session.state.auto_commit_sends = False
         if self.runs:
             batch = sends_of(messages)
             row = 0
@@ -98,7 +98,7 @@ class Member:
                 sends.send(Message.decode(message.encoded), partial(self.answers.answer_run, (number,)))
         if transacted:
             self.session.commit(lambda error: None)
-            self.session.auto_commit_sends = True
+            self.session.state.auto_commit_sends = True
         self.world.sync()
 
     def seen(self) -> Any:

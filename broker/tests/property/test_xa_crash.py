@@ -70,8 +70,8 @@ class Life:
         self.settle()
         session = self.world.session()
         for number, queue in enumerate(self.world.office.queues()):
-            session.create_consumer(number, queue.name)
-            session.receive_consumer_credits(number, -1)
+            session.consumers.create(number, queue.name)
+            session.consumers.receive_credits(number, -1)
         self.settle()
         for consumer_id, message, _ in callback_of(session).delivered:
             session.settle(consumer_id, message.message_id, ACCEPTED)
@@ -88,28 +88,28 @@ def prepare_ground(life: Life) -> None:
     for name in ("t1", "t2"):
         office.directory.create_queue(QueueConfiguration(name=name, address="t", routing_type=RoutingType.MULTICAST))
     producer = life.world.session()
-    producer.send(text("held"))
-    producer.send(text("kept"))
+    producer.sends.send(text("held"))
+    producer.sends.send(text("kept"))
     life.settle()
 
 
 def work(life: Life, answered: list[str], decision: str) -> None:
     """The branch, noting each answer when a client would have it."""
     session = life.world.session(xa=True, auto_commit_sends=False, auto_commit_acks=False)
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, 1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, 1)
     life.settle()
     (delivery,) = callback_of(session).delivered
     requests = session.branches
     requests.start(XID)
     session.acknowledge(0, delivery[1].message_id)
     life.settle()
-    session.send(text("sent", properties={DUPLICATE_ID: "once"}))
+    session.sends.send(text("sent", properties={DUPLICATE_ID: "once"}))
     life.settle()
-    session.send(text("news", "t"))
+    session.sends.send(text("news", "t"))
     requests.end(XID, failed=False)
     requests.prepare(XID)
-    session.when_durable(answered.append, "prepared")
+    session.state.when_durable(answered.append, "prepared")
     life.settle()
     decide(life, decision, lambda: answered.append("decided"), answered)
     life.settle()
@@ -125,7 +125,7 @@ def decide(life: Life, decision: str, done: Callable[[], None], answered: list[s
         session.branches.roll_back(XID)
     else:
         life.world.resources.decide(XID, commit=decision == "heuristic commit")
-    session.when_durable(done)
+    session.state.when_durable(done)
 
 
 def check_after_crash(life: Life, answered: list[str], decision: str) -> None:
@@ -185,7 +185,7 @@ def one_death(decision: str, power_loss: bool, seed: int, step: int) -> tuple[bo
     if in_doubt:
         second = decide_later(rig, second, random.Random(step).choice(DECISIONS), power_loss, wait=step % 2 == 1)
     committed = second.visible() == COMMITTED
-    second.world.session().send(text("sent", properties={DUPLICATE_ID: "once"}))
+    second.world.session().sends.send(text("sent", properties={DUPLICATE_ID: "once"}))
     second.settle()
     assert (len(second.visible()["q"]) == 2) == committed, "the duplicate id counts if and only if it committed"
     for xid in second.world.resources.in_doubt():
@@ -220,15 +220,15 @@ def test_a_prepared_branch_keeps_its_part_of_the_log() -> None:
     prepare_ground(life)
     session = life.world.session(xa=True, auto_commit_sends=False, auto_commit_acks=False)
     session.branches.start(XID)
-    session.send(text("sent"))
+    session.sends.send(text("sent"))
     session.branches.end(XID, failed=False)
     session.branches.prepare(XID)
     life.settle()
     busy = life.world.session()
-    busy.create_consumer(0, "q")
-    busy.receive_consumer_credits(0, -1)
+    busy.consumers.create(0, "q")
+    busy.consumers.receive_credits(0, -1)
     for _ in range(400):
-        busy.send(text("x" * 5_000))
+        busy.sends.send(text("x" * 5_000))
         life.settle()
         for consumer_id, message, _ in callback_of(busy).delivered:
             busy.settle(consumer_id, message.message_id, ACCEPTED)

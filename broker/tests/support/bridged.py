@@ -149,7 +149,7 @@ class Wire:
                 self.answer(packets.ExceptionResponse(code_of(error), str(error), correlation_id), 10)
 
         self.broker.sent.append(message)
-        self.broker.session.send(message, done)
+        self.broker.session.sends.send(message, done)
 
 
 class FakeTarget:

@@ -81,20 +81,20 @@ class Node:
         piece_bytes: int = PIECE_BYTES,
     ) -> None:
         """Send a large message; the answer goes to the world's ``answers`` under ``name``."""
-        session.large.begin(header)
+        session.uploads.begin(header)
         pieces = [body[start : start + piece_bytes] for start in range(0, len(body), piece_bytes)] or [b""]
         for piece in pieces[:-1]:
-            session.large.take(piece)
+            session.uploads.take(piece)
         done = self.world.answers.of(name) if name is not None else None
-        session.large.finish(pieces[-1], len(body), done, lambda: None)
+        session.uploads.finish(pieces[-1], len(body), done, lambda: None)
 
     def consumer(
         self, queue: str = "q", *, transacted: bool = False, credit_bytes: int = -1, **options: Any
     ) -> ServerSession:
         """A session with a consumer 0."""
         session = self.world.session(transacted=transacted, **options)
-        session.create_consumer(0, queue)
-        session.receive_consumer_credits(0, credit_bytes)
+        session.consumers.create(0, queue)
+        session.consumers.receive_credits(0, credit_bytes)
         return session
 
     def files(self) -> list[str]:

@@ -103,7 +103,7 @@ class LineConnection:
             options=options,
         )
         self._services.connections.session_opened()
-        self._session.start()
+        self._session.consumers.start()
         self.user, self.proved = principal.user, True
         self._done(None)
 
@@ -124,17 +124,17 @@ class LineConnection:
     # --- requests --------------------------------------------------------------------------------
 
     def _send(self, session: ServerSession, address: str, body: str) -> None:
-        session.send(Message(body.encode(), address=address, durable=True), self._done)
+        session.sends.send(Message(body.encode(), address=address, durable=True), self._done)
 
     def _consume(self, session: ServerSession, consumer_id: str, queue: str) -> None:
-        session.create_consumer(int(consumer_id), queue, flow=MessageCredits())
+        session.consumers.create(int(consumer_id), queue, flow=MessageCredits())
         self.say("OK")
 
     def _credit(self, session: ServerSession, consumer_id: str, count: str) -> None:
-        session.receive_consumer_credits(int(consumer_id), int(count))
+        session.consumers.receive_credits(int(consumer_id), int(count))
 
     def _drain(self, session: ServerSession, consumer_id: str) -> None:
-        session.drain(int(consumer_id), lambda unused: self.say("DRAINED", consumer_id, unused))
+        session.consumers.drain(int(consumer_id), lambda unused: self.say("DRAINED", consumer_id, unused))
 
     def _settle(self, session: ServerSession, consumer_id: str, message_id: str, outcome: str) -> None:
         session.settle(int(consumer_id), int(message_id), OUTCOMES[outcome], self._done)
@@ -191,7 +191,7 @@ class LineConnection:
     def resume_deliveries(self) -> None:
         self.held_back = False
         for session in self.open_sessions():
-            session.resume_deliveries()
+            session.consumers.resume_deliveries()
 
     def check(self) -> None:
         self._liveness.check_silence()

@@ -126,7 +126,7 @@ class ManagedWorld(CoreNode):
         """Whether it succeeded, and the result."""
         replies: list[Message] = []
         asking = session or self.session()
-        self.requests.handle(message, asking.security, "10.0.0.9:4711", replies.append)
+        self.requests.handle(message, asking.state.security, "10.0.0.9:4711", replies.append)
         for _ in range(1_000):
             if replies:
                 break

@@ -167,7 +167,7 @@ class ReferenceModel:
         if client is not None:
             address = ADDRESSES[where % len(ADDRESSES)]
             properties, fields = self.message(address, number)
-            client.session.send(text(f"{self.sent:060}", address, properties=properties, **fields), client.done())
+            client.session.sends.send(text(f"{self.sent:060}", address, properties=properties, **fields), client.done())
 
     def send_large(self, sender: int, where: int, number: int) -> None:
         client = self.client(sender)
@@ -179,11 +179,11 @@ class ReferenceModel:
         def over() -> None:
             client.uploading = False
 
-        client.session.large.begin(header_of(str(self.sent), address, properties, **fields))
+        client.session.uploads.begin(header_of(str(self.sent), address, properties, **fields))
         if number % 17 == 0:
             return  # never finished: the next one discards it
-        client.session.large.take(b"x" * 150)
-        client.uploading = client.session.large.finish(b"y" * (number % 300), -1, client.done(), over)
+        client.session.uploads.take(b"x" * 150)
+        client.uploading = client.session.uploads.finish(b"y" * (number % 300), -1, client.done(), over)
 
     def consume(self, number: int, where: int, how: int) -> None:
         client = self.client(number)
@@ -192,25 +192,27 @@ class ReferenceModel:
         client.consumers += 1
         selector = (None, None, "even = 1", "even = 0")[how % 4]
         name = NAMES[where % len(NAMES)]
-        client.session.create_consumer(client.consumers, name, selector, browse_only=how % 9 == 0, priority=how % 2)
+        client.session.consumers.create(client.consumers, name, selector, browse_only=how % 9 == 0, priority=how % 2)
         self.give_credits(client, client.consumers, how)
 
     def credits(self, number: int, which: int, how: int) -> None:
         client = self.client(number)
         if client is not None and client.session.consumers:
-            self.give_credits(client, sorted(client.session.consumers)[which % len(client.session.consumers)], how)
+            self.give_credits(
+                client, sorted(client.session.consumers.by_id)[which % len(client.session.consumers.by_id)], how
+            )
 
     def give_credits(self, client: Client, consumer_id: int, how: int) -> None:
-        client.session.receive_consumer_credits(consumer_id, (-1, 0, 10, 25, 40, -1)[how % 6])
+        client.session.consumers.receive_credits(consumer_id, (-1, 0, 10, 25, 40, -1)[how % 6])
         if how % 4 == 0:
-            client.session.force_delivery(consumer_id, how)
+            client.session.consumers.force_delivery(consumer_id, how)
 
     def acknowledge(self, number: int, which: int, how: int) -> None:
         holding = [
             (client, consumer)
             for client in self.clients
             if not client.uploading
-            for consumer in client.session.consumers.values()
+            for consumer in client.session.consumers.by_id.values()
             if consumer.delivering
         ]
         if not holding:
@@ -224,7 +226,7 @@ class ReferenceModel:
 
     def found_expired(self, number: int, which: int, _: int) -> None:
         client = self.client(number)
-        for consumer in list(client.session.consumers.values()) if client is not None else ():
+        for consumer in list(client.session.consumers.by_id.values()) if client is not None else ():
             if client is not None and consumer.delivering:
                 ids = list(consumer.delivering)
                 client.session.settle(consumer.consumer_id, ids[which % len(ids)], EXPIRED)
@@ -243,13 +245,15 @@ class ReferenceModel:
     def close_consumer(self, number: int, which: int, _: int) -> None:
         client = self.client(number)
         if client is not None and client.session.consumers:
-            client.session.close_consumer(sorted(client.session.consumers)[which % len(client.session.consumers)])
+            client.session.consumers.close(
+                sorted(client.session.consumers.by_id)[which % len(client.session.consumers.by_id)]
+            )
 
     def close(self, number: int, how: int, _: int) -> None:
         index = number % len(self.clients)
         client = self.clients[index]
         client.session.close(failed=how % 2 == 0)
-        client.session.connection.delete_temporary_queues(self.office)
+        client.session.state.connection.delete_temporary_queues(self.office)
         self.clients[index] = self.opened(client.kind)
 
     # -- branches -------------------------------------------------------------------------------
@@ -323,15 +327,15 @@ class ReferenceModel:
             if client is not None and address in ADDRESSES:
                 properties, fields = self.message(address, number + more)
                 message = text(f"{self.sent:060}", address, properties=properties, **fields)
-                client.session.send(message, client.done())
+                client.session.sends.send(message, client.done())
         self.node.settle()
         if reader is None or reader.uploading:
             return
         reader.consumers += 1
-        reader.session.create_consumer(reader.consumers, name)
+        reader.session.consumers.create(reader.consumers, name)
         self.give_credits(reader, reader.consumers, number % 4 * 4)
         self.node.settle()
-        outstanding = list(reader.session.consumers[reader.consumers].delivering)
+        outstanding = list(reader.session.consumers.by_id[reader.consumers].delivering)
         if outstanding:
             reader.session.acknowledge(reader.consumers, outstanding[number % len(outstanding)], reader.done())
         if number % 5 == 0:
@@ -390,10 +394,10 @@ class ReferenceModel:
             )
         for _ in range(1 + how % 2):
             client.consumers += 1
-            client.session.create_consumer(client.consumers, name, browse_only=how % 7 == 0)
+            client.session.consumers.create(client.consumers, name, browse_only=how % 7 == 0)
             self.give_credits(client, client.consumers, where)
         properties, fields = self.message(address, where)
-        client.session.send(text(f"{self.sent:060}", address, properties=properties, **fields), client.done())
+        client.session.sends.send(text(f"{self.sent:060}", address, properties=properties, **fields), client.done())
 
     def delete_queue(self, which: int, how: int, _: int) -> None:
         name = NAMES[which % len(NAMES)]
@@ -466,7 +470,7 @@ class ReferenceModel:
         for client in self.clients:
             assert not client.uploading
             client.session.close(failed=True)
-            client.session.connection.delete_temporary_queues(self.office)
+            client.session.state.connection.delete_temporary_queues(self.office)
         assert not any(queue.temporary for queue in self.office.queues())
         self.age(0, 0, 0)
         for branch in list(self.world.resources.prepared()):

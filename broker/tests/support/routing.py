@@ -206,7 +206,7 @@ class World:
             options=SessionOptions(**options),
         )
         if start:
-            session.start()
+            session.consumers.start()
         return session
 
     def queue(self, name: str = "q", **options: Any) -> Queue:
@@ -228,6 +228,6 @@ def text(body: str, address: str = "q", **options: Any) -> Message:
 
 
 def callback_of(session: ServerSession) -> FakeCallback:
-    found = session._callback
+    found = session.state.callback
     assert isinstance(found, FakeCallback)
     return found

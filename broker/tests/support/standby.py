@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from support.replica_links import ManualAuthority
 from understudy.errors import ActivationRefused, BrokerError
 from understudy.ha.replication.moved_store import LogEnd, MovedStore
 from understudy.ha.replication.ports import Found
-from understudy.ha.replication.standby_life import StandbyLife
+from understudy.ha.replication.standby_life import StandbyLife, Surroundings
 from understudy.testing.manual_time import ManualTime
 
 MOVED = MovedStore("node", 8, LogEnd(5, 700, 600))
@@ -21,6 +22,17 @@ class ManualReplica:
         self.seeks = 0
         self.ended: list[Callable[[], None]] = []
         self.found = Found.NOTHING
+        self.missing: list[str] = []
+        """Members that gave no answer."""
+
+        self.others_missing: list[str] = []
+        """Members with other node ids that gave no answer."""
+
+    def others_not_asked(self) -> list[str]:
+        return list(self.others_missing)
+
+    def not_asked(self) -> list[str]:
+        return list(self.missing)
 
     def seek(self) -> None:
         self.seeks += 1
@@ -72,16 +84,29 @@ class ManualEmptyStart:
 class Node:
     """The node around the machine: records the decisions, and implements ``Decisions`` and ``Standby`` in part."""
 
-    def __init__(self, *, complete: bool = True) -> None:
+    def __init__(self, *, complete: bool = True, empties: bool = False, **around: Any) -> None:
+        """
+        Args:
+            empties: Whether the data is set aside when its messages have moved.
+            around: Other ``Surroundings`` of the machine.
+        """
         self.time = ManualTime()
         self.authority = ManualAuthority(complete=complete)
         self.replica = ManualReplica()
         self.calls: list[str] = []
         self.watching = 0
         """Calls of ``watch_cluster``."""
-        self.life = StandbyLife(self, self, self.authority, self.time, retry_wait_ms=2_000)  # type: ignore[arg-type]
-        self.life.replica = self.replica
         self.empty = ManualEmptyStart()
+        surroundings = Surroundings(empty_start=self.empty if empties else None, **around)
+        self.life = StandbyLife(
+            self,
+            self,
+            self.authority,
+            self.time,
+            lambda life: self.replica,
+            surroundings,
+            retry_wait_ms=2_000,  # type: ignore[arg-type]
+        )
 
     def take_place(self) -> None:
         self.calls.append("take place")
@@ -106,7 +131,6 @@ class Node:
 
     def set_aside(self) -> None:
         """All messages of the node have moved, as another node says and its authority finds out."""
-        self.life.empty_start = self.empty
         self.life.hear_moved(MOVED)
         self.authority.moved = MOVED
 

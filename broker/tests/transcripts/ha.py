@@ -18,6 +18,7 @@ from understudy.errors import BrokerError, DiskFailed
 from understudy.ha.life.activation import Step
 from understudy.ha.life.node import NodeLife
 from understudy.ha.life.policy import Compose, Decisions, Done, Role
+from understudy.ha.shared.lock_proof import LockProof
 from understudy.ha.shared.policy import SharedStoreOptions, SharedStorePolicy
 from understudy.ports import Timer
 from understudy.runtime.node.activation import Activation
@@ -99,7 +100,9 @@ class Host:
         self.life = NodeLife(self._make_policy, self, self)
 
     def _make_policy(self, life: Decisions) -> SharedStorePolicy:
-        self.policy = SharedStorePolicy(self._options, life, self, self.lock, self._pair.time, self)
+        self.policy = SharedStorePolicy(
+            self._options, life, self, self.lock, LockProof(self.lock, self._pair.time), self._pair.time, self
+        )
         return self.policy
 
     def do(self, work: Callable[[], object]) -> None:

@@ -39,10 +39,10 @@ class ManagementDriver:
         elif name == "send":
             properties = Properties({"colour": "red", "n": 7, "raw": b"\x00\xff"})
             body = b"\x01" + encode_simple_string(rest[1])
-            self._asking.send(Message(body, address=rest[0], type=MessageType.TEXT, properties=properties))
+            self._asking.sends.send(Message(body, address=rest[0], type=MessageType.TEXT, properties=properties))
             self._node.world.turn()
         elif name == "plain":
-            self._asking.send(text(rest[1], rest[0]))
+            self._asking.sends.send(text(rest[1], rest[0]))
             self._node.world.turn()
         elif name == "ask":
             yield json.dumps(self._ask(*rest))

@@ -206,8 +206,7 @@ class _Standby:
     def __init__(self, time: ManualTime, report: Report, *, complete: bool) -> None:
         self._report = report
         self.authority = _Authority(complete=complete).reporting(report)
-        self.life = StandbyLife(self, self, self.authority, time, retry_wait_ms=2_000)  # type: ignore[arg-type]
-        self.life.replica = self
+        self.life = StandbyLife(self, self, self.authority, time, lambda life: self, retry_wait_ms=2_000)  # type: ignore
         self._ended: list[Callable[[], None]] = []
 
     def take_place(self) -> None:

@@ -26,7 +26,7 @@ class AccessListener(Protocol):
 
 
 class PrincipalSecurity:
-    """Permissions of one authenticated client; implements ``session.security.SessionSecurity``."""
+    """Permissions of one authenticated client; implements ``session.callback.SessionSecurity``."""
 
     __slots__ = ("_listener", "_policy", "_principal")
 

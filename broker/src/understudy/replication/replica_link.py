@@ -92,10 +92,14 @@ class ReplicaOptions:
     """Time limits of the connection: those of the cluster connection."""
     copied_at: Callable[[], int] = lambda: -1
     """Function that returns when the data of the node was copied (``Authority.copied_at``)."""
-    node_id: Callable[[], str | None] = lambda: None
-    """Node id of the only node of which this one becomes the replica; None: of any node of the group."""
-    asks_all: Callable[[], bool] = lambda: False
-    """Whether every member of the cluster is asked: one of them may have the messages of this node (ADR 0126)."""
+    node_id: Callable[[bool], str | None] = lambda place_taken: None
+    """Node id of the only node of which this one becomes the replica; None: of any node of the group. The argument is
+    whether an active node has another replica.
+    """
+    not_asked: Callable[[Sequence[TransportConfiguration], bool], Sequence[str]] = lambda answered, place_taken: ()
+    """``Replica.not_asked``, given the connectors of the nodes that answered, and whether one has another replica."""
+    others_not_asked: Callable[[Sequence[TransportConfiguration]], Sequence[str]] = lambda answered: ()
+    """``Replica.others_not_asked``, given the connectors of the nodes that answered."""
     had: Callable[[], tuple[str, int, int] | None] = lambda: None
     """Node id, epoch and sequence that the writer of the complete copy of this node had synced; None: no copy."""
     protocol: int = REPLICATION_PROTOCOL
@@ -171,7 +175,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
     def __init__(
         self,
         options: ReplicaOptions,
-        candidates: Callable[[], Sequence[TransportConfiguration]],
+        candidates: Callable[[bool], Sequence[TransportConfiguration]],
         listener: ReplicaListener,
         new_target: Callable[[TargetOwner], CopyTarget],
         dialer: Dialer,
@@ -183,7 +187,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
 
         Args:
             options: How this node registers.
-            candidates: Connectors at which an active node may be.
+            candidates: Connectors at which an active node may be, given whether one has another replica.
             listener: Called when something happens.
             new_target: Begins a copy of the files; its directory belongs to it until ``CopyTarget.end``.
             dialer: Connects.
@@ -225,18 +229,19 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         return f"{target.host}:{target.port}"
 
     @property
-    def answered(self) -> Sequence[TransportConfiguration]:
-        """Connectors of the nodes that answered in the newest search."""
-        return self._search.answered
-
-    @property
-    def place_taken(self) -> bool:
+    def _place_taken(self) -> bool:
         """Whether an active node has another replica."""
         return self.found is Found.PLACE_TAKEN
 
+    def not_asked(self) -> Sequence[str]:
+        return self.options.not_asked(self._search.answered, self._place_taken)
+
+    def others_not_asked(self) -> Sequence[str]:
+        return self.options.others_not_asked(self._search.answered)
+
     def seek(self) -> None:
         own = self.options.connector
-        self._left = [each for each in self._candidates() if not each.same_place(own)]
+        self._left = [each for each in self._candidates(self._place_taken) if not each.same_place(own)]
         self._search = _Search()
         self.fire(ReplicaEvent.SEEK)
 
@@ -365,7 +370,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
             options.group,
             options.wants_failback,
             options.connector,
-            options.node_id(),
+            options.node_id(self._place_taken),
             options.copied_at(),
             FORMAT_VERSION,
             *(options.had() or ()),
@@ -382,7 +387,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
                 hint = "this node waits; `understudy promote --accept-data-loss` lets it serve with its records"
                 log.error("the active node has lost records of this one", extra={"error": answer.text, "hint": hint})
             if answer.problem == ReplicaProblem.MOVED:
-                self._listener.hear_moved(_moved(answer, self.options.node_id()))
+                self._listener.hear_moved(_moved(answer, self.options.node_id(self._place_taken)))
             if answer.problem in _LASTING and self._peer is not None:
                 self._refusals.refuse(self._peer, answer.text)
             self.fire(ReplicaEvent.REFUSED, answer.text)

@@ -1,4 +1,4 @@
-"""Calls from a session to its protocol."""
+"""Calls from a session to its protocol: deliveries, answers, and questions about the permissions of its client."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Protocol
 from understudy.errors import BrokerError
 from understudy.message import LargeMessage
 from understudy.store.messages.reference import Part
+from understudy.terms import Permission
 
 
 class SessionCallback(Protocol):
@@ -62,7 +63,7 @@ class SessionCallback(Protocol):
 
     def writable(self) -> bool:
         """Whether the socket keeps up; False pauses deliveries until
-        ``ServerSession.resume_deliveries``.
+        ``SessionConsumers.resume_deliveries``.
         """
         ...
 
@@ -72,4 +73,26 @@ class RunAnswers(Protocol):
 
     def answer_run(self, correlation_ids: Sequence[int], error: BrokerError | None = None) -> None:
         """The messages with these correlation ids are safe, or were not taken because of an error."""
+        ...
+
+
+class SessionSecurity(Protocol):
+    """Permissions of one authenticated client."""
+
+    @property
+    def user(self) -> str:
+        """Name for logs and management; empty without one."""
+        ...
+
+    @property
+    def permission_ms(self) -> int:
+        """How long an answer of ``check`` need not be asked for again."""
+        ...
+
+    def check(self, permission: Permission, address: str, queue: str | None = None) -> None:
+        """Raises NotAuthorized, and reports the violation."""
+        ...
+
+    def allows(self, permission: Permission, address: str, queue: str | None = None) -> bool:
+        """Whether the user has a permission; a missing one is not reported as a violation."""
         ...

@@ -21,7 +21,6 @@ from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.delivery import LOOKS_MAX, READ_BACK_MAX, deliver
 from understudy.routing.queues.flow_control import FlowControl
 from understudy.routing.queues.queue import Queue
-from understudy.session.callback import SessionCallback
 from understudy.session.large_delivery import LargeDelivery
 from understudy.session.outstanding import Outstanding
 from understudy.session.state import SessionState
@@ -43,7 +42,6 @@ class ServerConsumer(Consumer):
         queue: Queue,
         filter: Filter | None,  # noqa: A002  # the standard name
         priority: int,
-        callback: SessionCallback,
         disconnected: Callable[[ServerConsumer], None],
         flow: FlowControl,
     ) -> None:
@@ -54,7 +52,7 @@ class ServerConsumer(Consumer):
         self.consumer_id = consumer_id
         self.session = session
         self.created_ms = session.wall_ms()
-        self._callback = callback
+        self._callback = callback = session.callback
         self._disconnected = disconnected
         self._send = callback.deliver
         # with credit in messages they are delivered one at a time
@@ -335,11 +333,10 @@ class BrowserConsumer(ServerConsumer):
         queue: Queue,
         filter: Filter | None,  # noqa: A002
         priority: int,
-        callback: SessionCallback,
         disconnected: Callable[[ServerConsumer], None],
         flow: FlowControl,
     ) -> None:
-        super().__init__(consumer_id, session, queue, filter, priority, callback, disconnected, flow)
+        super().__init__(consumer_id, session, queue, filter, priority, disconnected, flow)
         self._from = (9, -1)
         self._going_on = False
         """Whether the consumer has asked for the next turn."""

@@ -1,7 +1,7 @@
 """Requests of a session about addresses and queues: create, delete, query (artemis-core s. 4.2).
 
 Each request is carried out or raises at once; its answer may be sent only through
-``ServerSession.when_durable``. Permissions are asked for here, before anything is made.
+``SessionState.when_durable``. Permissions are asked for here, before anything is made.
 
 Not here: consumers, messages, packets.
 """
@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
 from understudy.routing.configuration import QueueConfiguration, split_fqqn
 from understudy.routing.lifecycle.auto_deletion import delete_unbound
-from understudy.routing.post_office import PostOffice
 from understudy.routing.updates import change_routing_types
 from understudy.session.queries import (
     AddressQueryResult,
@@ -25,7 +23,6 @@ from understudy.session.queries import (
     describe_missing_queue,
     describe_queue,
 )
-from understudy.session.registry import SessionRegistry
 from understudy.session.state import SessionState
 from understudy.session.visibility import check_own, check_visible, find_visible, queue_names, visible_queue
 from understudy.terms import Permission, RoutingType
@@ -34,13 +31,13 @@ from understudy.terms import Permission, RoutingType
 class QueueRequests:
     """The addresses and queues side of one session."""
 
-    __slots__ = ("_directory", "_office", "_registry", "_session")
+    __slots__ = ("_directory", "_office", "_registry", "_state")
 
-    def __init__(self, session: SessionState, office: PostOffice, registry: SessionRegistry[Any]) -> None:
-        self._session = session
-        self._registry = registry
-        self._office = office
-        self._directory = office.directory
+    def __init__(self, state: SessionState) -> None:
+        self._state = state
+        self._registry = state.services.registry
+        self._office = state.office
+        self._directory = state.office.directory
 
     def create_address(self, name: str, routing_types: Collection[RoutingType], *, auto_created: bool = False) -> None:
         """An address that routes in these ways. One that exists gets the ways it lacks and is else left as it is:
@@ -49,10 +46,10 @@ class QueueRequests:
         Raises:
             NotAuthorized, InvalidQueueConfiguration, LimitExceeded, DiskFull
         """
-        name, wanted = self._session.prefixes.split(name)
+        name, wanted = self._state.prefixes.split(name)
         if wanted is not None:
             routing_types = (wanted,)
-        self._session.security.check(Permission.CREATE_ADDRESS, name)
+        self._state.security.check(Permission.CREATE_ADDRESS, name)
         existing = self._directory.addresses.get(name)
         if existing is None:
             self._directory.create_address(name, routing_types, auto_created=auto_created)
@@ -70,21 +67,21 @@ class QueueRequests:
         if configuration.temporary:
             configuration = replace(configuration, durable=False)
         self._check_creation(configuration)
-        self._registry.check_queues(self._session.security.user, self._directory.queues.values())
-        queue = self._directory.create_queue(replace(configuration, user=self._session.security.user))
+        self._registry.check_queues(self._state.security.user, self._directory.queues.values())
+        queue = self._directory.create_queue(replace(configuration, user=self._state.security.user))
         if configuration.temporary:
-            self._session.connection.temporary_queues[configuration.name] = queue
+            self._state.connection.temporary_queues[configuration.name] = queue
 
     def permit(self, permission: Permission, address: str, queue: str | None = None) -> None:
         """Before an address or queue is made for a message of the session. Raises NotAuthorized."""
-        security = self._session.security
+        security = self._state.security
         security.check(permission, address, queue)
         if permission is Permission.CREATE_DURABLE_QUEUE:
             self._registry.check_queues(security.user, self._directory.queues.values())
 
     def _unprefixed(self, configuration: QueueConfiguration) -> QueueConfiguration:
         """The configuration without prefixes; that of the address says the routing type."""
-        prefixes = self._session.prefixes
+        prefixes = self._state.prefixes
         if not prefixes:
             return configuration
         address, wanted = prefixes.split(configuration.address or configuration.name)
@@ -96,7 +93,7 @@ class QueueRequests:
         )
 
     def _check_creation(self, configuration: QueueConfiguration) -> None:
-        check, name = self._session.security.check, configuration.address or configuration.name
+        check, name = self._state.security.check, configuration.address or configuration.name
         durable = configuration.durable
         check(
             Permission.CREATE_DURABLE_QUEUE if durable else Permission.CREATE_NON_DURABLE_QUEUE,
@@ -121,7 +118,7 @@ class QueueRequests:
         existing = self._directory.find_queue(configuration.name)
         if existing is not None:
             # before the answer discloses that the queue exists
-            self._session.security.check(
+            self._state.security.check(
                 Permission.CREATE_DURABLE_QUEUE if configuration.durable else Permission.CREATE_NON_DURABLE_QUEUE,
                 existing.address.name,
                 existing.name,
@@ -145,24 +142,24 @@ class QueueRequests:
 
     def delete_queue(self, name: str) -> None:
         """Raises QueueNotFound, QueueInUse, NotAuthorized, DiskFull."""
-        session = self._session
-        queue = visible_queue(self._directory, session.security, session.prefixes.plain(name))
-        check_own(queue, session.connection, session.security)
-        session.security.check(
+        state = self._state
+        queue = visible_queue(self._directory, state.security, state.prefixes.plain(name))
+        check_own(queue, state.connection, state.security)
+        state.security.check(
             Permission.DELETE_DURABLE_QUEUE if queue.durable else Permission.DELETE_NON_DURABLE_QUEUE,
             queue.address.name,
             queue.name,
         )
         self._directory.delete_queue(queue.name)
         delete_unbound(self._directory, queue.address.name)
-        self._session.connection.temporary_queues.pop(queue.name, None)
+        self._state.connection.temporary_queues.pop(queue.name, None)
 
     def query_queue(self, name: str) -> QueueQueryResult:
         """Describe a queue name, plain or ``address::queue``. Raises NotAuthorized."""
-        name = self._session.prefixes.plain(name)
-        if name == self._session.management_address:
+        name = self._state.prefixes.plain(name)
+        if name == self._state.management_address:
             return describe_management_queue(name, self._directory.settings.of(name))
-        queue = find_visible(self._directory, self._session.security, name)
+        queue = find_visible(self._directory, self._state.security, name)
         if queue is not None:
             return describe_queue(queue, self._directory.settings.of(queue.address.name))
         fqqn = split_fqqn(name)
@@ -171,12 +168,12 @@ class QueueRequests:
 
     def query_address(self, name: str) -> AddressQueryResult:
         """Describe an address. Raises NotAuthorized."""
-        name = self._session.prefixes.plain(name)
-        if name == self._session.management_address:
+        name = self._state.prefixes.plain(name)
+        if name == self._state.management_address:
             return describe_management_address(self._directory.settings.of(name))
         fqqn = split_fqqn(name)
         address = fqqn[0] if fqqn is not None else name
         queue = fqqn[1] if fqqn is not None else None
-        check_visible(self._session.security, name, address, queue, purpose=Permission.SEND)
-        names = queue_names(self._directory, self._session.security, address)
+        check_visible(self._state.security, name, address, queue, purpose=Permission.SEND)
+        names = queue_names(self._directory, self._state.security, address)
         return describe_address(self._directory.find_address(address), self._directory.settings.of(address), names)

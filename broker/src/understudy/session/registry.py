@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from understudy.errors import DuplicateMetadata, NotAuthorized, SessionRejected
 from understudy.routing.queues.queue import Queue
-from understudy.session.security import SessionSecurity
+from understudy.session.callback import SessionSecurity
 from understudy.session.upload_slots import UploadSlots
 from understudy.terms import ResourceLimits
 
@@ -23,21 +23,30 @@ class Permitted(Protocol):
         """Ask for permission before the next message to each address."""
 
 
-class Registered(Protocol):
-    """A session, as the registry uses it."""
+class Identified(Protocol):
+    """The state of a session, as the registry uses it."""
 
     name: str
     metadata: dict[str, str]
     security: SessionSecurity
 
     @property
-    def sends(self) -> Permitted:
-        """The sending side of the session."""
+    def alias(self) -> str:
+        """Name for display."""
+        ...
+
+
+class Registered(Protocol):
+    """A session, as the registry uses it."""
+
+    @property
+    def state(self) -> Identified:
+        """Name, metadata and user of the session."""
         ...
 
     @property
-    def alias(self) -> str:
-        """Name for display."""
+    def sends(self) -> Permitted:
+        """The sending side of the session."""
         ...
 
 
@@ -67,7 +76,7 @@ class SessionRegistry(Generic[S]):
         self.total = 0
         """Number of sessions created since the activation."""
         self._by_name: dict[str, S] = {}
-        self._unique: dict[tuple[str, str], S] = {}
+        self._unique: dict[tuple[str, str], Identified] = {}
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -84,7 +93,7 @@ class SessionRegistry(Generic[S]):
         """Whether a user may have one more session. Raises SessionRejected."""
         limits = self._limits.get(user)
         if limits is not None and limits.max_sessions >= 0:
-            count = sum(session.security.user == user for session in self._by_name.values())
+            count = sum(session.state.security.user == user for session in self._by_name.values())
             if count >= limits.max_sessions:
                 raise SessionRejected(f"user {user!r} has {count} sessions, limit {limits.max_sessions}")
 
@@ -102,28 +111,28 @@ class SessionRegistry(Generic[S]):
 
     def add(self, session: S) -> None:
         """A new one; a name that is taken goes to the newer session."""
-        self._by_name[session.name] = session
+        self._by_name[session.state.name] = session
         self.total += 1
         for listener in self.listeners:
             listener.session_added(session)
 
     def remove(self, session: S) -> None:
         """Remove a closed session; its unique metadata is free again."""
-        if self._by_name.get(session.name) is session:
-            del self._by_name[session.name]
-        for pair in [pair for pair, owner in self._unique.items() if owner is session]:
+        if self._by_name.get(session.state.name) is session:
+            del self._by_name[session.state.name]
+        for pair in [pair for pair, owner in self._unique.items() if owner is session.state]:
             del self._unique[pair]
         for listener in self.listeners:
             listener.session_removed(session)
 
-    def claim(self, session: S, key: str, value: str) -> None:
+    def claim(self, state: Identified, key: str, value: str) -> None:
         """The pair is this session's alone; to be asked for with ``check_free`` before."""
-        self._unique[key, value] = session
+        self._unique[key, value] = state
 
-    def check_free(self, session: S, key: str, value: str) -> None:
+    def check_free(self, state: Identified, key: str, value: str) -> None:
         """Raises DuplicateMetadata if another session carries the pair, unique or not."""
         owner = self._unique.get((key, value))
         if owner is None:
-            owner = next((other for other in self if other.metadata.get(key) == value), None)
-        if owner is not None and owner is not session:
+            owner = next((other.state for other in self if other.state.metadata.get(key) == value), None)
+        if owner is not None and owner is not state:
             raise DuplicateMetadata(f"session {owner.alias} has {key}={value!r}")

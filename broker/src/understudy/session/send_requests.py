@@ -4,38 +4,59 @@ Credits (artemis-core s. 6.2) are granted as asked as long as the address is not
 and blocks, and refused while it is full and fails. They are counted for the session and address, not
 for a producer: that is all the packets say.
 
-Not here: receiving large messages (``large_requests``), what becomes of a message
+Not here: receiving large messages (``uploads``), what becomes of a message
 (``routing.post_office``).
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import AddressNotFound, BrokerError, IllegalState, LimitExceeded
 from understudy.kernel import Sends
 from understudy.limits import PRODUCERS_PER_SESSION_MAX
-from understudy.message import Message
-from understudy.routing.batch import BatchSends, Taking
+from understudy.message import REPLY_TO, Message
+from understudy.routing.batch import Taking
 from understudy.routing.configuration import split_fqqn
-from understudy.routing.post_office import Done, PostOffice, Undecided
+from understudy.routing.post_office import Done, Undecided
 from understudy.selector.work import WORK
-from understudy.session.callback import RunAnswers, SessionCallback
-from understudy.session.credits import PRODUCER_CREDITS_MAX, ProducerCredits
-from understudy.session.management import manage
-from understudy.session.producer import ServerProducer
+from understudy.session.callback import RunAnswers
+from understudy.session.management import Management
 from understudy.session.state import SessionState
 from understudy.session.transaction import Transaction
 from understudy.terms import AddressFullPolicy, Permission
 
+#: How JMS clients write the kind of a destination before its name (artemis-core s. 10.1).
+_PREFIXES: Final = ("queue://", "topic://", "temp-queue://", "temp-topic://")
+#: Most producer credits in one packet, whose field is an i32.
+PRODUCER_CREDITS_MAX: Final = (1 << 31) - 1
 
-class SendTarget(ProducerCredits):
-    """An address this session sends to."""
 
-    __slots__ = ("permitted_until_ms", "wanted_bytes")
+@dataclass(slots=True)
+class ServerProducer:
+    """A producer that a client registered (CREATE_PRODUCER), for management.
+
+    Sends name their address themselves; clients do not register producers again after a failover, so a
+    send of an unknown producer is as good as any (artemis-core s. 4.3).
+    """
+
+    producer_id: int
+    address: str | None
+    """None = anonymous, every message names its own."""
+    created_ms: int = 0
+    """Wall time."""
+
+
+class SendTarget:
+    """An address this session sends to, and its credits. Bytes."""
+
+    __slots__ = ("granted_bytes", "permitted_until_ms", "used_bytes", "wanted_bytes")
 
     def __init__(self) -> None:
-        super().__init__()
+        self.granted_bytes = 0
+        self.used_bytes = 0
         self.permitted_until_ms = 0
         self.wanted_bytes = 0
         """Credits requested while the address was full."""
@@ -44,15 +65,16 @@ class SendTarget(ProducerCredits):
 class SendRequests:
     """The sending side of one session."""
 
-    __slots__ = ("_batch_sends", "_callback", "_office", "_session", "_targets", "producers", "undecided")
+    __slots__ = ("_alters", "_batch_sends", "_office", "_state", "_targets", "producers", "undecided")
 
-    def __init__(
-        self, session: SessionState, office: PostOffice, batch_sends: BatchSends, callback: SessionCallback
-    ) -> None:
-        self._session = session
-        self._office = office
-        self._batch_sends = batch_sends
-        self._callback = callback
+    def __init__(self, state: SessionState) -> None:
+        self._state = state
+        self._office = state.office
+        self._batch_sends = state.services.resources.batch_sends
+        self._alters = bool(state.options.prefixes or state.services.validated_users)
+        """Whether messages are changed first: the acceptor has prefixes, which are cut off, or the validated user is
+        written into each.
+        """
         self._targets: dict[str, SendTarget] = {}
         self.producers: dict[int, ServerProducer] = {}
         self.undecided: Undecided | None = None
@@ -71,8 +93,8 @@ class SendRequests:
         Returns:
             The decision that it waits for; it was not taken. None: it was.
         """
-        session = self._session
-        transaction = session.sending_transaction
+        state = self._state
+        transaction = state.sending_transaction
         try:
             message = self.prepared(message)
             name = message.address
@@ -83,18 +105,18 @@ class SendRequests:
             office = self._office
             if target is None or target.permitted_until_ms < office.now_ms:
                 # the management address is never permitted to be sent to, so it always comes here
-                if name == session.management_address and session.services.management is not None:
-                    manage(session, office, self.permit, session.services.management, message, done)
+                if name == state.management_address and state.services.management is not None:
+                    self._manage(state.services.management, message, done)
                     return None
                 target = self.permit(name)
             target.used_bytes += len(message.encoded)
             credited = target.used_bytes <= target.granted_bytes
-            undecided = office.send(message, session.order, done, transaction, credited, may_wait)
+            undecided = office.send(message, state.order, done, transaction, credited, may_wait)
             if undecided is not None:
                 target.used_bytes -= len(message.encoded)
             return undecided
         except BrokerError as error:
-            session.failed(error, done, transaction)
+            state.failed(error, done, transaction)
             return None
 
     def send_batch(self, sends: Sends, row: int, answers: RunAnswers | None) -> int:
@@ -110,14 +132,16 @@ class SendRequests:
             that waits for a decision about its group (``undecided``).
         """
         self.undecided = None
-        session, office, targets = self._session, self._office, self._targets
+        state, office, targets = self._state, self._office, self._targets
         elsewhere = office.directory.elsewhere
-        if elsewhere is not None and elsewhere.decisions is not None and sends.grouped(row, sends.count - row):
+        if self._alters or (
+            elsewhere is not None and elsewhere.decisions is not None and sends.grouped(row, sends.count - row)
+        ):
             return self._send_each(sends, row, answers)
         take = self._batch_sends.take
-        transaction = None if session.auto_commit_sends else session.sending_transaction
+        transaction = None if state.auto_commit_sends else state.sending_transaction
         answered = answers.answer_run if answers is not None else None
-        taking = Taking(sends, session.order, answered, transaction, of_cluster=session.options.of_cluster)
+        taking = Taking(sends, state.order, answered, transaction, of_cluster=state.options.of_cluster)
         while row < sends.count:
             target = targets.get(sends.address(row) or "")
             if target is None or target.permitted_until_ms < office.now_ms:
@@ -143,6 +167,37 @@ class SendRequests:
                 return index + 1
         return sends.count
 
+    def _manage(self, management: Management, request: Message, done: Done | None) -> None:
+        """Execute a request to the management address, which is never queued. It takes no part in the transaction of
+        the session: its effects cannot be rolled back either.
+
+        Args:
+            management: Executes the request.
+            request: The message.
+            done: Called when the effects of the request are durable.
+
+        Raises:
+            NotAuthorized: the session may not manage, or not send the reply; nothing was done.
+        """
+        state, office = self._state, self._office
+        state.security.check(Permission.MANAGE, management.address)
+        reply_to = _reply_address(request)
+        if reply_to is not None:
+            self.permit(reply_to)
+
+        def reply(message: Message) -> None:
+            if reply_to is None:
+                return
+            # what the reply reports must be durable
+            state.order.sequence = max(state.order.sequence, office.store.context.appended)
+            try:
+                office.send(message.replace(address=reply_to), state.order)
+            except BrokerError as error:
+                state.callback.operation_failed(error)
+
+        management.handle(request, state.security, state.connection.remote_address, reply)
+        office.acceptance.answer(state.order, done, office.store.context.appended)
+
     def route(
         self, message: Message, size_bytes: int, done: Done | None, transaction: Transaction | None
     ) -> Undecided | None:
@@ -150,14 +205,24 @@ class SendRequests:
         target = self._target(message.address or "")
         target.used_bytes += size_bytes
         credited = target.used_bytes <= target.granted_bytes
-        undecided = self._office.send(message, self._session.order, done, transaction, credited, may_wait=True)
+        undecided = self._office.send(message, self._state.order, done, transaction, credited, may_wait=True)
         if undecided is not None:
             target.used_bytes -= size_bytes
         return undecided
 
     def prepared(self, message: Message) -> Message:
         """A message as it is routed, before it is looked at. Raises IllegalState: it is refused."""
-        return self._session.admitted(message)
+        state = self._state
+        if not self._alters:
+            return state.admitted(message)
+        if state.prefixes:
+            message = state.prefixes.unprefixed(message)
+        message = state.admitted(message)
+        users = state.services.validated_users
+        # requests of management are not consumed from a queue
+        if users and not state.options.of_cluster and message.address != state.management_address:
+            message = users.apply(message, state.options.validated_user)
+        return message
 
     def drop_when_full(self, name: str | None, done: Done | None) -> bool:
         """Whether a message whose body did not fit on the disk is dropped, and then answered
@@ -168,34 +233,35 @@ class SendRequests:
         settings = office.directory.settings.of(fqqn[0] if fqqn is not None else name or "")
         if not office.store.full or settings.disk_full_policy is not AddressFullPolicy.DROP:
             return False
-        office.acceptance.answer(self._session.order, done)
+        office.acceptance.answer(self._state.order, done)
         return True
 
     def addressed(self, message: Message) -> Message:
         """The message with the session's default address. Raises AddressNotFound, ObjectClosed."""
-        session = self._session
-        session.check_open()
-        if session.options.default_address is None:
+        state = self._state
+        state.check_open()
+        if state.options.default_address is None:
             raise AddressNotFound("the message names no address and the session has no default one")
-        return message.replace(address=session.options.default_address)
+        message = message.replace(address=state.options.default_address)
+        return state.prefixes.unprefixed(message) if self._alters else message
 
     def permit(self, name: str) -> SendTarget:
         """The target of a name, which may be sent to. Raises NotAuthorized, ObjectClosed.
 
         What sending would make on the way there is asked for by ``ResponseOrder.permit``.
         """
-        session = self._session
-        session.check_open()
+        state = self._state
+        state.check_open()
         fqqn = split_fqqn(name)
         address = fqqn[0] if fqqn is not None else name
-        if address == session.management_address:
+        if address == state.management_address:
             raise IllegalState(f"{name!r} takes management requests, which are no large messages")
-        session.security.check(Permission.SEND, address, fqqn[1] if fqqn is not None else None)
+        state.security.check(Permission.SEND, address, fqqn[1] if fqqn is not None else None)
         queue = self._office.directory.queues.get(address)
         if queue is not None and queue.internal:
             raise IllegalState(f"{address!r} is a queue of the broker, which takes no messages of clients")
         target = self._target(name)
-        target.permitted_until_ms = self._office.now_ms + session.security.permission_ms
+        target.permitted_until_ms = self._office.now_ms + state.security.permission_ms
         return target
 
     def forget_permissions(self) -> None:
@@ -210,7 +276,7 @@ class SendRequests:
         ``producer_credits_refused`` under the FAIL policy (artemis-core s. 6.2).
         """
         credit_bytes = min(max(credit_bytes, 0), PRODUCER_CREDITS_MAX)
-        name = self._session.prefixes.plain(address)
+        name = self._state.prefixes.plain(address)
         fqqn = split_fqqn(name)
         found = self._office.directory.find_address(fqqn[0] if fqqn is not None else name)
         policy = self._office.memory.blocks_producers(found) if found is not None else None
@@ -222,7 +288,7 @@ class SendRequests:
                 credit_bytes = min(target.wanted_bytes + credit_bytes, PRODUCER_CREDITS_MAX)
             self._grant(address, target, credit_bytes)
         elif policy is AddressFullPolicy.FAIL:
-            self._callback.producer_credits_refused(address, credit_bytes)
+            self._state.callback.producer_credits_refused(address, credit_bytes)
         else:
             target.wanted_bytes = min(target.wanted_bytes + credit_bytes, PRODUCER_CREDITS_MAX)
             self._office.memory.when_room(found, target, lambda: self._grant(address, target, target.wanted_bytes))
@@ -230,7 +296,7 @@ class SendRequests:
     def _target(self, name: str) -> SendTarget:
         target = self._targets.get(name)
         if target is None:
-            names = self._session.names
+            names = self._state.names
             if len(self._targets) >= PRODUCERS_PER_SESSION_MAX or not names.has_space(len(name)):
                 # An anonymous producer to ever new addresses; its cached permissions are dropped.
                 self.forget_targets()
@@ -241,7 +307,7 @@ class SendRequests:
     def forget_targets(self) -> None:
         """The session waits for no credits any more."""
         for name, target in self._targets.items():
-            self._session.names.release(len(name))
+            self._state.names.release(len(name))
             if target.wanted_bytes:
                 self._office.memory.no_longer_waits(target)
         self._targets.clear()
@@ -249,7 +315,7 @@ class SendRequests:
     def _grant(self, address: str, target: SendTarget, credit_bytes: int) -> None:
         target.wanted_bytes = 0
         target.granted_bytes += credit_bytes
-        self._callback.producer_credits(address, credit_bytes)
+        self._state.callback.producer_credits(address, credit_bytes)
 
     # -- producers --------------------------------------------------------------------------------
 
@@ -257,15 +323,15 @@ class SendRequests:
         """Register a producer. Raises LimitExceeded."""
         if producer_id not in self.producers and len(self.producers) >= PRODUCERS_PER_SESSION_MAX:
             raise LimitExceeded(f"{len(self.producers)} producers in a session, limit {PRODUCERS_PER_SESSION_MAX}")
-        self._session.names.hold(len(address or ""))
+        self._state.names.hold(len(address or ""))
         self.remove_producer(producer_id)
-        self.producers[producer_id] = ServerProducer(producer_id, address, self._session.wall_ms())
+        self.producers[producer_id] = ServerProducer(producer_id, address, self._state.wall_ms())
 
     def remove_producer(self, producer_id: int) -> None:
         """Forget a producer; one that is not known is as good as forgotten (artemis-core s. 4.3)."""
         producer = self.producers.pop(producer_id, None)
         if producer is not None:
-            self._session.names.release(len(producer.address or ""))
+            self._state.names.release(len(producer.address or ""))
 
     def close(self) -> None:
         """The session has ended."""
@@ -273,30 +339,11 @@ class SendRequests:
         self.forget_targets()
 
 
-class PreparedSends(SendRequests):
-    """The same where messages are changed first: the acceptor has prefixes, which are cut off, or the validated
-    user is written into each.
-    """
-
-    __slots__ = ()
-
-    def prepared(self, message: Message) -> Message:
-        session = self._session
-        if session.prefixes:
-            message = session.prefixes.unprefixed(message)
-        message = super().prepared(message)
-        # requests of management are not consumed from a queue
-        if (
-            session.services.validated_users
-            and not session.options.of_cluster
-            and message.address != session.management_address
-        ):
-            message = session.services.validated_users.apply(message, session.options.validated_user)
-        return message
-
-    def send_batch(self, sends: Sends, row: int, answers: RunAnswers | None) -> int:
-        self.undecided = None
-        return self._send_each(sends, row, answers)
-
-    def addressed(self, message: Message) -> Message:
-        return self._session.prefixes.unprefixed(super().addressed(message))
+def _reply_address(request: Message) -> str | None:
+    address = request.properties.get(REPLY_TO)
+    if not isinstance(address, str):
+        return None
+    for prefix in _PREFIXES:
+        if address.startswith(prefix):
+            return address.removeprefix(prefix)
+    return address

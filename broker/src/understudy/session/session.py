@@ -1,7 +1,7 @@
 """A session: the requests of one client, in order, carried out on the post office.
 
 Requests that only ask or arrange something (create, delete, query) return or raise at once; what
-they wrote to the log may be answered only through ``when_durable``. Requests that move messages
+they wrote to the log may be answered only through ``SessionState.when_durable``. Requests that move messages
 (send, acknowledge, commit, rollback) take ``done``, which is called exactly once, in the order of
 the requests, when the answer may go out (ADR 0003); without ``done`` a failure goes to
 ``SessionCallback.operation_failed``. In both cases it leaves an open transaction rollback-only.
@@ -9,33 +9,34 @@ the requests, when the answer may go out (ADR 0003); without ``done`` a failure 
 Acknowledgement modes are those of artemis-core s. 6.1: sends and acknowledgements each commit alone or with
 the session's transaction.
 
-Not here: requests about queues (``queue_requests``), sends (``send_requests``, ``large_requests``) and work
-in XA branches (``xa``); packets, channels, confirmation windows.
+A session is a state and parts that know the state only: consumers, sends, uploads of large messages, requests about
+queues, work in XA branches. The session itself does what concerns several of them: settling deliveries, transactions,
+and the end. Not here: packets, channels, confirmation windows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from understudy.errors import BrokerError, TransactionRolledBack
 from understudy.routing.post_office import Done
 from understudy.routing.queues.queue import Queue
-from understudy.session.callback import SessionCallback
+from understudy.session.callback import SessionCallback, SessionSecurity
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.consumer import ServerConsumer
-from understudy.session.consuming import ConsumingSession
-from understudy.session.large_requests import LargeRequests
+from understudy.session.consumers import SessionConsumers
 from understudy.session.outcomes import ACCEPTED, EXPIRED, Outcome, apply_outcome
-from understudy.session.security import SessionSecurity
-from understudy.session.send_requests import PreparedSends, SendRequests
+from understudy.session.queue_requests import QueueRequests
+from understudy.session.send_requests import SendRequests
 from understudy.session.services import DEFAULT_OPTIONS, SessionOptions, SessionServices
+from understudy.session.state import SessionState
 from understudy.session.transaction import Transaction
+from understudy.session.uploads import Uploads
 from understudy.session.xa import XaRequests
 from understudy.store.messages.reference import MessageReference, Part
 
 
-class ServerSession(ConsumingSession):
+class ServerSession:
     """One session.
 
     Args:
@@ -61,32 +62,38 @@ class ServerSession(ConsumingSession):
         options: SessionOptions = DEFAULT_OPTIONS,
     ) -> None:
         services.registry.check_sessions(security.user)
-        super().__init__(name, services, callback=callback, connection=connection, security=security, options=options)
-        office, registry, resources = services.post_office, services.registry, services.resources
-        kind = PreparedSends if options.prefixes or services.validated_users else SendRequests
-        self.sends = kind(self, office, resources.batch_sends, callback)
-        self.send: Callable[..., object] = self.sends.send
-        """``SendRequests.send`` itself: without a delegating call, because it is the most frequent request."""
-        self.branches = XaRequests(self, resources, self.give_back)
-        self.large = LargeRequests(self, self.sends, registry.uploads)
+        self.state = state = SessionState(
+            name, services, callback=callback, connection=connection, security=security, options=options
+        )
+        self.queues = QueueRequests(state)
+        state.order.permit = self.queues.permit
+        self.consumers = SessionConsumers(state, self.queues)
+        self.sends = SendRequests(state)
+        self.uploads = Uploads(state, self.sends)
+        self.branches = XaRequests(state, self.give_back)
+        self._office = state.office
         if not options.xa and not (options.auto_commit_sends and options.auto_commit_acks):
-            self._transaction = self._begin()
-        registry.add(self)
+            state.enlist(self._begin())
+        services.registry.add(self)
+
+    def __repr__(self) -> str:
+        return repr(self.state)
 
     # -- messages ---------------------------------------------------------------------------------
 
     def acknowledge(self, consumer_id: int, message_id: int, done: Done | None = None) -> None:
         """Accept all deliveries of the consumer up to this message (``settle`` is for single ones)."""
-        transaction = None if self.auto_commit_acks else self._transaction
+        state = self.state
+        transaction = None if state.auto_commit_acks else state.transaction
         try:
             consumer = self._settling(consumer_id, transaction)
             if not consumer.browse_only:
                 self._accept(consumer.queue, consumer.take_through(message_id), transaction)
         except BrokerError as error:
-            self.failed(error, done, transaction)
+            state.failed(error, done, transaction)
             return
         if done is not None:
-            self._office.acceptance.answer(self.order, done, self._office.store.context.appended)
+            self._office.acceptance.answer(state.order, done, self._office.store.context.appended)
 
     def settle(self, consumer_id: int, message_id: int, outcome: Outcome, done: Done | None = None) -> None:
         """Settle one delivery (``outcomes``).
@@ -97,7 +104,8 @@ class ServerSession(ConsumingSession):
             done: Called when that is durable; in a transaction, when the request was taken. An error is that the
                 consumer does not have the delivery; except for EXPIRED the transaction can then only be rolled back.
         """
-        transaction = None if self.auto_commit_acks or outcome is EXPIRED else self._transaction
+        state = self.state
+        transaction = None if state.auto_commit_acks or outcome is EXPIRED else state.transaction
         try:
             consumer = self._settling(consumer_id, transaction)
             if not consumer.browse_only:
@@ -113,10 +121,10 @@ class ServerSession(ConsumingSession):
                         partial(apply_outcome, self._office, consumer.queue, consumer, part[0], outcome),
                     )
         except BrokerError as error:
-            self.failed(error, done, transaction)
+            state.failed(error, done, transaction)
             return
         if done is not None:
-            self._office.acceptance.answer(self.order, done, self._office.store.context.appended)
+            self._office.acceptance.answer(state.order, done, self._office.store.context.appended)
 
     def _settling(self, consumer_id: int, transaction: Transaction | None) -> ServerConsumer:
         """The consumer whose deliveries are settled.
@@ -126,11 +134,11 @@ class ServerSession(ConsumingSession):
             TransactionRolledBack: likewise, in a transaction: when the broker closed the consumer, the deliveries went
                 back to the queue, so the transaction cannot have them.
         """
-        if transaction is not None and consumer_id not in self.consumers:
+        if transaction is not None and consumer_id not in self.consumers.by_id:
             raise TransactionRolledBack(
-                f"session {self.alias} has no consumer {consumer_id}: its deliveries are back in the queue"
+                f"session {self.state.alias} has no consumer {consumer_id}: its deliveries are back in the queue"
             )
-        return self._consumer(consumer_id)
+        return self.consumers.with_id(consumer_id)
 
     @staticmethod
     def _accept(queue: Queue, parts: list[Part], transaction: Transaction | None) -> None:
@@ -142,43 +150,47 @@ class ServerSession(ConsumingSession):
     # -- transactions -----------------------------------------------------------------------------
 
     def _begin(self) -> Transaction:
-        return Transaction(self._office, started_ms=self.services.clock.monotonic_ms(), within=self.work)
+        state = self.state
+        return Transaction(self._office, started_ms=state.services.clock.monotonic_ms(), within=state.work)
 
     def commit(self, done: Done | None = None) -> None:
         """Make the open transaction count; a new one begins. Without one nothing happens."""
-        transaction = self._transaction
-        if transaction is None or self.options.xa:
+        state = self.state
+        transaction = state.transaction
+        if transaction is None or state.options.xa:
             if done is not None:
-                self._office.acceptance.answer(self.order, done)
+                self._office.acceptance.answer(state.order, done)
             return
-        self._transaction = self._begin()
+        state.enlist(self._begin())
         try:
-            transaction.commit(self.order, done)
+            transaction.commit(state.order, done)
         except BrokerError as error:
             for queue, references in transaction.roll_back().items():
                 self._office.redelivery.cancel(queue, references)
-            self.failed(error, done, None)
+            state.failed(error, done, None)
 
     def rollback(self, consider_last_message_as_delivered: bool = False, done: Done | None = None) -> None:
         """Undo the open transaction, in an XA session the branch it works in, and give back everything outstanding
         (artemis-core s. 6.4). An XA session then works in no branch, as in Artemis.
         """
-        if self.options.xa:
+        state = self.state
+        if state.options.xa:
             self.give_back(self.branches.roll_back_work(), keep_first=consider_last_message_as_delivered)
             if done is not None:
-                self._office.acceptance.answer(self.order, done)
+                self._office.acceptance.answer(state.order, done)
             return
         returned: dict[Queue, list[MessageReference]] = {}
-        if self._transaction is not None:
-            transaction, self._transaction = self._transaction, self._begin()
+        transaction = state.transaction
+        if transaction is not None:
+            state.enlist(self._begin())
             returned = transaction.roll_back()
         self.give_back(returned, keep_first=consider_last_message_as_delivered)
         if done is not None:
-            self._office.acceptance.answer(self.order, done)
+            self._office.acceptance.answer(state.order, done)
 
     def give_back(self, returned: dict[Queue, list[MessageReference]], *, keep_first: bool = False) -> None:
         """Deliveries of a transaction that was rolled back, and with them everything outstanding."""
-        for consumer in self.consumers.values():
+        for consumer in self.consumers.by_id.values():
             outstanding = consumer.cancel(failed=False, keep_first=keep_first)
             if outstanding:
                 returned.setdefault(consumer.queue, []).extend(outstanding)
@@ -188,11 +200,11 @@ class ServerSession(ConsumingSession):
     # -- end --------------------------------------------------------------------------------------
 
     def release_parts(self) -> None:
-        """Drop the parts that refer back to the session, so that reference counts free it; its protocol has ended it
-        and asks nothing any more. Answers under way need none of them.
+        """Drop what refers back to the session and its state, so that reference counts free them; its protocol has
+        ended it and asks nothing any more. Answers under way need none of that.
         """
-        self.order.permit = None
-        del self.send, self.sends, self.queues, self.branches, self.large
+        self.state.order.permit = None
+        del self.branches
 
     def close(self, failed: bool) -> None:
         """Roll back the open transaction and return all unsettled messages. A redelivery delay holds for those that the
@@ -201,20 +213,21 @@ class ServerSession(ConsumingSession):
         Args:
             failed: The connection was lost rather than closed; delivery counts stay (artemis-core s. 6.4).
         """
-        if self.closed:
+        state = self.state
+        if state.closed:
             return
-        self.closed = True
-        self.started = False
-        self.large.discard()
-        for consumer in self.consumers.values():
+        state.closed = True
+        self.consumers.started = False
+        self.uploads.discard()
+        for consumer in self.consumers.by_id.values():
             consumer.started = False
         self.branches.close(failed=failed)
-        if self._transaction is not None:
-            for queue, references in self._transaction.roll_back().items():
+        if state.transaction is not None:
+            for queue, references in state.transaction.roll_back().items():
                 self._office.redelivery.cancel(queue, references)
-            self._transaction = None
-        for consumer in list(self.consumers.values()):
-            self._close_consumer(consumer, failed=failed)
+            state.enlist(None)
+        for consumer in list(self.consumers.by_id.values()):
+            self.consumers.end(consumer, failed=failed)
         self.sends.close()
-        self.names.close()
-        self.services.registry.remove(self)
+        state.names.close()
+        state.services.registry.remove(self)

@@ -1,7 +1,7 @@
 """State of one session that its parts share: identity, permissions, limits, open transaction, order of answers.
 
-The parts (``send_requests``, ``large_requests``, ``queue_requests``, ``xa``, ``consumer``) depend on this module;
-``session.session`` puts them together. No part imports another part's owner.
+The parts of a session (``send_requests``, ``uploads``, ``queue_requests``, ``consumers``, ``xa``) get this state.
+``session.session`` puts them together; no part knows the session.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from understudy.limits import (
 from understudy.message import Message
 from understudy.routing.post_office import Done, ResponseOrder
 from understudy.routing.queues.queue import Queue
-from understudy.session.callback import SessionCallback
+from understudy.session.callback import SessionCallback, SessionSecurity
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.held_names import HeldNames
 from understudy.session.prefixes import AddressPrefixes
-from understudy.session.security import SessionSecurity
 from understudy.session.services import SessionOptions, SessionServices
 from understudy.session.transaction import Transaction, Work
 from understudy.session.transfers import admitted
@@ -68,8 +67,8 @@ class SessionState:
         self.management_address = management.address if management is not None else None
         self.closed = False
         self.created_ms = services.clock.wall_ms()
-        self._office = services.post_office
-        self._callback = callback
+        self.office = services.post_office
+        self.callback = callback
         self.order = ResponseOrder(None, security.user)
         """Order in which its requests are answered."""
         self.work = Work("session", TRANSACTION_MESSAGES_OF_SESSION_MAX, services.resources.work)
@@ -109,13 +108,13 @@ class SessionState:
         """Call now, or after the answers to earlier requests of this session that wait. Used for answers to requests
         that change nothing.
         """
-        self._office.acceptance.answer(self.order, lambda _: call(*args))
+        self.office.acceptance.answer(self.order, lambda _: call(*args))
 
     def when_durable(self, call: Callable[..., None], *args: Any) -> None:
         """Call when everything written so far is durable, in the order of this session's answers. Used for answers to
         requests that create or delete something.
         """
-        context = self._office.store.context
+        context = self.office.store.context
         if max(self.order.sequence, context.appended) > context.durable:
             self.order.sequence, self.order.lane = context.appended, None
             context.when_durable(context.appended, call, *args)
@@ -130,20 +129,16 @@ class SessionState:
         if transaction is not None:
             transaction.fail(error)
             if done is not None and isinstance(error, DuplicateIdRejected):
-                self._office.acceptance.answer(self.order, done)
+                self.office.acceptance.answer(self.order, done)
                 return
         if done is not None:
-            self._office.acceptance.answer(self.order, done, error=error)
+            self.office.acceptance.answer(self.order, done, error=error)
         else:
-            self._callback.operation_failed(error)
-
-    def reply_failed(self, error: BrokerError) -> None:
-        """A management request was executed, but its reply could not be sent."""
-        self._callback.operation_failed(error)
+            self.callback.operation_failed(error)
 
     def internal_error(self, bug: Exception) -> None:
         """An internal error occurred in an answer that waited until it was durable."""
-        self._callback.internal_error(bug)
+        self.callback.internal_error(bug)
 
     # -- messages ---------------------------------------------------------------------------------
 
@@ -164,15 +159,15 @@ class SessionState:
     @property
     def large_messages(self) -> LargeMessages:
         """Store of the bodies of large messages."""
-        return self._office.store.large
+        return self.office.store.large
 
     def quarantine(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
         """The body of a large message that was being delivered cannot be read: no consumer gets it any more."""
-        self._office.redelivery.quarantine(queue, reference, error)
+        self.office.redelivery.quarantine(queue, reference, error)
 
     def complain(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
         """The body of a large message that is browsed cannot be read; the message stays in its queue."""
-        self._office.damaged.hold(queue, reference, error)
+        self.office.damaged.hold(queue, reference, error)
 
     # -- transaction ------------------------------------------------------------------------------
 

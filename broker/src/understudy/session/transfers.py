@@ -28,7 +28,7 @@ from understudy.message import (
 )
 from understudy.properties import RESERVED_PREFIXES
 from understudy.routing.transit import transfer_of
-from understudy.session.security import SessionSecurity
+from understudy.session.callback import SessionSecurity
 from understudy.terms import Permission
 
 _ORIGIN = frozenset((ORIGINAL_ADDRESS, ORIGINAL_QUEUE, ORIGINAL_MESSAGE_ID, ORIGINAL_ROUTING_TYPE, ACTUAL_EXPIRY))

@@ -16,8 +16,8 @@ from understudy.errors import NotAuthorized, QueueNotFound
 from understudy.routing.configuration import split_fqqn
 from understudy.routing.directory import Directory
 from understudy.routing.queues.queue import Queue
+from understudy.session.callback import SessionSecurity
 from understudy.session.connection_scope import ConnectionScope
-from understudy.session.security import SessionSecurity
 from understudy.terms import Permission
 
 

@@ -2,7 +2,7 @@
 
 Every method returns when its request is carried out, or raises ``XaError`` with the code that the
 client's XAException is to have; answers may go out only when the written records are durable, which the
-caller arranges (``ServerSession.when_durable``), except for ``commit``, which takes ``done``.
+caller arranges (``SessionState.when_durable``), except for ``commit``, which takes ``done``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from understudy.errors import TransactionRolledBack, XaCode, XaError
 from understudy.ids import Xid
 from understudy.routing.post_office import Done
 from understudy.session.branch import Branch, Event, State
-from understudy.session.resource_manager import ResourceManager, Returned
+from understudy.session.resource_manager import Returned
 from understudy.session.state import SessionState
 from understudy.session.transaction import Transaction
 
@@ -28,14 +28,14 @@ _TIMEOUT_MAX_MS: Final = 24 * 3_600_000
 class XaRequests:
     """The XA side of one session."""
 
-    def __init__(self, session: SessionState, registry: ResourceManager, give_back: Callable[[Returned], None]) -> None:
+    def __init__(self, state: SessionState, give_back: Callable[[Returned], None]) -> None:
         """``give_back``: returns deliveries of a branch, and everything outstanding at the session's consumers, to
         their queues.
         """
         self._give_back = give_back
-        self._session = session
-        self._registry = registry
-        self._timeout_ms = registry.timeout_ms
+        self._state = state
+        self._registry = state.services.resources
+        self._timeout_ms = self._registry.timeout_ms
         self.branch: Branch | None = None
         """The one the session works in."""
         self._ended: Branch | None = None
@@ -53,7 +53,7 @@ class XaRequests:
             log.warning("branch replaced", extra={"id": "AMQ222176", "xid": str(branch.xid), "by": str(xid)})
             self._leave()
             self._registry.abandon(branch, self)
-        self._enter(self._registry.create(xid, Event.START, self._timeout_ms, self._session.work))
+        self._enter(self._registry.create(xid, Event.START, self._timeout_ms, self._state.work))
 
     def join(self, xid: Xid) -> None:
         """Work in a branch that another session began."""
@@ -104,8 +104,8 @@ class XaRequests:
             branch.transaction.fail(TransactionRolledBack("its application ended it as failed"))
 
     def _check_xa(self) -> None:
-        self._session.check_open()
-        if not self._session.options.xa:
+        self._state.check_open()
+        if not self._state.options.xa:
             raise XaError("the session is not an XA session", xa_code=XaCode.PROTOCOL)
 
     def _check_free(self) -> None:
@@ -115,16 +115,16 @@ class XaRequests:
 
     def enlist(self, transaction: Transaction) -> None:
         """The session works in this transaction of its branch from now on (``BranchMember``)."""
-        self._session.enlist(transaction)
+        self._state.enlist(transaction)
 
     def _enter(self, branch: Branch) -> None:
         self.branch = branch
         branch.members.append(self)
-        self._session.enlist(branch.transaction)
+        self._state.enlist(branch.transaction)
 
     def _leave(self) -> None:
         self.branch = None
-        self._session.enlist(None)
+        self._state.enlist(None)
 
     def failed(self, xid: Xid) -> None:
         """The client lost the session that worked in this branch (SESS_XA_FAILED) and goes on in this one.
@@ -138,7 +138,7 @@ class XaRequests:
         """
         self._check_xa()
         self._part()
-        self._enter(self._registry.failed(xid, self._timeout_ms, self._session.work))
+        self._enter(self._registry.failed(xid, self._timeout_ms, self._state.work))
 
     def roll_back_work(self) -> Returned:
         """A local rollback (SESS_ROLLBACK): undo the branch that the session works in, and leave it.
@@ -180,11 +180,11 @@ class XaRequests:
 
     def prepare(self, xid: Xid) -> None:
         """Promise that the branch can commit."""
-        self._registry.prepare(self._registry.get(xid), came=self._session.options.of_cluster)
+        self._registry.prepare(self._registry.get(xid), came=self._state.options.of_cluster)
 
     def commit(self, xid: Xid, *, one_phase: bool, done: Done) -> None:
         """Make everything in the branch count; ``done`` when it does."""
-        self._registry.commit(self._registry.get(xid), one_phase, self._session.order, done)
+        self._registry.commit(self._registry.get(xid), one_phase, self._state.order, done)
 
     def roll_back(self, xid: Xid) -> None:
         """Undo the branch, and take back what the session's consumers hold, which they drop. They have dropped it
@@ -206,7 +206,7 @@ class XaRequests:
         """Branches whose outcome a transaction manager has to find out; for another node of the cluster also those that
         it has moved here.
         """
-        return self._registry.in_doubt(came=self._session.options.of_cluster)
+        return self._registry.in_doubt(came=self._state.options.of_cluster)
 
     # -- timeouts ---------------------------------------------------------------------------------
 

@@ -255,6 +255,6 @@ def test_the_counting() -> None:
 
 
 def test_attributes_and_methods_of_base_classes_count() -> None:
-    queue = next(each for each in classes() if each.key == "session.session:ServerSession")
+    queue = next(each for each in classes() if each.key == "protocols.core.session:CoreSession")
     assert all_attributes(queue) > attributes(queue.node)
     assert all_methods(queue) > {method.name for method in methods(queue.node)}

@@ -153,7 +153,7 @@ def test_a_queue_of_a_wildcard_address_elsewhere_gets_messages_of_all_addresses_
     directory.create_address("sport", {RoutingType.MULTICAST})
     session = node.world.session()
     for address in ("news.before", "news.after", "news.not.there", "sport"):
-        session.send(Message(b"m", address=address))
+        session.sends.send(Message(b"m", address=address))
     node.world.turn()
     assert node.flow.queue.message_count == 3
     node.flow.noticed(Notice("BINDING_REMOVED", "all" + NODE))

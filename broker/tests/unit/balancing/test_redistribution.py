@@ -42,7 +42,7 @@ class Redistributing:
     def send(self, *bodies: str, **properties: Any) -> None:
         session = self.world.session()
         for body in bodies:
-            session.send(text(body, properties=properties))
+            session.sends.send(text(body, properties=properties))
         self.world.turn()
 
     def want(self, selector: str | None = None) -> None:
@@ -115,11 +115,11 @@ def test_the_delay_is_waited_for_and_a_consumer_that_comes_meanwhile_keeps_the_m
     assert node.state is State.DELAYED
     node.move(900)
     session = node.world.session()
-    session.create_consumer(0, "q")
+    session.consumers.create(0, "q")
     assert node.state is State.IDLE
     node.move(5_000)
     assert node.queue.message_count == 1
-    session.close_consumer(0)
+    session.consumers.close(0)
     assert node.state is State.DELAYED
     node.move(1_000)
     assert node.bodies(node.flow) == ["a"]
@@ -139,7 +139,7 @@ def test_a_negative_delay_keeps_messages_here_until_the_settings_change() -> Non
 def test_groups_and_messages_for_local_filters_stay() -> None:
     node = Redistributing()
     session = node.world.session()
-    session.create_consumer(0, "q", "colour = 'red'")
+    session.consumers.create(0, "q", "colour = 'red'")
     node.send("red", colour="red")
     node.send("blue", colour="blue")
     node.send("group", colour="blue", **{GROUP_ID: "g"})
@@ -179,7 +179,7 @@ def test_a_long_queue_waits_for_the_other_node() -> None:
     node = Redistributing()
     session = node.world.session()
     for _ in range(REDISTRIBUTED_WAITING_MAX + 700):
-        session.send(text("x", durable=False))
+        session.sends.send(text("x", durable=False))
     node.world.turn()
     node.want()
     node.move(5_000)
@@ -237,7 +237,7 @@ def test_messages_that_need_more_than_a_run_keep_their_place() -> None:
     for number in range(10):
         long = "x" * (300_000 if number == 4 else 1)
         properties = {SCHEDULED_DELIVERY: 1} if number == 7 else {}
-        session.send(text(f"{number}{long}", properties=properties))
+        session.sends.send(text(f"{number}{long}", properties=properties))
     node.world.sync()
     node.want()
     node.move()
@@ -280,7 +280,7 @@ def test_space_at_the_other_way_is_used_soon() -> None:
     node = Redistributing()
     session = node.world.session()
     for _ in range(REDISTRIBUTED_WAITING_MAX + 700):
-        session.send(text("x", durable=False))
+        session.sends.send(text("x", durable=False))
     node.world.turn()
     node.want()
     node.move(100)
@@ -293,12 +293,12 @@ def test_space_at_the_other_way_is_used_soon() -> None:
 def test_a_large_message_moves_with_its_body() -> None:
     node = Redistributing(automatic=False)
     session = node.world.session()
-    session.send(text("before"))
-    session.large.begin(Message(b"", address="q", durable=True))
-    session.large.finish(b"piece" * 1_000, 5_000, None, lambda: None)
+    session.sends.send(text("before"))
+    session.uploads.begin(Message(b"", address="q", durable=True))
+    session.uploads.finish(b"piece" * 1_000, 5_000, None, lambda: None)
     for _ in range(5):
         node.world.sync()
-    session.send(text("after"))
+    session.sends.send(text("after"))
     node.world.sync()
     node.want()
     node.move()
@@ -314,8 +314,8 @@ def test_the_delivery_count_leaves_with_the_message(selector: str | None) -> Non
     node = Redistributing()
     node.send("failed", "new", "other", n=1)
     session = node.world.session(transacted=True)
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, 1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, 1)
     node.world.turn()
     session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
     session.rollback()
@@ -333,13 +333,13 @@ def test_a_message_of_another_member_fails_as_often_as_it_may_altogether() -> No
     queue, dead = world.queue("q"), world.queue("DLQ")
     member = world.session(of_cluster=True)
     ids = queue.queue_id.to_bytes(8, "big")
-    member.send(text("poison", properties={ROUTE_TO: ids, DELIVERIES: 2}))
+    member.sends.send(text("poison", properties={ROUTE_TO: ids, DELIVERIES: 2}))
     ((_, reference),) = queue.browse((9, -1))
     assert (reference.delivery_count, dict(queue.read(reference).properties)) == (2, {})
     assert [each.delivery_count for each in world.store.references[queue.queue_id].values()] == [2]
     session = world.session(transacted=True)
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     world.turn()
     assert callback_of(session).counts() == [3]
     session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
@@ -350,5 +350,5 @@ def test_a_message_of_another_member_fails_as_often_as_it_may_altogether() -> No
 def test_an_ordinary_client_cannot_say_how_often_its_message_was_delivered() -> None:
     world = World()
     queue = world.queue("q")
-    world.session().send(text("m", properties={DELIVERIES: 9}))
+    world.session().sends.send(text("m", properties={DELIVERIES: 9}))
     assert [reference.delivery_count for _, reference in queue.browse((9, -1))] == [0]

@@ -28,7 +28,7 @@ ONCE = BridgeConnection(initial_connect_attempts=0, reconnect_attempts=0)
 
 def send(bridged: Bridged, *bodies: str, **options: object) -> None:
     for body in bodies:
-        bridged.producer.send(text(body, **options))
+        bridged.producer.sends.send(text(body, **options))
 
 
 def test_messages_go_to_the_target_in_order_and_leave_the_queue_when_it_has_them() -> None:
@@ -49,7 +49,7 @@ def test_a_message_carries_the_duplicate_id_of_artemis_and_keeps_its_fields() ->
     bridged = Bridged()
     bridged.connect()
     properties = {GROUP_ID: "g", DUPLICATE_ID: "own", "n": 7}
-    bridged.producer.send(text("a", priority=8, expiration=1 << 50, timestamp=5, properties=properties))
+    bridged.producer.sends.send(text("a", priority=8, expiration=1 << 50, timestamp=5, properties=properties))
     bridged.settle()
     (sent,) = bridged.target.sent
     message_id = int.from_bytes(sent.properties[BRIDGE_DUPLICATE_ID][16:], "big")
@@ -82,9 +82,9 @@ def test_messages_that_the_target_has_are_dropped_when_they_are_sent_again() -> 
 
 def test_the_id_of_the_producer_does_not_count_at_the_target() -> None:
     bridged = Bridged()
-    bridged.target.session.send(text("first", address="t", properties={DUPLICATE_ID: "x"}))
+    bridged.target.session.sends.send(text("first", address="t", properties={DUPLICATE_ID: "x"}))
     bridged.connect()
-    bridged.producer.send(text("second", properties={DUPLICATE_ID: "x"}))
+    bridged.producer.sends.send(text("second", properties={DUPLICATE_ID: "x"}))
     bridged.settle()
     assert bridged.target.bodies() == [b"first", b"second"]
 
@@ -111,7 +111,7 @@ def test_the_routing_type_is_kept_removed_or_set(routing_type: str, given: int |
     properties = Properties()
     if given is not None:
         properties.set_typed(ROUTING_TYPE, BYTE, given)
-    bridged.producer.send(text("a", properties=properties))
+    bridged.producer.sends.send(text("a", properties=properties))
     bridged.ship()
     assert bridged.target.sent[0].properties.get(ROUTING_TYPE) == expected
 
@@ -119,8 +119,8 @@ def test_the_routing_type_is_kept_removed_or_set(routing_type: str, given: int |
 def test_a_filter_chooses_messages_and_a_transformer_adds_properties() -> None:
     bridged = Bridged(filter="n = 1", transformer_properties={"added": "here"})
     bridged.connect()
-    bridged.producer.send(text("no", properties={"n": 2}))
-    bridged.producer.send(text("yes", properties={"n": 1}))
+    bridged.producer.sends.send(text("no", properties={"n": 2}))
+    bridged.producer.sends.send(text("yes", properties={"n": 1}))
     bridged.settle()
     assert bridged.target.bodies() == [b"yes"]
     assert bridged.target.sent[0].properties["added"] == "here"
@@ -397,7 +397,7 @@ def test_the_message_itself_is_not_changed_here() -> None:
     bridged.connect()
     original: Message = text("a", properties={"n": 1})
     before = original.encoded
-    bridged.producer.send(original)
+    bridged.producer.sends.send(original)
     bridged.ship()
     assert len(original.encoded) == len(before)
     assert BRIDGE_DUPLICATE_ID not in original.properties
@@ -481,19 +481,21 @@ def test_a_target_that_refuses_the_cluster_credentials_gets_messages_only_where_
 def fail(session: ServerSession, times: int) -> None:
     """Have the first message of the queue ``q`` fail."""
     for _ in range(times):
-        session.create_consumer(0, "q")
-        session.receive_consumer_credits(0, 1)
-        session.services.post_office.turn()
+        session.consumers.create(0, "q")
+        session.consumers.receive_credits(0, 1)
+        session.state.services.post_office.turn()
         session.acknowledge(0, callback_of(session).delivered[-1][1].message_id)
         session.rollback()
-        session.close_consumer(0)
+        session.consumers.close(0)
 
 
 @pytest.mark.parametrize("detects", [True, False])
 def test_a_dead_letter_keeps_its_origin_on_a_bridge_so_that_it_can_be_retried(detects: bool) -> None:
     bridged = Bridged(use_duplicate_detection=detects, settings={"#": {"expiry_address": "q"}})
     work = bridged.source.queue("work")
-    bridged.producer.send(text("a", "work", expiration=bridged.source.clock.now_ms + 1, properties={ROUTING_TYPE: 1}))
+    bridged.producer.sends.send(
+        text("a", "work", expiration=bridged.source.clock.now_ms + 1, properties={ROUTING_TYPE: 1})
+    )
     bridged.source.clock.advance(1)
     assert work.expire_overdue(bridged.source.clock.now_ms) == 1
     ((_, reference),) = bridged.source.office.directory.queues["q"].browse((9, -1))
@@ -534,7 +536,7 @@ def test_bridges_in_a_circle_end_with_a_dead_letter_and_a_line_of_the_log(caplog
     bridged.connect()
     member = bridged.source.session(of_cluster=True)
     for hops in (0, BRIDGE_HOPS_MAX - 1, BRIDGE_HOPS_MAX):
-        member.send(text(f"{hops}", "q", properties={HOPS: hops} if hops else {}))
+        member.sends.send(text(f"{hops}", "q", properties={HOPS: hops} if hops else {}))
     bridged.settle()
     there = target.office.directory.queues["t"]
     found = [there.read(reference).properties[HOPS] for _, reference in there.browse((9, -1))]
@@ -549,5 +551,5 @@ def test_hops_of_ordinary_clients_do_not_count() -> None:
     bridged = Bridged()
     target = bridged.target.world
     target.office.acceptance.hops = CountedHops(target.office)
-    target.session().send(text("a", "t", properties={HOPS: BRIDGE_HOPS_MAX}))
+    target.session().sends.send(text("a", "t", properties={HOPS: BRIDGE_HOPS_MAX}))
     assert bridged.target.bodies() == [b"a"]

@@ -19,7 +19,7 @@ from understudy.session.session import ServerSession
 
 def send(bridged: Bridged, *bodies: str) -> None:
     for body in bodies:
-        bridged.producer.send(text(body))
+        bridged.producer.sends.send(text(body))
 
 
 class Refusing:
@@ -30,11 +30,15 @@ class Refusing:
         self.error = error
         self.refuses = True
 
+    @property
+    def sends(self) -> Refusing:
+        return self
+
     def send(self, message: Message, done: Callable[[BrokerError | None], None]) -> None:
         if self.refuses and message.body.startswith(b"bad"):
             done(self.error("refused"))
         else:
-            self.session.send(message, done)
+            self.session.sends.send(message, done)
 
 
 def refusing(bridged: Bridged, error: type[BrokerError] = LimitExceeded) -> Refusing:

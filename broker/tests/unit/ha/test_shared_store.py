@@ -10,7 +10,7 @@ import pytest
 from understudy.errors import BrokerError, DescriptorsExhausted, DiskFailed, LockLost
 from understudy.ha.life.node import NodeLife
 from understudy.ha.life.policy import Compose, Decisions, Done, Role
-from understudy.ha.shared.lock_proof import LOCK_ANSWER_MS, LOCK_PROOF_ATTEMPTS, LOCK_PROOF_MS, UNPROVED_MS
+from understudy.ha.shared.lock_proof import LOCK_ANSWER_MS, LOCK_PROOF_ATTEMPTS, LOCK_PROOF_MS, UNPROVED_MS, LockProof
 from understudy.ha.shared.policy import LOCK_CHECK_MS, SharedStoreOptions, SharedStorePolicy
 from understudy.ha.shared.store_claims import FAILBACK_GRACE_MS, LOCK_POLL_MS
 from understudy.testing.manual_time import ManualTime
@@ -42,7 +42,9 @@ class Node:
         self.life = NodeLife(self._policy, self, self)
 
     def _policy(self, life: Decisions) -> SharedStorePolicy:
-        self.policy = SharedStorePolicy(self.options, life, self, self, self._time, self._time)
+        self.policy = SharedStorePolicy(
+            self.options, life, self, self, LockProof(self, self._time), self._time, self._time
+        )
         return self.policy
 
     def crash(self) -> None:

@@ -151,7 +151,7 @@ def test_updating_and_destroying() -> None:
     assert "filter=n = 1" in node.ask("broker", "updateQueue", "q", *values)
     assert "no queue 'r'" in node.refused("broker", "updateQueue", "r", None, 2, None)
     session = node.world.session()
-    session.create_consumer(0, "q")
+    session.consumers.create(0, "q")
     assert "has 1 consumers" in node.refused("broker", "destroyQueue", "q")
     node.ask("broker", "destroyQueue", "q", True, True)
     assert callback_of(session).disconnected == [0]
@@ -162,7 +162,7 @@ def test_pages_of_queues() -> None:
     node = ManagedWorld()
     for number in range(3):
         node.world.queue(f"q{number}")
-    node.world.session().send(text("x", "q1"))
+    node.world.session().sends.send(text("x", "q1"))
     options = json.dumps({"field": "MESSAGE_COUNT", "operation": "GREATER_THAN", "value": "0"})
     page = json.loads(node.ask("broker", "listQueues", options, 1, 50))
     assert (page["count"], page["data"][0]["name"], page["data"][0]["messageCount"]) == (1, "q1", "1")
@@ -200,9 +200,9 @@ def test_lists_show_sessions_by_alias() -> None:
     assert all(NAME not in each for each in shown)
     assert all(json.loads(each) for each in shown)
     assert json.loads(shown[0])["data"][0]["remoteAddress"] == "10.0.0.1:5000"
-    assert json.loads(shown[2])["data"][0]["session"] == session.alias
+    assert json.loads(shown[2])["data"][0]["session"] == session.state.alias
     assert json.loads(shown[7])[0]["destination"] == "q"
-    assert node.ask("broker", "listSessions", connection_id) == [session.alias]
+    assert node.ask("broker", "listSessions", connection_id) == [session.state.alias]
     assert node.ask("broker", "listRemoteAddresses") == ["10.0.0.1:5000"]
     assert node.ask("broker", "listRemoteAddresses", "10.9") == []
     assert node.ask("broker", "getConnectionCount") == 1
@@ -243,16 +243,16 @@ def test_closing_one_connection_session_or_consumer() -> None:
     client.consume()
     (session,) = node.world.registry
     (connection_id,) = node.ask("broker", "listConnectionIDs")
-    assert node.ask("broker", "closeConsumerWithID", session.alias, "9") is False
-    assert node.ask("broker", "closeConsumerWithID", session.alias, "0") is True
+    assert node.ask("broker", "closeConsumerWithID", session.state.alias, "9") is False
+    assert node.ask("broker", "closeConsumerWithID", session.state.alias, "0") is True
     node.settle()
-    assert session.consumers == {}
+    assert session.consumers.by_id == {}
     assert packets.DisconnectConsumer(0) in client.received()
     client.consume(1)
     assert node.ask("broker", "closeSessionWithID", connection_id, NAME) is False, "a name is no id"
-    assert node.ask("broker", "closeSessionWithID", connection_id, session.alias, True) is True
+    assert node.ask("broker", "closeSessionWithID", connection_id, session.state.alias, True) is True
     node.settle()
-    assert session.closed
+    assert session.state.closed
     assert packets.DisconnectConsumer(1) in client.received()
     assert node.ask("broker", "closeConnectionWithID", connection_id) is True
     node.settle()
@@ -269,7 +269,7 @@ def test_an_operator_decides_a_prepared_branch(commit: bool) -> None:
     session = node.world.session(xa=True, transacted=True)
     xid = Xid(0x1FF, b"global", b"branch")
     session.branches.start(xid)
-    session.send(text("a"))
+    session.sends.send(text("a"))
     session.branches.end(xid, failed=False)
     session.branches.prepare(xid)
     name = base64.b64encode(b"branchglobal\xff\x01\x00\x00").decode()
@@ -330,7 +330,7 @@ def test_an_address_and_its_numbers() -> None:
     )
     node.world.queue("q", address="a")
     node.world.queue("r", address="a", routing_type=RoutingType.MULTICAST)
-    node.world.session().send(text("x", "a"))
+    node.world.session().sends.send(text("x", "a"))
     assert node.ask("address.a", "getQueueNames") == ["q", "r"]
     assert node.ask("address.a", "getMessageCount") == 1
     assert node.ask("address.a", "getRoutedMessageCount") == 1
@@ -400,7 +400,7 @@ def test_every_attribute_of_every_resource_answers(monkeypatch: pytest.MonkeyPat
     node.store.epoch = 1  # type: ignore[attr-defined]
     monkeypatch.setattr(type(node.store), "disk_used_percent", 12.5)
     node.world.queue("x")
-    node.world.session().send(text("m", "x"))
+    node.world.session().sends.send(text("m", "x"))
     node.ask("broker", "createDivert", "x", None, "x", "y", False, None, None)
     for kind in CONTROLS:
         resource = kind.operations.kind if kind.operations.kind == "broker" else f"{kind.operations.kind}.x"

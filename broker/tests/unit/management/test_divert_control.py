@@ -21,8 +21,8 @@ def test_a_divert_is_made_shown_and_destroyed() -> None:
     assert node.ask("divert.d", "getFilter") == "n = 1"
     assert node.ask("divert.d", "isExclusive") is True
     assert node.ask("divert.d", "getRoutingType") == "STRIP"
-    node.world.session().send(text("moved", properties={"n": 1}))
-    node.world.session().send(text("stays", properties={"n": 2}))
+    node.world.session().sends.send(text("moved", properties={"n": 1}))
+    node.world.session().sends.send(text("stays", properties={"n": 2}))
     assert (source.message_count, target.message_count) == (1, 1)
     node.ask("broker", "destroyDivert", "d")
     assert "no divert 'd'" in node.refused("divert.d", "getFilter")
@@ -59,8 +59,8 @@ def test_subscribers_are_notified_of_diverts() -> None:
     node = ManagedWorld()
     session = node.world.session()
     node.world.queue("n", address="activemq.notifications", routing_type=RoutingType.MULTICAST, durable=False)
-    session.create_consumer(0, "n", selector_text="_AMQ_Binding_Type = 2 OR _AMQ_ClusterName LIKE 'd%'")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "n", selector_text="_AMQ_Binding_Type = 2 OR _AMQ_ClusterName LIKE 'd%'")
+    session.consumers.receive_credits(0, -1)
     node.ask("broker", "createDivert", "d", "shared", "q", "r", False, None, None)
     node.ask("broker", "destroyDivert", "d")
     node.settle()
@@ -79,14 +79,14 @@ def test_a_divert_is_changed_while_it_works() -> None:
     source, target, other = node.world.queue("q"), node.world.queue("r"), node.world.queue("s")
     node.ask("broker", "createDivert", "d", None, "q", "r", True, "n = 1", None)
     node.ask("broker", "updateDivert", json.dumps({"name": "d", "address": "x", "forwarding-address": "s"}))
-    node.world.session().send(text("moved", properties={"n": 2}))
+    node.world.session().sends.send(text("moved", properties={"n": 2}))
     assert (source.message_count, target.message_count, other.message_count) == (0, 0, 1)
     assert node.ask("divert.d", "getAddress") == "q"
     assert node.ask("divert.d", "getFilter") is None
     node.ask("broker", "updateDivert", "d", None, "n = 3", None, None, "PASS")
     assert node.ask("divert.d", "getForwardingAddress") == "s"
     assert node.ask("divert.d", "getRoutingType") == "PASS"
-    node.world.session().send(text("stays", properties={"n": 2}))
+    node.world.session().sends.send(text("stays", properties={"n": 2}))
     assert (source.message_count, other.message_count) == (1, 1)
     (kept,) = node.office.diverts.kept_for("q")
     assert kept["filter"] == "n = 3", "the log has it"

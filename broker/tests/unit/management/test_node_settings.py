@@ -57,9 +57,9 @@ def test_a_redelivery_delay_counts_for_a_queue_that_exists() -> None:
     node = ManagedWorld()
     queue = node.world.queue("q")
     session = node.world.session(auto_commit_acks=False)
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
-    session.send(text("m"))
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
+    session.sends.send(text("m"))
     node.world.turn()
     add(node, "q", redeliveryDelay=5_000)
     session.rollback(True)
@@ -73,12 +73,12 @@ def test_a_paging_limit_counts_for_an_address_that_exists() -> None:
     node = ManagedWorld()
     node.world.queue("q")
     session = node.world.session()
-    session.send(text("one"))
+    session.sends.send(text("one"))
     add(node, "#", pageLimitMessages=1, pageFullMessagePolicy="FAIL")
-    session.send(text("two"))
+    session.sends.send(text("two"))
     assert isinstance(callback_of(session).errors[-1], AddressFull)
     node.ask("broker", "removeAddressSettings", "#")
-    session.send(text("three"))
+    session.sends.send(text("three"))
     assert len(callback_of(session).errors) == 1
 
 
@@ -87,7 +87,7 @@ def test_blocked_producers_get_credits_when_a_limit_is_raised() -> None:
     node.world.queue("q")
     add(node, "q", maxSizeBytes=10, addressFullMessagePolicy="BLOCK")
     session = node.world.session()
-    session.send(text("fills it"))
+    session.sends.send(text("fills it"))
     session.sends.request_credits("q", 100)
     assert callback_of(session).credits == []
     add(node, "q", maxSizeBytes=1_000_000, addressFullMessagePolicy="BLOCK")

@@ -29,8 +29,8 @@ class Listener:
         self.node = node
         self.session: ServerSession = node.world.session()
         node.world.queue("n1", address=address, routing_type=RoutingType.MULTICAST, durable=False, filter=selector)
-        self.session.create_consumer(0, "n1")
-        self.session.receive_consumer_credits(0, -1)
+        self.session.consumers.create(0, "n1")
+        self.session.consumers.receive_credits(0, -1)
         self.take()
 
     def take(self) -> list[Message]:
@@ -106,7 +106,7 @@ def test_consumers_and_sessions_go_by_alias() -> None:
     node.world.queue("q")
     listener = Listener(node)
     session = node.world.session()
-    session.create_consumer(7, "q", selector_text="n = 1")
+    session.consumers.create(7, "q", selector_text="n = 1")
     session.close(failed=False)
     created, consumer, closed, ended = listener.take()
     assert [each.properties["_AMQ_NotifType"] for each in (created, consumer, closed, ended)] == [
@@ -119,8 +119,8 @@ def test_consumers_and_sessions_go_by_alias() -> None:
     assert closed.properties["_AMQ_ConsumerCount"] == 0
     assert "_AMQ_ValidatedUser" not in closed.properties
     for each in (created, consumer, closed, ended):
-        assert each.properties["_AMQ_SessionName"] == session.alias
-        assert session.name.encode("utf-16-le") not in each.encoded
+        assert each.properties["_AMQ_SessionName"] == session.state.alias
+        assert session.state.name.encode("utf-16-le") not in each.encoded
 
 
 def test_sessions_can_be_left_out() -> None:
@@ -128,7 +128,7 @@ def test_sessions_can_be_left_out() -> None:
     node.world.queue("q")
     listener = Listener(node)
     session = node.world.session()
-    session.create_consumer(0, "q")
+    session.consumers.create(0, "q")
     assert listener.kinds() == ["CONSUMER_CREATED"]
 
 
@@ -177,9 +177,9 @@ def test_a_slow_consumer_is_published() -> None:
     queue = node.world.queue("q")
     listener = Listener(node)
     session = node.world.session()
-    session.create_consumer(3, "q")
+    session.consumers.create(3, "q")
     listener.take()
-    node.notifications.consumer_slow(queue, session.consumers[3])
+    node.notifications.consumer_slow(queue, session.consumers.by_id[3])
     (slow,) = listener.take()
     assert slow.properties["_AMQ_NotifType"] == "CONSUMER_SLOW"
     assert slow.properties["_AMQ_ConsumerName"] == 3
@@ -218,8 +218,8 @@ def test_absent_values_are_null_in_notifications() -> None:
     node.world.queue("q")
     listener = Listener(node)
     session = node.world.session(security=security)
-    session.create_consumer(1, "q")
-    session.close_consumer(1)
+    session.consumers.create(1, "q")
+    session.consumers.close(1)
     created, came, went = (message.properties for message in listener.take())
     assert (created.tag("_AMQ_User"), created["_AMQ_Client_ID"]) == (0, None)
     assert (came["_AMQ_User"], came["_AMQ_ValidatedUser"]) == (None, None)
@@ -233,7 +233,7 @@ def test_the_notification_of_a_consumer_has_its_own_filter() -> None:
     node.world.queue("q", filter="x = 1")
     listener = Listener(node)
     session = node.world.session()
-    session.create_consumer(1, "q", "y = 2")
+    session.consumers.create(1, "q", "y = 2")
     _, came = listener.take()
     assert came.properties["_AMQ_FilterString"] == "y = 2"
 
@@ -244,8 +244,8 @@ def test_browsers_are_not_published() -> None:
     listener = Listener(node)
     session = node.world.session()
     listener.take()
-    session.create_consumer(1, "q", browse_only=True)
-    session.close_consumer(1)
+    session.consumers.create(1, "q", browse_only=True)
+    session.consumers.close(1)
     assert listener.kinds() == []
 
 

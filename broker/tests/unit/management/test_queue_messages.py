@@ -24,7 +24,7 @@ def loaded(count: int = 5, **settings: object) -> tuple[ManagedWorld, Queue]:
     queue = node.world.queue()
     producer = node.world.session()
     for number in range(count):
-        producer.send(numbered(number))
+        producer.sends.send(numbered(number))
     return node, queue
 
 
@@ -64,7 +64,7 @@ def test_listing_shows_properties_and_header() -> None:
 def test_listing_ends_at_the_page_size_and_values_are_cut() -> None:
     node, queue = loaded(0, management_browse_page_size=3, management_message_attribute_size_limit=4)
     for number in range(5):
-        node.world.session().send(numbered(number, long="abcdefgh", raw=b"\x00\xff\x01\x02\x03"))
+        node.world.session().sends.send(numbered(number, long="abcdefgh", raw=b"\x00\xff\x01\x02\x03"))
     shown = node.ask("queue.q", "listMessages", "")
     assert [entry["n"] for entry in shown] == [0, 1, 2]
     assert shown[0]["long"] == "abcd, + 4 more"
@@ -111,14 +111,14 @@ def test_removing_by_selector_id_and_all() -> None:
 def test_messages_being_delivered_are_left_alone() -> None:
     node, queue = loaded(3)
     session = node.world.session()
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, 1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, 1)
     node.world.turn()
     assert queue.delivering_count == 1
     assert node.ask("queue.q", "countDeliveringMessages", None) == 1
     held = node.ask("queue.q", "listDeliveringMessages")
     assert [entry["n"] for entries in held.values() for entry in entries] == [0]
-    assert session.name not in json.dumps(held)
+    assert session.state.name not in json.dumps(held)
     assert node.ask("queue.q", "removeAllMessages") == 2
     assert queue.message_count == 1
     session.close(failed=False)
@@ -130,7 +130,7 @@ def test_scheduled_messages_are_listed_released_and_removed() -> None:
     node, queue = loaded(0)
     producer = node.world.session()
     for number in range(4):
-        producer.send(numbered(number, _AMQ_SCHED_DELIVERY=node.world.clock.now_ms + 60_000 + number))
+        producer.sends.send(numbered(number, _AMQ_SCHED_DELIVERY=node.world.clock.now_ms + 60_000 + number))
     assert [entry["n"] for entry in node.ask("queue.q", "listScheduledMessages")] == [0, 1, 2, 3]
     node.ask("queue.q", "deliverScheduledMessages", "colour = 'red'")
     assert numbers(queue) == [1, 3]
@@ -203,7 +203,7 @@ def test_a_move_that_cannot_be_written_leaves_the_message() -> None:
 def test_moved_messages_go_back_where_they_came_from() -> None:
     node, queue = loaded(4)
     target = node.world.queue("other")
-    node.world.session().send(text("never moved", "other"))
+    node.world.session().sends.send(text("never moved", "other"))
     node.ask("queue.q", "moveMessages", None, "other")
     assert node.ask("queue.other", "retryMessages", "colour = 'red'") == 2
     assert numbers(queue) == [1, 3]
@@ -222,7 +222,7 @@ def test_duplicates_are_rejected_only_when_wanted() -> None:
     for _ in range(2):
         # both in the queue: another address has seen neither
         node.office.directory.addresses["q"].duplicate_ids = type(queue.address.duplicate_ids)(10, ())
-        producer.send(numbered(1, _AMQ_DUPL_ID="same"))
+        producer.sends.send(numbered(1, _AMQ_DUPL_ID="same"))
     assert node.ask("queue.q", "moveMessage", ids(queue)[0], "other", True) is True
     assert "has received" in node.refused("queue.q", "moveMessages", None, "other", True)
     assert (len(ids(queue)), len(ids(target))) == (1, 1)
@@ -271,11 +271,14 @@ def test_deep_queues_do_not_hold_up_the_broker() -> None:
     answers: list[object] = []
     requester_session = node.session()
     node.requests.handle(
-        request("queue.q", "removeAllMessages"), requester_session.security, "h:1", lambda reply: answers.append(reply)
+        request("queue.q", "removeAllMessages"),
+        requester_session.state.security,
+        "h:1",
+        lambda reply: answers.append(reply),
     )
     assert not answers, "it takes several slices"
     assert 0 < len(numbers(queue)) < MANY
-    node.world.session().send(numbered(99_999))
+    node.world.session().sends.send(numbered(99_999))
     node.settle()
     assert len(answers) == 1
     assert numbers(queue) == [99_999]
@@ -285,7 +288,9 @@ def test_deep_queues_do_not_hold_up_the_broker() -> None:
 def test_a_queue_deleted_meanwhile_ends_the_request() -> None:
     node, queue = loaded(MANY)
     answers: list[Message] = []
-    node.requests.handle(request("queue.q", "countMessages", "n >= 0"), node.session().security, "h:1", answers.append)
+    node.requests.handle(
+        request("queue.q", "countMessages", "n >= 0"), node.session().state.security, "h:1", answers.append
+    )
     node.office.directory.delete_queue("q")
     node.settle()
     succeeded, why = outcome(answers[0])
@@ -300,7 +305,7 @@ def test_requests_under_way_are_limited(monkeypatch: pytest.MonkeyPatch) -> None
     answers: list[Message] = []
     for _ in range(2):
         node.requests.handle(
-            request("queue.q", "countMessages", "n >= 0"), node.session().security, "h:1", answers.append
+            request("queue.q", "countMessages", "n >= 0"), node.session().state.security, "h:1", answers.append
         )
     assert "requests are already running" in outcome(answers[0])[1]
     node.settle()
@@ -331,8 +336,8 @@ def test_messages_being_delivered_as_json_are_listed_by_consumer() -> None:
     node, _ = loaded(2)
     assert json.loads(node.ask("queue.q", "listDeliveringMessagesAsJSON")) == []
     session = node.world.session()
-    session.create_consumer(1, "q")
-    session.receive_consumer_credits(1, 1_000_000)
+    session.consumers.create(1, "q")
+    session.consumers.receive_credits(1, 1_000_000)
     node.world.turn()
     (held,) = json.loads(node.ask("queue.q", "listDeliveringMessagesAsJSON"))
     assert held["consumerName"].endswith(":1")
@@ -354,8 +359,8 @@ def test_the_first_message_of_an_empty_queue_is_an_empty_object() -> None:
 def test_durable_messages_and_their_bytes_are_counted_wherever_they_are() -> None:
     node, _ = loaded(MANY)
     producer = node.world.session()
-    producer.send(text("x", durable=False))
-    producer.send(text("later", properties={"_AMQ_SCHED_DELIVERY": node.world.clock.wall_ms() + 1_000}))
+    producer.sends.send(text("x", durable=False))
+    producer.sends.send(text("later", properties={"_AMQ_SCHED_DELIVERY": node.world.clock.wall_ms() + 1_000}))
     assert node.ask("queue.q", "getDurableMessageCount") == MANY + 1
     assert node.ask("queue.q", "getDurableScheduledCount") == 1
     assert node.ask("queue.q", "getScheduledSize") == node.ask("queue.q", "getDurableScheduledSize") > 0
@@ -367,10 +372,10 @@ def test_a_disabled_queue_takes_no_messages() -> None:
     node, queue = loaded(1)
     node.ask("queue.q", "disable")
     assert node.ask("queue.q", "isEnabled") is False
-    node.world.session().send(numbered(1))
+    node.world.session().sends.send(numbered(1))
     assert numbers(queue) == [0]
     node.ask("queue.q", "enable")
-    node.world.session().send(numbered(2))
+    node.world.session().sends.send(numbered(2))
     assert numbers(queue) == [0, 2]
 
 
@@ -378,9 +383,9 @@ def test_a_disabled_queue_takes_no_messages() -> None:
 def test_a_moved_or_copied_message_has_the_expiration_of_its_new_address(operation: str) -> None:
     node = ManagedWorld(world=World({"other": {"expiry_delay": 5_000}, "kept": {"no_expiry": True}}))
     queue, other = node.world.queue(), node.world.queue("other")
-    node.world.session().send(text("m", properties={"n": 0}))
+    node.world.session().sends.send(text("m", properties={"n": 0}))
     if operation == "retryMessages":
-        node.world.session().send(text("m", "other", properties={"n": 0}))
+        node.world.session().sends.send(text("m", "other", properties={"n": 0}))
         node.ask("queue.other", "moveMessages", None, "q")
         node.ask("queue.q", "removeMessage", ids(queue)[0])
         node.ask("queue.q", operation)

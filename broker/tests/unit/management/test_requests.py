@@ -21,8 +21,8 @@ def asking(node: ManagedWorld, **options: object) -> ServerSession:
     if node.office.directory.find_queue(REPLIES) is None:
         node.world.queue(REPLIES)
     session = node.session(**options)
-    session.create_consumer(0, REPLIES)
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, REPLIES)
+    session.consumers.receive_credits(0, -1)
     return session
 
 
@@ -36,7 +36,7 @@ def replies(node: ManagedWorld, session: ServerSession) -> list[Message]:
 def test_a_request_is_answered_at_its_reply_address() -> None:
     node = ManagedWorld()
     session = asking(node)
-    session.send(
+    session.sends.send(
         request("broker", "getNodeID", JMSReplyTo=REPLIES, JMSCorrelationID="c1"), node.world.answers.of("send")
     )
     (reply,) = replies(node, session)
@@ -53,7 +53,7 @@ def test_a_request_is_answered_at_its_reply_address() -> None:
 def test_the_prefix_of_jms_names_is_not_part_of_the_address(prefix: str) -> None:
     node = ManagedWorld()
     session = asking(node)
-    session.send(request("broker", "getNodeID", JMSReplyTo=prefix + REPLIES))
+    session.sends.send(request("broker", "getNodeID", JMSReplyTo=prefix + REPLIES))
     assert len(replies(node, session)) == 1
 
 
@@ -62,8 +62,8 @@ def test_without_a_correlation_id_the_message_id_comes_back() -> None:
     session = asking(node)
     named = request("broker", "getNodeID", JMSReplyTo=REPLIES)
     plain = Message(named.body, address=named.address, properties=named.properties, user_id=USER_ID)
-    session.send(plain)
-    session.send(request("broker", "getNodeID", JMSReplyTo=REPLIES, NATIVE_MESSAGE_ID="n1"))
+    session.sends.send(plain)
+    session.sends.send(request("broker", "getNodeID", JMSReplyTo=REPLIES, NATIVE_MESSAGE_ID="n1"))
     first, second = replies(node, session)
     assert first.properties["JMSCorrelationID"] == "00010203-0405-0607-0809-0a0b0c0d0e0f"
     assert second.properties["JMSCorrelationID"] == "n1"
@@ -135,7 +135,9 @@ def test_a_request_that_names_nothing() -> None:
 def test_managing_takes_the_permission_and_does_nothing_without() -> None:
     node = ManagedWorld()
     session = asking(node, security=FakeSecurity(Permission.MANAGE))
-    session.send(request("broker", "createAddress", "a", "ANYCAST", JMSReplyTo=REPLIES), node.world.answers.of("send"))
+    session.sends.send(
+        request("broker", "createAddress", "a", "ANYCAST", JMSReplyTo=REPLIES), node.world.answers.of("send")
+    )
     assert isinstance(node.world.answers.error("send"), NotAuthorized)
     assert "a" not in node.office.directory.addresses
     assert replies(node, session) == []
@@ -144,7 +146,9 @@ def test_managing_takes_the_permission_and_does_nothing_without() -> None:
 def test_a_request_without_permission_for_the_reply_changes_nothing() -> None:
     node = ManagedWorld()
     session = asking(node, security=FakeSecurity(Permission.SEND))
-    session.send(request("broker", "createAddress", "a", "ANYCAST", JMSReplyTo=REPLIES), node.world.answers.of("send"))
+    session.sends.send(
+        request("broker", "createAddress", "a", "ANYCAST", JMSReplyTo=REPLIES), node.world.answers.of("send")
+    )
     assert isinstance(node.world.answers.error("send"), NotAuthorized)
     assert "a" not in node.office.directory.addresses
 
@@ -166,7 +170,9 @@ def test_a_reply_waits_until_its_result_is_durable() -> None:
     node.world.queue(REPLIES)
     node.sync()
     session = asking(node)
-    session.send(request("broker", "createAddress", "a", "ANYCAST", JMSReplyTo=REPLIES), node.world.answers.of("send"))
+    session.sends.send(
+        request("broker", "createAddress", "a", "ANYCAST", JMSReplyTo=REPLIES), node.world.answers.of("send")
+    )
     assert replies(node, session) == []
     assert node.world.answers.names == []
     node.sync()
@@ -177,7 +183,7 @@ def test_a_reply_waits_until_its_result_is_durable() -> None:
 def test_a_transaction_does_not_hold_requests_up() -> None:
     node = ManagedWorld()
     session = asking(node, transacted=True)
-    session.send(request("broker", "createAddress", "a", "ANYCAST", JMSReplyTo=REPLIES))
+    session.sends.send(request("broker", "createAddress", "a", "ANYCAST", JMSReplyTo=REPLIES))
     assert len(replies(node, session)) == 1
     session.rollback()
     assert "a" in node.office.directory.addresses
@@ -187,7 +193,7 @@ def test_a_reply_without_a_queue_is_not_an_error_of_the_request() -> None:
     node = ManagedWorld(world=None)
     session = node.session()
     message = request("broker", "createAddress", "a", "ANYCAST", JMSReplyTo="::gone")
-    session.send(message, node.world.answers.of("send"))
+    session.sends.send(message, node.world.answers.of("send"))
     assert node.world.answers.error("send") is None
     assert "a" in node.office.directory.addresses
     assert len(callback_of(session).errors) == 1

@@ -20,7 +20,7 @@ def test_a_summary_is_logged_at_once_and_at_every_interval(caplog: pytest.LogCap
     caplog.set_level(logging.INFO)
     node = ManagedWorld()
     node.world.queue("q")
-    node.world.session().send(text("m"))
+    node.world.session().sends.send(text("m"))
     clock = node.world.clock
     dump = ServerDump(node.services, clock, 5_000)
     clock.advance(0)

@@ -41,9 +41,9 @@ def busy() -> ManagedWorld:
     client.create_session(NAME)
     client.send(packets.CreateProducer(1, "r"))
     client.consume(queue="r")
-    node.world.session().send(text("x", "r"))
+    node.world.session().sends.send(text("x", "r"))
     transacted = node.world.session(transacted=True)
-    transacted.send(text("y", "r"))
+    transacted.sends.send(text("y", "r"))
     node.world.session(xa=True).branches.start(Xid(7, b"global", b"branch"))
     node.world.turn()
     return node
@@ -82,7 +82,7 @@ def test_every_kind_of_values_is_declared_field_by_field() -> None:
 def test_waiting_messages_have_their_properties_and_texts() -> None:
     node = ManagedWorld()
     queue = node.world.queue("q")
-    node.world.session().send(text("hello", properties={"colour": "red"}, priority=7))
+    node.world.session().sends.send(text("hello", properties={"colour": "red"}, priority=7))
     node.world.turn()
     (message,) = finish(page(queue, wanted_by(queue, "colour = 'red'"), 0, 10, message_of))
     assert (message.priority, message.properties, message.unreadable) == (7, {"colour": "red"}, False)

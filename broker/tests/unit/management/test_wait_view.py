@@ -34,17 +34,17 @@ def loaded(count: int = 1, queue: dict[str, Any] | None = None, **settings: obje
     made = node.world.queue(**(queue or {}))
     producer = node.world.session()
     for number in range(count):
-        producer.send(text(str(number)))
+        producer.sends.send(text(str(number)))
     IDS[:] = [reference.message_id for _, reference in made.browse((9, -1))]
     return node
 
 
 def consume(node: ManagedWorld, credit: int = 0, selector: str | None = None, **options: Any) -> ServerSession:
     session = node.world.session(**options)
-    session.create_consumer(0, "q", selector)
+    session.consumers.create(0, "q", selector)
     if credit:
-        session.receive_consumer_credits(0, credit)
-    session.start()
+        session.consumers.receive_credits(0, credit)
+    session.consumers.start()
     node.world.turn()
     return session
 
@@ -80,16 +80,16 @@ def test_a_consumer_without_credit_is_named() -> None:
     session = consume(node)
     (reason,) = of_message(node)["reasons"]
     assert reason["code"] == "no-credit"
-    assert reason["values"]["consumers"][0]["name"] == f"{session.alias}:0"
-    assert session.name not in str(reason)
+    assert reason["values"]["consumers"][0]["name"] == f"{session.state.alias}:0"
+    assert session.state.name not in str(reason)
 
 
 def test_a_session_that_is_not_started_is_named() -> None:
     node = loaded()
     session = node.world.session()
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, 1000)
-    session.stop()
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, 1000)
+    session.consumers.stop()
     assert codes(of_message(node)) == ["not-started"]
 
 
@@ -97,9 +97,9 @@ def test_a_connection_that_takes_no_bytes_is_named() -> None:
     node = loaded()
     session = node.world.session()
     callback_of(session).slow = True
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, 1000)
-    session.start()
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, 1000)
+    session.consumers.start()
     node.world.turn()
     assert codes(of_message(node)) == ["socket-full"]
 
@@ -119,7 +119,7 @@ def test_a_delivery_says_which_consumer_has_it_and_since_when() -> None:
     found = of_message(node)
     (reason,) = found["reasons"]
     assert found["place"] == "delivering"
-    assert reason["values"]["consumer"] == f"{session.alias}:0"
+    assert reason["values"]["consumer"] == f"{session.state.alias}:0"
     assert (reason["values"]["since_ms"], reason["values"]["deliveries"]) == (began_ms, 1)
     assert "for 7." in reason["text"]
 
@@ -130,7 +130,7 @@ def test_a_transaction_that_acknowledges_it_is_named() -> None:
     session.acknowledge(0, IDS[0])
     found = of_message(node)
     assert codes(found) == ["acknowledged-in-transaction"]
-    assert session.alias in found["reasons"][0]["text"]
+    assert session.state.alias in found["reasons"][0]["text"]
     session.rollback()
     assert codes(of_message(node)) != ["acknowledged-in-transaction"]
 
@@ -138,12 +138,12 @@ def test_a_transaction_that_acknowledges_it_is_named() -> None:
 def test_a_transaction_that_sends_it_is_named_for_the_queue_and_the_message() -> None:
     node = loaded(0)
     session = node.world.session(auto_commit_sends=False, auto_commit_acks=False)
-    session.send(text("later"))
+    session.sends.send(text("later"))
     node.world.turn()
     (transaction,) = node.ask("queue.q", "listWaitReasons")["transactions"]
     assert (transaction["sends"], transaction["acknowledges"], transaction["prepared"]) == (1, 0, False)
-    assert session.transaction is not None
-    IDS[:] = session.transaction.sent_ids(node.office.directory.queue("q"))
+    assert session.state.transaction is not None
+    IDS[:] = session.state.transaction.sent_ids(node.office.directory.queue("q"))
     assert codes(of_message(node)) == ["sent-in-transaction"]
     session.commit()
     node.settle()
@@ -172,7 +172,7 @@ def test_scheduled_messages_and_redeliveries_say_when_they_are_due() -> None:
     (reason,) = of_message(node)["reasons"]
     assert (reason["code"], reason["values"]["deliveries"]) == ("redelivery-delay", 1)
     at_ms = node.world.clock.wall_ms() + 60_000
-    node.world.session().send(text("later", properties={"_AMQ_SCHED_DELIVERY": at_ms}))
+    node.world.session().sends.send(text("later", properties={"_AMQ_SCHED_DELIVERY": at_ms}))
     node.world.turn()
     queue = node.office.directory.queue("q")
     IDS[:] = [each.message_id for each in node.office.scheduled.of(queue) if each.message_id != IDS[0]]
@@ -191,11 +191,11 @@ def test_pauses_of_the_queue_and_of_the_address() -> None:
 def test_an_exclusive_queue_names_its_consumer() -> None:
     node = loaded(1, {"exclusive": True})
     first, second = consume(node), consume(node)
-    second.receive_consumer_credits(0, 1000)
+    second.consumers.receive_credits(0, 1000)
     node.world.turn()
     reasons = of_message(node)["reasons"]
     assert [each["code"] for each in reasons] == ["exclusive", "no-credit"]
-    assert reasons[0]["values"] == {"consumer": f"{first.alias}:0", "spares": 1}
+    assert reasons[0]["values"] == {"consumer": f"{first.state.alias}:0", "spares": 1}
 
 
 def test_a_group_names_its_consumer() -> None:
@@ -203,13 +203,13 @@ def test_a_group_names_its_consumer() -> None:
     one, _ = consume(node, 80), consume(node, 100_000)
     producer = node.world.session()
     for number in range(8):
-        producer.send(text(str(number), properties={"_AMQ_GROUP_ID": "g"}))
+        producer.sends.send(text(str(number), properties={"_AMQ_GROUP_ID": "g"}))
         node.world.turn()
     queue = node.office.directory.queue("q")
     IDS[:] = [reference.message_id for _, reference in queue.browse((9, -1))]
     (reason,) = of_message(node)["reasons"]
     assert reason["code"] == "group-of-consumer"
-    assert reason["values"] == {"group": "g", "consumer": f"{one.alias}:0"}
+    assert reason["values"] == {"group": "g", "consumer": f"{one.state.alias}:0"}
 
 
 def test_a_gate_says_how_many_consumers_it_waits_for() -> None:
@@ -227,5 +227,5 @@ def test_kinds_of_queues_that_keep_messages() -> None:
 def test_a_bridge_that_is_not_started_is_named() -> None:
     node = ManagedWorld(configuration={"bridges": [BridgeConfiguration("b", "q")]})
     node.world.queue()
-    node.world.session().send(text("m"))
+    node.world.session().sends.send(text("m"))
     assert codes(node.ask("queue.q", "listWaitReasons")) == ["bridge-stopped"]

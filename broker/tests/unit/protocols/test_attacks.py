@@ -77,7 +77,7 @@ def test_a_stranger_changes_nothing(packet: p.Packet, channel_id: int) -> None:
     """Every packet on every kind of channel before a login: it creates nothing and learns nothing."""
     node = CoreNode(security=RefusesAllLogins())
     node.world.queue("orders")
-    node.world.session().send(text("precious", "orders"))
+    node.world.session().sends.send(text("precious", "orders"))
     before = everything_of(node)
     stranger = node.client("10.6.6.6:1")
     with contextlib.suppress(RemoteProtocolError, ClusterSecurityError):

@@ -187,7 +187,7 @@ def test_a_delivery_equals_the_sent_message_and_every_frame_is_charged() -> None
     assert b"".join(piece.body for piece in pieces) == body_of("m")
     assert [piece.continues for piece in pieces] == [True] * 5 + [False]
     assert max(len(piece.body) for piece in pieces) == PIECE
-    consumer = client.connection.sessions[CHANNEL].session.consumers[0]
+    consumer = client.connection.sessions[CHANNEL].session.consumers.by_id[0]
     assert consumer.flow.credits == 1_000_000 - sum(size for _, size in frames)
 
 

@@ -29,7 +29,7 @@ def loaded(*names: str) -> tuple[CoreNode, Client]:
     client.consume()
     producer = node.world.session()
     for name in names:
-        producer.send(text(name))
+        producer.sends.send(text(name))
     node.world.turn()
     return node, client
 
@@ -39,7 +39,7 @@ def test_a_cut_connection_is_replaced_without_loss_or_repetition() -> None:
     assert bodies(client.received()) == [b"a", b"b"]
     client.lose()
     producer = node.world.session()
-    producer.send(text("while away"))
+    producer.sends.send(text("while away"))
     node.world.turn()
     assert node.services.connections.session_count == 1
     again = node.client()
@@ -55,7 +55,7 @@ def test_a_cut_connection_is_replaced_without_loss_or_repetition() -> None:
 def test_no_message_is_delivered_to_a_lost_connection() -> None:
     node, client = loaded("a")
     client.lose()
-    node.world.session().send(text("b"))
+    node.world.session().sends.send(text("b"))
     node.world.turn()
     (queue,) = node.world.office.queues()
     assert queue.delivering_count == 1
@@ -85,7 +85,7 @@ def test_a_client_that_notices_the_cut_first_takes_its_session_along() -> None:
     (queue,) = node.world.office.queues()
     assert queue.message_count == 1, "the old connection has no say any more"
     client.lose()
-    node.world.session().send(text("b"))
+    node.world.session().sends.send(text("b"))
     node.world.turn()
     assert bodies(again.received()) == [b"b"]
 
@@ -150,7 +150,7 @@ def test_asking_ends_a_session_without_a_window_whose_loss_was_not_noticed() -> 
     client = node.client()
     client.create_session(window=-1)
     client.consume()
-    node.world.session().send(text("a"))
+    node.world.session().sends.send(text("a"))
     node.world.turn()
     assert node.client().reattach() == [REFUSED]
     (queue,) = node.world.office.queues()
@@ -174,7 +174,7 @@ def test_another_host_gets_the_answer_of_a_name_that_never_was() -> None:
 def test_another_host_cannot_end_a_session() -> None:
     node, client = loaded()
     node.client("10.0.0.2:5000").reattach()
-    assert client.handler.sessions[10].session.closed is False
+    assert client.handler.sessions[10].session.state.closed is False
 
 
 def test_names_that_can_be_guessed_take_no_part() -> None:
@@ -182,7 +182,7 @@ def test_names_that_can_be_guessed_take_no_part() -> None:
     client = node.client()
     client.create_session("sess-0001")
     assert node.client().reattach("sess-0001") == [REFUSED]
-    assert not client.handler.sessions[10].session.closed
+    assert not client.handler.sessions[10].session.state.closed
     client.lose()
     assert node.services.connections.session_count == 0
 
@@ -204,7 +204,7 @@ def test_names_are_not_disclosed() -> None:
     other.create_session(OTHER_NAME)
     refusal = other.ask(packets.UniqueAddMetadata("jms-client-id", "x", True), packets.ExceptionResponse)
     session = client.handler.sessions[10].session
-    assert session.alias in str(refusal.message)
+    assert session.state.alias in str(refusal.message)
     assert NAME not in str(refusal.message) + repr(session)
 
 

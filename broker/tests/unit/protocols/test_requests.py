@@ -13,7 +13,7 @@ from understudy.errors import NotAuthorized, XaCode
 from understudy.ids import Xid
 from understudy.message import FORCED_DELIVERY
 from understudy.routing.configuration import QueueConfiguration
-from understudy.session import consuming as session_module
+from understudy.session import consumers as session_module
 from understudy.terms import Permission, RoutingType
 from understudy.wire.core import packets
 from understudy.wire.core.codes import ErrorCode
@@ -223,7 +223,7 @@ def test_auto_creation_by_a_send_needs_its_own_permissions() -> None:
         world.queue()
         world.office.directory.create_address("bare", {RoutingType.ANYCAST})
         session = world.session(security=FakeSecurity(denied))
-        session.send(text("m", address, properties={"_AMQ_ROUTING_TYPE": 1}), world.answers.of("m"))
+        session.sends.send(text("m", address, properties={"_AMQ_ROUTING_TYPE": 1}), world.answers.of("m"))
         assert isinstance(world.answers.error("m"), NotAuthorized), denied
         assert world.office.directory.find_queue("new") is None
         assert world.office.directory.find_queue("bare") is None
@@ -286,7 +286,7 @@ def test_a_full_socket_is_no_empty_queue() -> None:
     client.received()
     client.connection.outgoing = limits.OUTGOING_BYTES_PAUSE
     session = client.handler.sessions[10].session
-    session.pause_deliveries()
+    session.consumers.pause_deliveries()
     client.send_message("b")
     client.send(packets.ForceConsumerDelivery(0, 9))
     assert markers(client.received()) == []
@@ -456,7 +456,7 @@ def test_the_stock_client_ends_a_branch_after_a_failover() -> None:
     node = CoreNode()
     node.world.queue()
     node.world.queue("out")
-    node.world.session().send(text("held"))
+    node.world.session().sends.send(text("held"))
     client = node.client()
     client.create_session("after the failover", auto_commit_sends=False, auto_commit_acks=False, xa=True)
     client.send(packets.XaFailed(XID))

@@ -34,7 +34,7 @@ def test_anycast_prefers_queues_with_consumers() -> None:
     for name in ("a", "b", "c"):
         world.queue(name, address="x")
     session = world.session()
-    session.create_consumer(0, "b")
+    session.consumers.create(0, "b")
     address = world.office.directory.addresses["x"]
     assert [names(address.route(text("m", "x"), None)) for _ in range(3)] == [["b"], ["b"], ["b"]]
 
@@ -55,12 +55,12 @@ def test_a_message_in_several_queues_counts_once() -> None:
     session = world.session()
     address = first.address
     message = text("x" * 100, "t")
-    session.send(message)
+    session.sends.send(message)
     size = message.encode_size
     assert (address.size_bytes, address.message_count, address.memory_bytes) == (size, 1, size)
     for number, queue in enumerate((first, second)):
-        session.create_consumer(number, queue.name)
-        session.receive_consumer_credits(number, -1)
+        session.consumers.create(number, queue.name)
+        session.consumers.receive_credits(number, -1)
     world.turn()
     session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
     assert (address.size_bytes, address.message_count, world.office.memory.held_bytes) == (size, 1, size)
@@ -74,11 +74,11 @@ def test_full_policies_apply_at_the_limit() -> None:
         address = world.queue().address
         assert address.full_policy is None
         for _ in range(2):
-            world.session().send(text("m"))
+            world.session().sends.send(text("m"))
         assert address.full_policy is policy
     world = World({"#": {"page_limit_messages": 1, "page_full_policy": "FAIL"}})
     address = world.queue().address
-    world.session().send(text("m"))
+    world.session().sends.send(text("m"))
     assert address.full_policy is AddressFullPolicy.FAIL
 
 

@@ -54,13 +54,13 @@ class Pair(World):
     def send(self, *addresses: str, durable: bool = True) -> None:
         """Each from a session of its own."""
         for address in addresses:
-            self.session().send(text("x", address, durable=durable), self.answers.of(address))
+            self.session().sends.send(text("x", address, durable=durable), self.answers.of(address))
 
 
 def reader(world: World, queue: str) -> FakeCallback:
     session = world.session()
-    session.create_consumer(0, queue)
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, queue)
+    session.consumers.receive_credits(0, -1)
     return callback_of(session)
 
 
@@ -101,8 +101,8 @@ def test_answers_of_a_session_do_not_overtake_each_other() -> None:
     world = Pair()
     session = world.session()
     for address in ("fast", "memory", "fast", "safe", "memory", "fast"):
-        session.send(text("x", address), world.answers.of(f"{address} {len(world.answers.names)}"))
-    session.send(text("x", "fast", durable=False), world.answers.of("not durable"))
+        session.sends.send(text("x", address), world.answers.of(f"{address} {len(world.answers.names)}"))
+    session.sends.send(text("x", "fast", durable=False), world.answers.of("not durable"))
     assert world.steps() == [
         ["fast 0"],
         ["memory 0", "fast 0"],
@@ -113,20 +113,20 @@ def test_answers_of_a_session_do_not_overtake_each_other() -> None:
 def test_a_session_whose_stricter_requests_are_answered_waits_only_for_the_next_contract() -> None:
     world = Pair()
     session = world.session()
-    session.send(text("1", "safe"), world.answers.of("1"))
+    session.sends.send(text("1", "safe"), world.answers.of("1"))
     assert world.steps()[2] == ["1"]
-    session.send(text("2", "fast"), world.answers.of("2"))
+    session.sends.send(text("2", "fast"), world.answers.of("2"))
     world.sync_local()
-    session.send(text("3", "plain", durable=False), world.answers.of("3"))
+    session.sends.send(text("3", "plain", durable=False), world.answers.of("3"))
     assert world.answers.names == ["1", "2", "3"]
 
 
 def test_a_message_to_a_plain_address_comes_after_an_earlier_one_of_its_session() -> None:
     world = Pair()
     session = world.session()
-    session.send(text("1", "fast"), world.answers.of("1"))
-    session.send(text("2", "plain"), world.answers.of("2"))
-    session.send(text("3", "fast"), world.answers.of("3"))
+    session.sends.send(text("1", "fast"), world.answers.of("1"))
+    session.sends.send(text("2", "plain"), world.answers.of("2"))
+    session.sends.send(text("3", "fast"), world.answers.of("3"))
     assert world.steps() == [["1"], [], ["2", "3"]]
 
 
@@ -138,7 +138,7 @@ def test_a_transaction_waits_for_the_strictest_contract_of_its_addresses(address
     world = Pair()
     session = world.session(transacted=True)
     for address in addresses:
-        session.send(text("x", address))
+        session.sends.send(text("x", address))
     session.commit(world.answers.of("commit"))
     assert world.steps()[answered] == ["commit"]
 
@@ -148,11 +148,11 @@ def test_a_transaction_waits_for_the_contract_of_the_messages_that_it_acknowledg
     world.send("safe")
     world.steps()
     session = world.session(transacted=True)
-    session.create_consumer(0, "safe")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "safe")
+    session.consumers.receive_credits(0, -1)
     world.turn()
     session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
-    session.send(text("x", "fast"))
+    session.sends.send(text("x", "fast"))
     session.commit(world.answers.of("commit"))
     assert world.steps() == [[], [], ["commit"]]
 
@@ -169,8 +169,8 @@ def test_a_divert_to_a_stricter_address_makes_the_producer_wait_for_that() -> No
 def test_a_repeated_message_is_answered_when_the_original_is_safe_by_every_contract() -> None:
     world = Pair()
     message = text("x", "fast", properties={DUPLICATE_ID: "1"})
-    world.session().send(message, world.answers.of("original"))
-    world.session().send(text("x", "fast", properties={DUPLICATE_ID: "1"}), world.answers.of("repeated"))
+    world.session().sends.send(message, world.answers.of("original"))
+    world.session().sends.send(text("x", "fast", properties={DUPLICATE_ID: "1"}), world.answers.of("repeated"))
     assert world.steps() == [["original"], [], ["repeated"]]
 
 
@@ -179,7 +179,7 @@ def test_changed_settings_apply_to_addresses_that_exist() -> None:
     world.send("fast")
     world.settings.configure([AddressSettingsConfiguration("fast", durability_contract=LOCAL)])
     world.office.apply_settings()
-    world.session().send(text("x", "fast"), world.answers.of("after"))
+    world.session().sends.send(text("x", "fast"), world.answers.of("after"))
     assert world.steps() == [["after"], [], ["fast"]]
     world.settings.configure([])
     world.office.apply_settings()

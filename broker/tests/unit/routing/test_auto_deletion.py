@@ -18,11 +18,11 @@ def used_world(settings: dict[str, Any] | None = None, **options: Any) -> World:
     """A queue made on demand that had one message and one consumer."""
     world = World({"#": settings or {}}, address_queue_scan_period_ms=PERIOD_MS, **options)
     producer = world.session()
-    producer.send(text("m", properties={ROUTING_TYPE: 1}))
+    producer.sends.send(text("m", properties={ROUTING_TYPE: 1}))
     world.sync()
     session = world.session()
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     world.turn()
     session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
     session.close(failed=False)
@@ -52,7 +52,7 @@ def test_an_address_with_a_delay_stays_for_that_long() -> None:
 def test_a_queue_was_used_if_messages_left_it_although_nothing_ever_consumed_there(fate: str) -> None:
     world = World(address_queue_scan_period_ms=PERIOD_MS, message_expiry_scan_period_ms=PERIOD_MS)
     expiration = world.clock.wall_ms() + 1 if fate == "expired" else 0
-    world.session().send(text("m", properties={ROUTING_TYPE: 1}, expiration=expiration))
+    world.session().sends.send(text("m", properties={ROUTING_TYPE: 1}, expiration=expiration))
     world.sync()
     queue = world.office.directory.queues["q"]
     if fate == "killed":
@@ -62,8 +62,8 @@ def test_a_queue_was_used_if_messages_left_it_although_nothing_ever_consumed_the
         queue.purge()
     elif fate == "acknowledged":
         session = world.session(transacted=True)
-        session.create_consumer(0, "q")
-        session.receive_consumer_credits(0, -1)
+        session.consumers.create(0, "q")
+        session.consumers.receive_credits(0, -1)
         world.turn()
         session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
         session.commit()
@@ -77,7 +77,7 @@ def test_a_consumer_between_two_sweeps_begins_the_wait_anew() -> None:
     world.clock.advance(PERIOD_MS + 1)
     world.turn()
     session = world.session()
-    session.create_consumer(0, "q")
+    session.consumers.create(0, "q")
     session.close(failed=False)
     world.clock.advance(PERIOD_MS)
     assert "q" in world.office.directory.queues
@@ -88,7 +88,7 @@ def test_a_consumer_between_two_sweeps_begins_the_wait_anew() -> None:
 def test_an_activation_deletes_empty_auto_created_queues() -> None:
     world = World({"kept.address": {"auto_delete_addresses": False}, "kept.queue": {"auto_delete_queues": False}})
     for name in ("empty", "kept.address", "kept.queue", "full"):
-        world.session().send(text("m", name, properties={ROUTING_TYPE: 1}))
+        world.session().sends.send(text("m", name, properties={ROUTING_TYPE: 1}))
     world.queue("made.by.a.client")
     for name in ("empty", "kept.address", "kept.queue"):
         # as after a restart, which forgets the use of a queue
@@ -117,19 +117,19 @@ def test_a_full_disk_leaves_them_to_the_sweeps(monkeypatch: pytest.MonkeyPatch) 
 def test_messages_consumers_and_deliveries_keep_it() -> None:
     world = used_world(automatic=False)
     session = world.session()
-    session.send(text("on its way"))
+    session.sends.send(text("on its way"))
     world.clock.advance(5 * PERIOD_MS)
     assert "q" in world.office.directory.queues
     world.sync()
     world.clock.advance(5 * PERIOD_MS)
     assert world.office.directory.queues["q"].message_count == 1
     world.office.directory.queues["q"].purge()
-    session.create_consumer(0, "q")
+    session.consumers.create(0, "q")
     world.clock.advance(5 * PERIOD_MS)
     assert "q" in world.office.directory.queues
     transacted = world.session(transacted=True)
-    transacted.send(text("in a transaction"))
-    session.close_consumer(0)
+    transacted.sends.send(text("in a transaction"))
+    session.consumers.close(0)
     world.clock.advance(5 * PERIOD_MS)
     assert "q" in world.office.directory.queues
     transacted.rollback()
@@ -139,7 +139,7 @@ def test_messages_consumers_and_deliveries_keep_it() -> None:
 
 def test_a_delay_and_a_message_count() -> None:
     world = used_world({"auto_delete_queues_delay": 10 * PERIOD_MS, "auto_delete_queues_message_count": 1})
-    world.session().send(text("left"))
+    world.session().sends.send(text("left"))
     world.clock.advance(10 * PERIOD_MS)
     assert "q" in world.office.directory.queues
     world.clock.advance(PERIOD_MS)
@@ -151,7 +151,7 @@ def test_unused_queues_and_those_not_auto_created_stay() -> None:
     world.queue("unused", auto_created=True)
     world.queue("configured")
     session = world.session()
-    session.create_consumer(0, "configured")
+    session.consumers.create(0, "configured")
     session.close(failed=False)
     world.clock.advance(10 * PERIOD_MS)
     assert sorted(world.office.directory.queues) == ["configured", "unused"]

@@ -23,8 +23,8 @@ def fail_once(world: World, times: int = 1) -> None:
     """Deliver the first message and roll it back."""
     for _ in range(times):
         session = world.session(transacted=True)
-        session.create_consumer(0, "q")
-        session.receive_consumer_credits(0, 1)
+        session.consumers.create(0, "q")
+        session.consumers.receive_credits(0, 1)
         world.turn()
         (consumer_id, message, _) = callback_of(session).delivered[0]
         session.acknowledge(consumer_id, message.message_id)
@@ -34,8 +34,8 @@ def fail_once(world: World, times: int = 1) -> None:
 
 def only(world: World, queue: Queue) -> Message:
     session = world.session()
-    session.create_consumer(0, queue.name)
-    session.receive_consumer_credits(0, 1)
+    session.consumers.create(0, queue.name)
+    session.consumers.receive_credits(0, 1)
     world.turn()
     ((_, message, _),) = callback_of(session).delivered
     session.close(failed=False)
@@ -45,7 +45,7 @@ def only(world: World, queue: Queue) -> Message:
 def test_tried_too_often_goes_to_the_dead_letters_with_its_origin(caplog: pytest.LogCaptureFixture) -> None:
     world = World(DEAD)
     queue, dead = world.queue(), world.queue("DLQ")
-    world.session().send(text("m", properties={"colour": "red", ROUTING_TYPE: 1}))
+    world.session().sends.send(text("m", properties={"colour": "red", ROUTING_TYPE: 1}))
     original = only(world, queue).message_id
     fail_once(world)
     assert (queue.message_count, dead.message_count) == (1, 0)
@@ -70,7 +70,7 @@ def test_tried_too_often_goes_to_the_dead_letters_with_its_origin(caplog: pytest
 def test_a_move_is_one_transaction_of_the_log() -> None:
     world = World(DEAD, automatic=False)
     queue, dead = world.queue(), world.queue("EXP")
-    world.session().send(text("m", expiration=world.clock.now_ms + 1))
+    world.session().sends.send(text("m", expiration=world.clock.now_ms + 1))
     world.sync()
     world.clock.advance(1)
     queue.expire_overdue(world.clock.now_ms)
@@ -85,7 +85,7 @@ def test_expired_messages_carry_their_expiry() -> None:
     world = World(DEAD)
     queue, expired = world.queue(), world.queue("EXP")
     at = world.clock.now_ms + 1
-    world.session().send(text("m", expiration=at))
+    world.session().sends.send(text("m", expiration=at))
     world.clock.advance(1)
     queue.expire_overdue(world.clock.now_ms)
     copy = only(world, expired)
@@ -108,7 +108,7 @@ def test_a_message_of_a_wildcard_queue_expires_by_its_own_address(
     world = World(settings)
     queue, target = world.queue("all", address="w.*", routing_type=RoutingType.MULTICAST), world.queue("EXP")
     world.queue("other", address="w.a", routing_type=RoutingType.MULTICAST, filter="no = 1")
-    world.session().send(text("m", address="w.a", expiration=world.clock.now_ms + 1))
+    world.session().sends.send(text("m", address="w.a", expiration=world.clock.now_ms + 1))
     assert queue.message_count == 1
     world.clock.advance(1)
     queue.expire_overdue(world.clock.now_ms)
@@ -120,7 +120,7 @@ def test_a_message_of_a_wildcard_queue_expires_by_its_own_address(
 def test_without_a_target_the_message_ends_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
     world = World({"#": {"max_delivery_attempts": 1}})
     queue = world.queue()
-    world.session().send(text("m"))
+    world.session().sends.send(text("m"))
     fail_once(world)
     assert (queue.message_count, queue.messages_killed, world.office.memory.held_bytes) == (0, 1, 0)
     assert world.store.survivors(queue) == []
@@ -132,7 +132,7 @@ def test_a_target_without_a_queue_ends_it_too(caplog: pytest.LogCaptureFixture) 
     world = World(DEAD)
     queue = world.queue()
     world.office.directory.create_address("DLQ", {RoutingType.ANYCAST})
-    world.session().send(text("m"))
+    world.session().sends.send(text("m"))
     fail_once(world, 2)
     assert (queue.message_count, queue.messages_killed) == (0, 1)
     assert world.office.directory.addresses["DLQ"].messages_unrouted == 1
@@ -161,7 +161,7 @@ def test_dead_letters_that_die_on_their_own_address_stay_there() -> None:
 def test_what_expires_on_the_expiry_address_stays_there() -> None:
     world = World({"#": {"expiry_address": "q"}})
     queue = world.queue()
-    world.session().send(text("m", expiration=world.clock.now_ms + 1))
+    world.session().sends.send(text("m", expiration=world.clock.now_ms + 1))
     world.clock.advance(2)
     assert (only(world, queue).body, queue.messages_expired) == (b"m", 1)
     assert (queue.message_count, queue.expiring_count) == (1, 0)
@@ -173,16 +173,16 @@ def test_on_a_full_disk_nothing_expires_until_there_is_space(way: str) -> None:
     queue, expired = world.queue(), world.queue("EXP")
     session = world.session()
     for name in ("m", "n"):
-        session.send(text(name, expiration=world.clock.now_ms + 50 if name == "m" else 0))
-    session.create_consumer(0, "q")
+        session.sends.send(text(name, expiration=world.clock.now_ms + 50 if name == "m" else 0))
+    session.consumers.create(0, "q")
     if way == "found by its consumer":
-        session.receive_consumer_credits(0, 1)
+        session.consumers.receive_credits(0, 1)
         world.turn()
     world.store.full = True
     world.clock.advance(200)
     if way == "found by its consumer":
         session.settle(0, callback_of(session).delivered[0][1].message_id, EXPIRED)
-    session.receive_consumer_credits(0, -1)
+    session.consumers.receive_credits(0, -1)
     world.turn()
     assert callback_of(session).bodies()[-1] == b"n", "messages after it are delivered"
     assert (queue.message_count, queue.scheduled_count, queue.messages_expired, expired.message_count) == (2, 1, 0, 0)
@@ -197,7 +197,7 @@ def test_on_a_full_disk_nothing_expires_until_there_is_space(way: str) -> None:
 def test_on_a_full_disk_nothing_is_a_dead_letter_until_there_is_space() -> None:
     world = World(DEAD)
     queue, dead = world.queue(), world.queue("DLQ")
-    world.session().send(text("m"))
+    world.session().sends.send(text("m"))
     fail_once(world)
     world.store.full = True
     fail_once(world)
@@ -211,7 +211,7 @@ def test_on_a_full_disk_nothing_is_a_dead_letter_until_there_is_space() -> None:
 def test_too_many_queues_keep_dead_letters_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World({"#": {**DEAD["#"], "auto_create_dead_letter_resources": True}})
     queue = world.queue()
-    world.session().send(text("m"))
+    world.session().sends.send(text("m"))
     monkeypatch.setattr(directory, "QUEUES_MAX", 1)
     fail_once(world, 2)
     assert (queue.message_count, queue.scheduled_count, queue.messages_killed) == (1, 1, 0)
@@ -221,7 +221,7 @@ def test_an_error_of_a_failed_store_is_raised_and_not_retried(monkeypatch: pytes
     world = World(DEAD)
     world.queue()
     world.queue("DLQ")
-    world.session().send(text("m"))
+    world.session().sends.send(text("m"))
     fail_once(world)
 
     def fails(*_: object, **__: object) -> int:
@@ -236,9 +236,9 @@ def test_resources_are_made_when_the_settings_say_so() -> None:
     world = World({"#": {**DEAD["#"], "auto_create_dead_letter_resources": True, "auto_create_expiry_resources": True}})
     world.queue()
     session = world.session()
-    session.send(text("m"))
+    session.sends.send(text("m"))
     fail_once(world, 2)
-    session.send(text("e", expiration=world.clock.now_ms + 1))
+    session.sends.send(text("e", expiration=world.clock.now_ms + 1))
     world.clock.advance(60_000)
     queues = world.office.directory.queues
     assert queues["DLQ.q"].address.name == "DLQ"
@@ -249,7 +249,7 @@ def test_resources_are_made_when_the_settings_say_so() -> None:
 def test_unlimited_attempts() -> None:
     world = World({"#": {"max_delivery_attempts": -1, "dead_letter_address": "DLQ"}})
     queue = world.queue()
-    world.session().send(text("m"))
+    world.session().sends.send(text("m"))
     fail_once(world, 15)
     assert queue.message_count == 1
 
@@ -258,7 +258,7 @@ def test_unrouted_messages_may_go_to_the_dead_letters() -> None:
     world = World({"#": {"dead_letter_address": "DLQ", "send_to_dla_on_no_route": True}})
     dead = world.queue("DLQ")
     session = world.session()
-    session.send(text("m", "nowhere", properties={ROUTING_TYPE: 0}), world.answers.of("m"))
+    session.sends.send(text("m", "nowhere", properties={ROUTING_TYPE: 0}), world.answers.of("m"))
     assert world.answers.error("m") is None
     assert dead.message_count == 1
     copy = only(world, dead)
@@ -269,7 +269,7 @@ def test_unrouted_messages_may_go_to_the_dead_letters() -> None:
 def test_paged_messages_are_read_back_to_be_moved() -> None:
     world = World({"#": DEAD["#"] | {"max_size_bytes": 0}})
     queue, expired = world.queue(), world.queue("EXP")
-    world.session().send(text("m", expiration=world.clock.now_ms + 1))
+    world.session().sends.send(text("m", expiration=world.clock.now_ms + 1))
     assert queue.address.memory_bytes == 0
     world.clock.advance(1)
     queue.expire_overdue(world.clock.now_ms)
@@ -279,7 +279,7 @@ def test_paged_messages_are_read_back_to_be_moved() -> None:
 def test_a_non_durable_message_is_moved_without_a_transaction() -> None:
     world = World(DEAD)
     queue, expired = world.queue(), world.queue("EXP")
-    world.session().send(text("m", durable=False, expiration=world.clock.now_ms + 1))
+    world.session().sends.send(text("m", durable=False, expiration=world.clock.now_ms + 1))
     world.clock.advance(1)
     queue.expire_overdue(world.clock.now_ms)
     assert expired.message_count == 1
@@ -294,7 +294,7 @@ def test_a_refused_message_without_a_queue_may_be_sent_again_with_its_duplicate_
     world.office.directory.create_address("nowhere", {RoutingType.MULTICAST})
     world.store.full = True
     for name in ("first", "again", "and again"):
-        session.send(text("m", "nowhere", properties={DUPLICATE_ID: "1"}), world.answers.of(name))
+        session.sends.send(text("m", "nowhere", properties={DUPLICATE_ID: "1"}), world.answers.of(name))
         world.store.full = False
     assert isinstance(world.answers.error("first"), AddressFull)
     assert (world.answers.error("again"), world.answers.error("and again")) == (None, None)
@@ -312,7 +312,7 @@ def test_a_dead_letter_has_the_expiration_of_its_new_address(settings: dict[str,
     world = World({**DEAD, "DLQ": settings})
     world.queue()
     dead = world.queue("DLQ")
-    world.session().send(text("m", expiration=world.clock.now_ms + 50_000))
+    world.session().sends.send(text("m", expiration=world.clock.now_ms + 50_000))
     fail_once(world, 2)
     assert only(world, dead).expiration == world.clock.now_ms + expected
 
@@ -326,7 +326,7 @@ def test_a_retry_queue_with_a_delay_gives_expired_messages_back_after_it() -> No
         }
     )
     queue, retry = world.queue(), world.queue("retry")
-    world.session().send(text("m"))
+    world.session().sends.send(text("m"))
     fail_once(world)
     assert (queue.message_count, retry.message_count) == (0, 1)
     world.clock.advance(4_999)
@@ -340,7 +340,7 @@ def test_a_retry_queue_with_a_delay_gives_expired_messages_back_after_it() -> No
 def test_an_expired_message_takes_the_expiration_of_the_expiry_address_and_does_not_expire_again_there() -> None:
     world = World({"#": {**DEAD["#"], "expiry_delay": 100}})
     queue, expired = world.queue(), world.queue("EXP")
-    world.session().send(text("m"))
+    world.session().sends.send(text("m"))
     world.clock.advance(100)
     queue.expire_overdue(world.clock.now_ms)
     assert only(world, expired).expiration == world.clock.now_ms + 100
@@ -353,5 +353,5 @@ def test_a_message_that_no_queue_wanted_has_the_expiration_of_the_dead_letter_ad
     world = World({"#": {**DEAD["#"], "send_to_dla_on_no_route": True}, "DLQ": {"expiry_delay": 100}})
     world.office.directory.create_address("empty", {RoutingType.MULTICAST})
     dead = world.queue("DLQ")
-    world.session().send(text("m", "empty"))
+    world.session().sends.send(text("m", "empty"))
     assert only(world, dead).expiration == world.clock.now_ms + 100

@@ -42,15 +42,15 @@ class Deep:
     def fill(self, count: int, *, start: int = 0, durable: bool = True, **options: object) -> None:
         for number in range(start, start + count):
             properties = {"odd": number % 2, **options}
-            self.producer.send(text(f"{number:0100}", durable=durable, properties=properties))
+            self.producer.sends.send(text(f"{number:0100}", durable=durable, properties=properties))
 
     def reader(self, selector: str | None = None, queue: str = "q"):  # type: ignore[no-untyped-def]
         session = self.world.session()
-        session.create_consumer(0, queue, selector)
+        session.consumers.create(0, queue, selector)
         return session
 
     def take(self, session, credit_bytes: int = -1) -> list[int]:  # type: ignore[no-untyped-def]
-        session.receive_consumer_credits(0, credit_bytes)
+        session.consumers.receive_credits(0, credit_bytes)
         self.world.turn()
         return numbers(session)
 
@@ -114,12 +114,12 @@ def test_a_number_of_messages_is_a_limit_too(node_wide: bool) -> None:
     queue = world.queue()
     session = world.session()
     for number in range(50):
-        session.send(text(str(number)))
+        session.sends.send(text(str(number)))
     assert queue.message_count - queue.address.paged_count == 10
     assert world.office.memory.held_count == 10
     reader = world.session()
-    reader.create_consumer(0, "q")
-    reader.receive_consumer_credits(0, -1)
+    reader.consumers.create(0, "q")
+    reader.consumers.receive_credits(0, -1)
     world.turn()
     assert numbers(reader) == list(range(50))
 
@@ -153,7 +153,7 @@ def test_looking_through_a_deep_queue_gives_others_their_turn(monkeypatch: pytes
     deep.fill(300)
     deep.fill(1, start=300, odd=2)
     session = deep.reader("odd = 2")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.receive_credits(0, -1)
     office = deep.world.office
     turns = 0
     while deep.queue.dirty:
@@ -166,7 +166,7 @@ def test_looking_through_a_deep_queue_gives_others_their_turn(monkeypatch: pytes
     assert len(set(read)) == len(read) == 301, "nothing is read twice"
     # a consumer that drains gives way as well, and keeps the order
     reader = deep.reader()
-    reader.receive_consumer_credits(0, -1)
+    reader.consumers.receive_credits(0, -1)
     office.turn()
     assert numbers(reader) == list(range(40))
     assert deep.queue.dirty
@@ -194,9 +194,9 @@ def test_a_marker_comes_after_everything_in_a_deep_queue(monkeypatch: pytest.Mon
     deep.fill(100)
     deep.world.turn()
     session = deep.reader(selector)
-    session.receive_consumer_credits(0, -1)
+    session.consumers.receive_credits(0, -1)
     before = deep.world.store.reads
-    session.force_delivery(0, 1)
+    session.consumers.force_delivery(0, 1)
     assert deep.world.store.reads - before <= 10
     assert callback_of(session).forced == []
     assert turns_until_clean(deep, 10) >= 9
@@ -210,11 +210,11 @@ def test_a_search_for_a_marker_ends_with_its_consumer_and_when_it_has_enough(mon
     deep = Deep()
     deep.fill(100)
     leaves, stays = deep.reader("odd = 2"), deep.reader("odd = 1")
-    leaves.receive_consumer_credits(0, -1)
-    leaves.force_delivery(0, 1)
-    stays.receive_consumer_credits(0, 12 * SIZE)
-    stays.force_delivery(0, 2)
-    leaves.close_consumer(0)
+    leaves.consumers.receive_credits(0, -1)
+    leaves.consumers.force_delivery(0, 1)
+    stays.consumers.receive_credits(0, 12 * SIZE)
+    stays.consumers.force_delivery(0, 2)
+    leaves.consumers.close(0)
     turns_until_clean(deep, 10)
     assert callback_of(leaves).forced == []
     # no credits are left, so there is nothing more that could come before the marker
@@ -228,8 +228,8 @@ def test_messages_in_memory_are_scanned_in_parts_too(monkeypatch: pytest.MonkeyP
     deep.fill(200)
     deep.fill(1, start=200, odd=2)
     session = deep.reader("odd = 2")
-    session.receive_consumer_credits(0, -1)
-    session.force_delivery(0, 1)
+    session.consumers.receive_credits(0, -1)
+    session.consumers.force_delivery(0, 1)
     assert callback_of(session).forced == []
     assert turns_until_clean(deep, 0) == 8
     assert (numbers(session), callback_of(session).forced) == ([200], [(0, 1, 1)])
@@ -241,11 +241,11 @@ def test_a_browser_looks_through_a_deep_queue_in_parts(monkeypatch: pytest.Monke
     deep = Deep()
     deep.fill(100)
     browser = deep.world.session()
-    browser.create_consumer(0, "q", selector, browse_only=True)
+    browser.consumers.create(0, "q", selector, browse_only=True)
     before = deep.world.store.reads
-    browser.receive_consumer_credits(0, -1)
+    browser.consumers.receive_credits(0, -1)
     assert deep.world.store.reads - before <= 10
-    browser.force_delivery(0, 1)
+    browser.consumers.force_delivery(0, 1)
     assert callback_of(browser).forced == []
     assert turns_until_clean(deep, 10) >= 8
     expected = {None: list(range(100)), "odd = 1": list(range(1, 100, 2)), "odd = 2": []}[selector]
@@ -259,9 +259,9 @@ def test_a_closed_browser_looks_no_further(monkeypatch: pytest.MonkeyPatch) -> N
     deep = Deep()
     deep.fill(100)
     browser = deep.world.session()
-    browser.create_consumer(0, "q", "odd = 2", browse_only=True)
-    browser.receive_consumer_credits(0, -1)
-    browser.close_consumer(0)
+    browser.consumers.create(0, "q", "odd = 2", browse_only=True)
+    browser.consumers.receive_credits(0, -1)
+    browser.consumers.close(0)
     before = deep.world.store.reads
     assert turns_until_clean(deep, 0) == 1
     assert deep.world.store.reads == before
@@ -285,8 +285,8 @@ def test_a_browser_sees_everything_and_takes_nothing() -> None:
     deep.fill(300)
     spilled = deep.queue.pending.spilled_count
     browser = deep.world.session()
-    browser.create_consumer(0, "q", None, browse_only=True)
-    browser.receive_consumer_credits(0, -1)
+    browser.consumers.create(0, "q", None, browse_only=True)
+    browser.consumers.receive_credits(0, -1)
     assert numbers(browser) == list(range(300))
     assert deep.queue.pending.spilled_count == spilled
     assert deep.queue.message_count == 300
@@ -298,7 +298,7 @@ def test_message_groups_stay_with_their_consumer() -> None:
         deep.fill(1, start=number, **{GROUP_ID: str(number % 3)})
     first, second = deep.reader(), deep.reader()
     for session in (first, second):
-        session.receive_consumer_credits(0, -1)
+        session.consumers.receive_credits(0, -1)
     deep.world.turn()
     seen = [{number % 3 for number in numbers(session)} for session in (first, second)]
     assert not seen[0] & seen[1]
@@ -308,7 +308,7 @@ def test_message_groups_stay_with_their_consumer() -> None:
 def test_higher_priorities_overtake_a_deep_queue() -> None:
     deep = Deep()
     deep.fill(200)
-    deep.producer.send(text("999", priority=9))
+    deep.producer.sends.send(text("999", priority=9))
     assert deep.take(deep.reader()) == [999, *range(200)]
 
 
@@ -318,7 +318,7 @@ def test_what_expired_leaves_spilled_blocks_in_parts(monkeypatch: pytest.MonkeyP
     expired = deep.world.queue("EXP")
     now_ms = deep.world.clock.now_ms
     for number in range(300):
-        deep.producer.send(text(str(number), expiration=now_ms + 5 if number % 3 == 0 else now_ms + 10_000))
+        deep.producer.sends.send(text(str(number), expiration=now_ms + 5 if number % 3 == 0 else now_ms + 10_000))
     assert deep.queue.expire_overdue(now_ms) == 0
     deep.world.clock.advance(5)
     rounds = 0
@@ -361,7 +361,7 @@ def test_several_queues_share_a_page_and_the_last_one_frees_it() -> None:
         deep.world.queue(name, address="t", routing_type=RoutingType.MULTICAST, durable=name == "a") for name in "abc"
     ]
     for number in range(100):
-        deep.producer.send(text(str(number), "t"))
+        deep.producer.sends.send(text(str(number), "t"))
     address = subscriptions[0].address
     assert (address.message_count, address.memory_bytes, address.paged_count) == (100, 0, 100)
     for queue in subscriptions:
@@ -379,13 +379,13 @@ def test_a_full_disk_keeps_messages_in_memory_and_holds_producers_back() -> None
     deep.volume.capacity_bytes = deep.volume.used_bytes()
     body = "x" * 1024 * 1024
     for _ in range(18):
-        deep.producer.send(text(body, durable=False))
+        deep.producer.sends.send(text(body, durable=False))
     assert deep.pages.stuck
     address = deep.queue.address
     assert address.memory_bytes > 16 * 1024 * 1024
     assert deep.world.office.memory.blocks_producers(address) is not None
     deep.volume.capacity_bytes = 1 << 40
-    deep.producer.send(text("after", durable=False))
+    deep.producer.sends.send(text("after", durable=False))
     assert not deep.pages.stuck
     assert deep.queue.purge() == 20
 
@@ -396,7 +396,7 @@ def test_page_limits_drop_or_fail() -> None:
         deep.fill(10)
         if policy == "FAIL":
             answers = deep.world.answers
-            deep.producer.send(text("m"), answers.of("one too many"))
+            deep.producer.sends.send(text("m"), answers.of("one too many"))
             assert isinstance(answers.error("one too many"), AddressFull)
         else:
             deep.fill(5)

@@ -11,8 +11,8 @@ from understudy.session.session import ServerSession
 
 def reader(world: World, queue: str = "q", credit_bytes: int = -1, **options: object) -> ServerSession:
     session = world.session()
-    session.create_consumer(0, queue, **options)  # type: ignore[arg-type]
-    session.receive_consumer_credits(0, credit_bytes)
+    session.consumers.create(0, queue, **options)  # type: ignore[arg-type]
+    session.consumers.receive_credits(0, credit_bytes)
     return session
 
 
@@ -23,7 +23,7 @@ def bodies(session: ServerSession) -> list[str]:
 def send(world: World, *names: str, **options: object) -> None:
     session = world.session()
     for name in names:
-        session.send(text(name, **options))
+        session.sends.send(text(name, **options))
     world.turn()
 
 
@@ -53,14 +53,14 @@ def test_credits_go_below_zero_and_are_added_up() -> None:
     callback_of(session).frame_bytes = 100
     send(world, *"abcdef")
     assert bodies(session) == ["a", "b"]
-    session.receive_consumer_credits(0, 50)
+    session.consumers.receive_credits(0, 50)
     world.turn()
     assert bodies(session) == ["a", "b"], "the balance is 0"
-    session.receive_consumer_credits(0, 1)
+    session.consumers.receive_credits(0, 1)
     world.turn()
     assert bodies(session) == ["a", "b", "c"]
-    session.receive_consumer_credits(0, 0)
-    session.receive_consumer_credits(0, 1)
+    session.consumers.receive_credits(0, 0)
+    session.consumers.receive_credits(0, 1)
     world.turn()
     assert bodies(session) == ["a", "b", "c", "d"], "0 sets the balance, whatever it was"
 
@@ -95,7 +95,7 @@ def test_an_exclusive_queue_stays_with_whom_it_serves_when_one_of_higher_priorit
     second = reader(world, priority=5)
     world.turn()
     assert (bodies(first), bodies(second)) == (["a"], [])
-    first.receive_consumer_credits(0, 100)
+    first.consumers.receive_credits(0, 100)
     world.turn()
     assert (bodies(first), bodies(second)) == (["a", "b"], [])
     first.close(failed=False)
@@ -117,7 +117,7 @@ def test_selectors_take_from_the_middle_and_the_rest_keeps_its_order() -> None:
     red = reader(world, selector_text="colour = 'red'")
     producer = world.session()
     for name, colour in (("a", "blue"), ("b", "red"), ("c", "blue"), ("d", "red")):
-        producer.send(text(name, properties={"colour": colour}))
+        producer.sends.send(text(name, properties={"colour": colour}))
     world.turn()
     assert bodies(red) == ["b", "d"]
     every = reader(world)
@@ -136,7 +136,7 @@ def test_a_selector_sees_messages_put_back_before_its_position() -> None:
     callback_of(every).frame_bytes = 100
     producer = world.session()
     for name in "abcde":
-        producer.send(text(name, properties={"n": ord(name)}))
+        producer.sends.send(text(name, properties={"n": ord(name)}))
     world.turn()
     late = reader(world, selector_text="n >= 97")
     world.turn()
@@ -152,11 +152,11 @@ def test_each_non_matching_message_is_looked_at_once() -> None:
     session = reader(world, selector_text="n = 1")
     producer = world.session()
     for _ in range(10):
-        producer.send(text("x", properties={"n": 0}))
+        producer.sends.send(text("x", properties={"n": 0}))
     world.turn()
-    consumer = session.consumers[0]
+    consumer = session.consumers.by_id[0]
     assert consumer.cursors == {4: 10}
-    producer.send(text("y", properties={"n": 1}))
+    producer.sends.send(text("y", properties={"n": 1}))
     world.turn()
     assert bodies(session) == ["y"]
 
@@ -168,15 +168,15 @@ def test_a_group_stays_with_its_consumer() -> None:
     producer = world.session()
     for number in range(8):
         group = "ab"[number % 2]
-        producer.send(text(f"{group}{number}", properties={"_AMQ_GROUP_ID": group}))
+        producer.sends.send(text(f"{group}{number}", properties={"_AMQ_GROUP_ID": group}))
     world.turn()
     assert sorted(map(tuple, (bodies(first), bodies(second)))) == [
         ("a0", "a2", "a4", "a6"),
         ("b1", "b3", "b5", "b7"),
     ]
     assert queue.groups.met
-    producer.send(text("none"))
-    producer.send(text("a8", properties={"_AMQ_GROUP_ID": "a"}))
+    producer.sends.send(text("none"))
+    producer.sends.send(text("a8", properties={"_AMQ_GROUP_ID": "a"}))
     world.turn()
     owner = first if "a0" in bodies(first) else second
     assert "a8" in bodies(owner)
@@ -191,8 +191,8 @@ def test_the_last_message_of_a_group_frees_it() -> None:
     queue = world.queue()
     reader(world)
     producer = world.session()
-    producer.send(text("1", properties={"_AMQ_GROUP_ID": "g"}))
-    producer.send(text("2", properties={"_AMQ_GROUP_ID": "g", "_AMQ_GROUP_SEQUENCE": -1}))
+    producer.sends.send(text("1", properties={"_AMQ_GROUP_ID": "g"}))
+    producer.sends.send(text("2", properties={"_AMQ_GROUP_ID": "g", "_AMQ_GROUP_SEQUENCE": -1}))
     world.turn()
     assert queue.groups.owners == {}
 
@@ -203,7 +203,7 @@ def test_group_buckets_share_owners() -> None:
     first, second = reader(world), reader(world)
     producer = world.session()
     for group in "abc":
-        producer.send(text(group, properties={"_AMQ_GROUP_ID": group}))
+        producer.sends.send(text(group, properties={"_AMQ_GROUP_ID": group}))
     world.turn()
     assert sorted((len(bodies(first)), len(bodies(second)))) == [0, 3]
     assert len(queue.groups.owners) == 1
@@ -217,7 +217,7 @@ def test_a_slow_socket_pauses_and_goes_on() -> None:
     send(world, *"ab")
     assert bodies(session) == []
     callback_of(session).slow = False
-    session.resume_deliveries()
+    session.consumers.resume_deliveries()
     world.turn()
     assert bodies(session) == ["a", "b"]
 
@@ -232,8 +232,8 @@ def test_a_socket_that_becomes_slow_is_noticed_within_the_allowance() -> None:
 
     callback = Slowing(frame_bytes=ALLOWANCE_BYTES // 4)
     session = world.session(callback=callback)
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     send(world, *"abcdefgh")
     assert len(callback.delivered) == 4
 
@@ -242,14 +242,14 @@ def test_nothing_before_start_or_after_stop() -> None:
     world = World()
     world.queue()
     session = world.session(start=False)
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     send(world, "a")
     assert bodies(session) == []
-    session.start()
+    session.consumers.start()
     world.turn()
     assert bodies(session) == ["a"]
-    session.stop()
+    session.consumers.stop()
     send(world, "b")
     assert bodies(session) == ["a"]
 
@@ -259,7 +259,7 @@ def test_higher_message_priorities_first() -> None:
     world.queue()
     producer = world.session()
     for name, priority in (("low", 0), ("normal", 4), ("high", 9), ("high2", 9)):
-        producer.send(text(name, priority=priority))
+        producer.sends.send(text(name, priority=priority))
     session = reader(world)
     world.turn()
     assert bodies(session) == ["high", "high2", "normal", "low"]
@@ -270,8 +270,8 @@ def test_what_expired_on_the_way_is_not_delivered() -> None:
         world = World()
         queue = world.queue()
         producer = world.session()
-        producer.send(text("old", expiration=world.clock.now_ms + 10))
-        producer.send(text("new"))
+        producer.sends.send(text("old", expiration=world.clock.now_ms + 10))
+        producer.sends.send(text("new"))
         world.clock.advance(10)
         session = reader(world, selector_text=selector)
         world.turn()
@@ -320,7 +320,7 @@ def test_a_node_that_has_lost_its_lock_delivers_nothing() -> None:
     world.clock.advance(1)
     fence.why = LockLost("taken")
     send(world, "a")
-    session.force_delivery(0, 7)
+    session.consumers.force_delivery(0, 7)
     send(world, "b")
     assert (bodies(session), callback_of(session).forced) == ([], []), "also no word that the queue is empty"
     assert failures == [fence.why]

@@ -67,7 +67,7 @@ def test_an_activation_leaves_out_a_queue_that_cannot_be_made(caplog: pytest.Log
 def test_a_queue_that_is_there_becomes_what_the_configuration_says() -> None:
     world = World({"q": {"default_max_consumers": 7}})
     queue = world.queue(filter="a = 1", ring_size=5)
-    world.session().send(text("kept", properties={"a": 1}))
+    world.session().sends.send(text("kept", properties={"a": 1}))
     entry = DeployedQueue("q", "q", ANYCAST, exclusive=True, ring_size=2, non_destructive=True)
     deploy(world.office, [anycast(entry)])
     full = queue.configuration
@@ -97,8 +97,8 @@ def test_addresses_gone_from_the_configuration_go_with_their_queues_only_if_that
     entries = [anycast(DeployedQueue(name, name, ANYCAST)) for name in ("gone.a", "gone.b", "kept")]
     deploy(world.office, entries)
     world.queue("by hand", address="gone.a")
-    world.session().send(text("m", "gone.a::by hand"))
-    world.session().send(text("m", "gone.on.demand", properties={ROUTING_TYPE: int(ANYCAST)}))
+    world.session().sends.send(text("m", "gone.a::by hand"))
+    world.session().sends.send(text("m", "gone.on.demand", properties={ROUTING_TYPE: int(ANYCAST)}))
     world.office.directory.create_address("gone.internal", [RoutingType.ANYCAST], internal=True)
     deploy(world.office, entries)
     assert {"gone.a", "gone.b", "kept"} < set(world.office.directory.addresses)
@@ -115,7 +115,7 @@ def test_configured_diverts_are_made_anew_and_not_stored() -> None:
     queue, copies = world.queue(), world.queue("copy")
     deploy(world.office, [], wanted)
     session = world.session()
-    session.send(text("m"))
+    session.sends.send(text("m"))
     assert (queue.message_count, copies.message_count) == (1, 1)
     assert not any(record.settings for record in world.store.found().addresses.values())
     assert callback_of(session).errors == []
@@ -156,7 +156,7 @@ def test_one_conflict_keeps_no_other_change_of_a_configuration_back() -> None:
     world.queue("q")
     session = world.session()
     for number in range(2):
-        session.create_consumer(number, "q")
+        session.consumers.create(number, "q")
     refused = deploy(
         world.office,
         [
@@ -176,7 +176,7 @@ def test_a_queue_that_moves_to_another_address_is_made_anew_only_if_its_deletion
     world = World({"forced": {"config_delete_queues": ConfigDeletionPolicy.FORCE}})
     for address in ("forced", "kept"):
         deploy(world.office, [anycast(DeployedQueue(address, address, ANYCAST))])
-        world.session().send(text("m", address))
+        world.session().sends.send(text("m", address))
 
     def elsewhere(name: str) -> AddressConfiguration:
         return AddressConfiguration("other", frozenset({ANYCAST}), (DeployedQueue(name, "other", ANYCAST),))

@@ -54,17 +54,17 @@ class Receiving:
 def test_only_the_named_queues_get_the_message_whatever_their_filters() -> None:
     node = Receiving()
     first, _, third = node.queue("b"), node.queue("c"), node.queue("d", filter="x = 1")
-    node.node.send(forwarded("m", first.queue_id, third.queue_id))
+    node.node.sends.send(forwarded("m", first.queue_id, third.queue_id))
     assert node.depths() == {"b": 1, "d": 1}
 
 
 def test_a_consumer_does_not_see_the_ids() -> None:
     node = Receiving()
     queue = node.queue("b")
-    node.node.send(forwarded("m", queue.queue_id))
+    node.node.sends.send(forwarded("m", queue.queue_id))
     reader = node.world.session()
-    reader.create_consumer(0, "b")
-    reader.receive_consumer_credits(0, -1)
+    reader.consumers.create(0, "b")
+    reader.consumers.receive_credits(0, -1)
     node.world.turn()
     (delivered,) = callback_of(reader).delivered
     assert ROUTE_TO not in delivered[1].properties
@@ -75,14 +75,14 @@ def test_a_message_whose_queues_are_gone_is_routed_by_its_address() -> None:
     gone = node.queue("b")
     node.directory.delete_queue("b")
     node.queue("b")
-    node.node.send(forwarded("m", gone.queue_id))
+    node.node.sends.send(forwarded("m", gone.queue_id))
     assert node.depths() == {"b": 1}
 
 
 @pytest.mark.parametrize("address", ["unknown", "a"])
 def test_a_message_that_no_queue_takes_is_answered_and_counted(address: str) -> None:
     node = Receiving()
-    node.node.send(forwarded("m", 99, address=address), node.world.answers.of("m"))
+    node.node.sends.send(forwarded("m", 99, address=address), node.world.answers.of("m"))
     node.world.turn()
     assert node.world.answers.names == ["m"]
     assert node.world.answers.error("m") is None
@@ -110,7 +110,7 @@ def test_an_exclusive_divert_takes_it_before_the_named_queues(
     node.world.office.diverts.create(DivertDefinition("d", "a", "other", **options))  # type: ignore[arg-type]
     assert queue.address.takes_for_members([queue]) is not options["exclusive"]
     for _ in range(2):
-        node.node.send(forwarded("m", queue.queue_id, duplicate=7), node.world.answers.of("m"))
+        node.node.sends.send(forwarded("m", queue.queue_id, duplicate=7), node.world.answers.of("m"))
     assert node.depths() == expected
     assert node.world.answers.names == ["m", "m"]
     for _, reference in other.browse((9, -1)):
@@ -123,7 +123,7 @@ def test_a_message_that_is_sent_again_is_dropped() -> None:
     node = Receiving()
     queue = node.queue("b")
     for _ in range(2):
-        node.node.send(forwarded("m", queue.queue_id, duplicate=7))
+        node.node.sends.send(forwarded("m", queue.queue_id, duplicate=7))
     assert node.depths() == {"b": 1}
 
 
@@ -131,17 +131,17 @@ def test_the_id_of_its_producer_does_not_count() -> None:
     """Without duplicate detection of bridges too: redistribution may bring a message back to its first member."""
     node = Receiving()
     queue = node.queue("b")
-    node.world.session().send(Message(b"m", address="a", properties=Properties({DUPLICATE_ID: "one"})))
+    node.world.session().sends.send(Message(b"m", address="a", properties=Properties({DUPLICATE_ID: "one"})))
     back = forwarded("m", queue.queue_id)
     back.properties[DUPLICATE_ID] = "one"
-    node.node.send(back.with_properties(back.properties))
+    node.node.sends.send(back.with_properties(back.properties))
     assert node.depths() == {"b": 2}
 
 
 def test_a_client_cannot_name_queues() -> None:
     node = Receiving()
     one, _ = node.queue("b"), node.queue("c")
-    node.world.session().send(forwarded("m", one.queue_id))
+    node.world.session().sends.send(forwarded("m", one.queue_id))
     assert node.depths() == {"b": 1, "c": 1}
 
 
@@ -155,7 +155,7 @@ def test_the_id_of_a_queue_further_away_sends_the_message_on() -> None:
     balancer.add(RemoteBinding(name, "a", "far", remote_id=42, binding_id=77, distance=1, queue=flow, filter=None))
     node.directory.addresses["a"].balance_by(balancer)
     queue = node.queue("b")
-    node.node.send(forwarded("m", 77, queue.queue_id))
+    node.node.sends.send(forwarded("m", 77, queue.queue_id))
     assert node.depths() == {"b": 1, "sf": 1}
     (entry,) = flow.browse((9, -1))
     assert queue_ids(flow.read(entry[1]).properties[ROUTE_TO + "sf"]) == [42]
@@ -177,7 +177,7 @@ def test_a_queue_is_made_here_only_if_the_messages_may_not_go_to_that_of_another
     node.directory.addresses["far"].balance_by(balancer)
     properties = Properties() if asked is None else Properties({ROUTING_TYPE: int(asked)})
     for number in range(3):
-        node.world.session().send(Message(b"%d" % number, address="far", properties=properties))
+        node.world.session().sends.send(Message(b"%d" % number, address="far", properties=properties))
     leaves = mode in (MessageLoadBalancing.STRICT, MessageLoadBalancing.ON_DEMAND)
     assert node.depths() == {"sf" if leaves else "far": 3}
 
@@ -185,7 +185,7 @@ def test_a_queue_is_made_here_only_if_the_messages_may_not_go_to_that_of_another
 def test_an_address_that_only_a_wildcard_address_here_covers_is_made() -> None:
     node = Receiving()
     queue = node.directory.create_queue(QueueConfiguration("all", "news.#", RoutingType.MULTICAST))
-    node.node.send(forwarded("m", queue.queue_id, address="news.today"))
+    node.node.sends.send(forwarded("m", queue.queue_id, address="news.today"))
     assert node.depths() == {"all": 1}
 
 
@@ -196,8 +196,8 @@ def test_a_divert_does_not_see_the_message_again() -> None:
     node.directory.create_address("copies", {RoutingType.MULTICAST})
     node.directory.create_queue(QueueConfiguration("c", "copies", RoutingType.MULTICAST))
     node.world.office.diverts.create(DivertDefinition("d", address="a", forwarding_address="copies"))
-    node.world.session().send(Message(b"m", address="a"))
-    node.node.send(forwarded("m", queue.queue_id))
+    node.world.session().sends.send(Message(b"m", address="a"))
+    node.node.sends.send(forwarded("m", queue.queue_id))
     assert node.depths() == {"b": 2, "c": 1}
 
 
@@ -216,7 +216,7 @@ def test_a_message_for_a_third_node_waits_in_the_queue_that_leads_there() -> Non
     )
     node.queue("b")
     for _ in range(2):
-        node.node.send(kept(42, "sf", duplicate=7))
+        node.node.sends.send(kept(42, "sf", duplicate=7))
     assert node.depths() == {"sf": 1}
     ((_, reference),) = flow.browse((9, -1))
     message = flow.read(reference)
@@ -235,7 +235,7 @@ def test_a_message_that_two_nodes_have_kept_has_the_id_of_the_first_one() -> Non
         message = kept(42, "sf", duplicate=duplicate)
         properties = message.properties.copy()
         properties[KEPT_DUPLICATE_ID] = b"of the first"
-        node.node.send(message.with_properties(properties))
+        node.node.sends.send(message.with_properties(properties))
     assert node.depths() == {"sf": 2}
     for _, reference in flow.browse((9, -1)):
         properties = flow.read(reference).properties
@@ -247,7 +247,7 @@ def test_a_message_that_two_nodes_have_kept_has_the_id_of_the_first_one() -> Non
 def test_only_a_queue_of_the_broker_can_keep_it(queue: str) -> None:
     node = Receiving()
     node.queue("b")
-    node.node.send(kept(42, queue))
+    node.node.sends.send(kept(42, queue))
     assert node.depths() == {"b": 1}, "it is routed by its address"
 
 
@@ -260,7 +260,7 @@ def test_ids_at_a_third_node_as_artemis_sends_them() -> None:
     name = "far" + "1" * 36
     balancer.add(RemoteBinding(name, "a", "far", remote_id=42, binding_id=77, distance=1, queue=flow, filter=None))
     node.directory.addresses["a"].balance_by(balancer)
-    node.node.send(kept(42, ""))
+    node.node.sends.send(kept(42, ""))
     assert node.depths() == {"sf": 1}
 
 
@@ -268,14 +268,14 @@ def acknowledged_there(node: Receiving) -> tuple[Queue, ServerSession, ServerSes
     """A queue with a consumer, the session of that, and an XA session with a message taken out of the queue."""
     queue = node.queue("b")
     reader = node.world.session()
-    reader.create_consumer(0, "b")
-    reader.receive_consumer_credits(0, -1)
+    reader.consumers.create(0, "b")
+    reader.consumers.receive_credits(0, -1)
     session = node.world.session(of_cluster=True, xa=True, auto_commit_sends=False, auto_commit_acks=False)
     session.branches.start(XID)
     message = forwarded("m", queue.queue_id)
     properties = message.properties.copy()
     properties[ACK_ROUTE_TO] = properties[ROUTE_TO]
-    session.send(message.with_properties(properties), node.world.answers.of("sent"))
+    session.sends.send(message.with_properties(properties), node.world.answers.of("sent"))
     node.world.turn()
     assert node.world.answers.names == ["sent"]
     assert callback_of(reader).delivered == []
@@ -318,7 +318,7 @@ def test_a_full_disk_leaves_no_message_of_a_branch_that_cannot_be_prepared(monke
     message = forwarded("n", queue.queue_id)
     properties = message.properties.copy()
     properties[ACK_ROUTE_TO] = properties[ROUTE_TO]
-    session.send(message.with_properties(properties))
+    session.sends.send(message.with_properties(properties))
     session.branches.end(XID, failed=False)
     store, stored = node.world.office.store, []
 
@@ -348,6 +348,6 @@ def test_duplicate_ids_of_another_node_count_here() -> None:
     assert node.world.answers.names == ["a", "new"]
     producer = node.world.session()
     for duplicate_id in ("one", b"\xff\x00", "two"):
-        producer.send(Message(b"m", address="a", properties=Properties({DUPLICATE_ID: duplicate_id})))
+        producer.sends.send(Message(b"m", address="a", properties=Properties({DUPLICATE_ID: duplicate_id})))
     assert node.depths() == {"b": 1}
     assert list(node.directory.addresses["new"].duplicate_ids) == [b"one", b"\xff\x00"]

@@ -58,8 +58,8 @@ def test_a_queue_brings_its_address_and_listeners_hear_of_it() -> None:
     world.office.directory.listeners.append(recorder)
     world.queue("q", address="a")
     session = world.session()
-    session.create_consumer(0, "q")
-    session.close_consumer(0)
+    session.consumers.create(0, "q")
+    session.consumers.close(0)
     world.office.directory.delete_queue("q")
     world.office.directory.delete_address("a")
     assert recorder.seen == ["+a", "+a::q", "+consumer q", "-consumer q", "-a::q", "-a"]
@@ -113,17 +113,17 @@ def test_deleting_drops_messages_and_disconnects_consumers() -> None:
     world = World()
     queue = world.queue()
     session = world.session()
-    session.create_consumer(7, "q")
-    session.receive_consumer_credits(7, 1)
+    session.consumers.create(7, "q")
+    session.consumers.receive_credits(7, 1)
     for name in "ab":
-        session.send(text(name))
+        session.sends.send(text(name))
     world.turn()
     with pytest.raises(QueueInUse, match="1 consumers"):
         world.office.directory.delete_queue("q")
     world.office.directory.delete_queue("q", disconnect=True)
     seen: FakeCallback = callback_of(session)
     assert seen.disconnected == [7]
-    assert session.consumers == {}
+    assert session.consumers.by_id == {}
     assert (queue.message_count, queue.delivering_count, world.office.memory.held_bytes) == (0, 0, 0)
     with pytest.raises(QueueNotFound):
         world.office.directory.delete_queue("q")
@@ -145,7 +145,7 @@ def test_temporary_queues_leave_nothing_in_the_log() -> None:
     before = world.store.last_sequence
     world.queue("t", durable=False, temporary=True)
     assert world.store.found().addresses == {}
-    world.session().send(text("m", "t"), world.answers.of("m"))
+    world.session().sends.send(text("m", "t"), world.answers.of("m"))
     assert world.answers.error("m") is None
     world.office.directory.delete_queue("t")
     assert world.office.directory.addresses == {}

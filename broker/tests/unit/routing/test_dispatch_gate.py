@@ -14,8 +14,8 @@ from understudy.session.session import ServerSession
 
 def consumer(world: World) -> ServerSession:
     session = world.session()
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     world.turn()
     return session
 
@@ -29,7 +29,7 @@ def test_nothing_is_delivered_before_there_are_enough_consumers() -> None:
     world = World()
     queue = world.queue(consumers_before_dispatch=2)
     for number in range(4):
-        world.session().send(text(str(number)))
+        world.session().sends.send(text(str(number)))
     first = consumer(world)
     world.clock.advance(1_000_000)
     world.turn()
@@ -47,7 +47,7 @@ def test_nothing_is_delivered_before_there_are_enough_consumers() -> None:
 def test_the_wait_for_them_has_an_end() -> None:
     world = World()
     world.queue(consumers_before_dispatch=3, delay_before_dispatch=100)
-    world.session().send(text("m"))
+    world.session().sends.send(text("m"))
     first = consumer(world)
     world.clock.advance(60)
     second = consumer(world)
@@ -65,7 +65,7 @@ def test_who_leaves_ends_the_wait() -> None:
     consumer(world).close(failed=False)
     world.clock.advance(200)
     assert gate_of(queue).state is State.CLOSED
-    world.session().send(text("m"))
+    world.session().sends.send(text("m"))
     late = consumer(world)
     assert callback_of(late).bodies() == []
     world.clock.advance(100)
@@ -76,7 +76,7 @@ def test_who_leaves_ends_the_wait() -> None:
 def test_a_delay_alone_delays_nothing() -> None:
     world = World()
     assert world.queue(delay_before_dispatch=100).kind is None
-    world.session().send(text("m"))
+    world.session().sends.send(text("m"))
     assert callback_of(consumer(world)).bodies() == [b"m"]
 
 
@@ -87,7 +87,7 @@ def test_dispatch_pauses_until_what_the_others_have_is_processed(ended_by: str) 
     producer = world.session()
 
     def send(body: str, group: str) -> None:
-        producer.send(text(body, properties={GROUP_ID: group}))
+        producer.sends.send(text(body, properties={GROUP_ID: group}))
         world.turn()
 
     first = consumer(world)
@@ -136,18 +136,18 @@ def test_a_consumer_counts_once_it_can_take_messages(late: str, groups: bool) ->
     queue = world.queue(consumers_before_dispatch=2)
     for number in range(20):
         properties = {GROUP_ID: f"g{number % 4}"} if groups else {}
-        world.session().send(text(str(number), properties=properties))
+        world.session().sends.send(text(str(number), properties=properties))
     first = consumer(world)
     second = world.session(start=late == "credits")
-    second.create_consumer(0, "q")
+    second.consumers.create(0, "q")
     if late == "start":
-        second.receive_consumer_credits(0, -1)
+        second.consumers.receive_credits(0, -1)
     world.turn()
     assert (gate_of(queue).state, callback_of(first).bodies()) == (State.CLOSED, [])
     if late == "start":
-        second.start()
+        second.consumers.start()
     else:
-        second.receive_consumer_credits(0, -1)
+        second.consumers.receive_credits(0, -1)
     world.turn()
     assert [len(callback_of(each).bodies()) for each in (first, second)] == [10, 10]
 
@@ -157,13 +157,13 @@ def test_credits_that_are_used_up_do_not_close_the_gate_again() -> None:
     queue = world.queue(consumers_before_dispatch=2)
     sessions = [world.session(), world.session()]
     for session in sessions:
-        session.create_consumer(0, "q")
-        session.receive_consumer_credits(0, 1)
+        session.consumers.create(0, "q")
+        session.consumers.receive_credits(0, 1)
     for number in range(4):
-        world.session().send(text(str(number)))
+        world.session().sends.send(text(str(number)))
     world.turn()
     assert [len(callback_of(each).bodies()) for each in sessions] == [1, 1]
-    sessions[0].receive_consumer_credits(0, -1)
+    sessions[0].consumers.receive_credits(0, -1)
     world.turn()
     assert gate_of(queue).state is State.OPEN
     assert len(callback_of(sessions[0]).bodies()) == 3

@@ -42,7 +42,7 @@ def messages(queue: Queue) -> list[Message]:
 
 def send(world: World, body: str = "m", name: str | None = None, **options: object) -> None:
     done = world.answers.of(name) if name is not None else None
-    world.session().send(text(body, **options), done)
+    world.session().sends.send(text(body, **options), done)
 
 
 def test_a_copy_says_where_it_came_from() -> None:
@@ -201,9 +201,9 @@ def test_in_a_transaction_the_copies_come_and_go_with_it() -> None:
     queue, copies = world.queue(), world.queue("copy")
     divert(world, "d")
     session = world.session(transacted=True)
-    session.send(text("never"))
+    session.sends.send(text("never"))
     session.rollback()
-    session.send(text("m"))
+    session.sends.send(text("m"))
     assert (queue.message_count, copies.message_count) == (0, 0)
     assert world.store.survivors(queue) == []
     session.commit()
@@ -225,7 +225,7 @@ def test_a_duplicate_is_diverted_once(exclusive: bool) -> None:
     (source,) = [record.address_id for record in world.store.found().addresses.values() if record.name == "q"]
     assert {address: list(ids) for address, ids in world.store.found().duplicate_ids.items()} == {source: [b"id"]}
     transacted = world.session(transacted=True)
-    transacted.send(text("m", properties={DUPLICATE_ID: "id"}), world.answers.of("transacted"))
+    transacted.sends.send(text("m", properties={DUPLICATE_ID: "id"}), world.answers.of("transacted"))
     transacted.commit(world.answers.of("commit"))
     assert world.answers.error("transacted") is None, "it is the commit that fails"
     assert isinstance(world.answers.error("commit"), DuplicateIdRejected)
@@ -402,7 +402,7 @@ def test_a_message_whose_divert_has_no_address_is_refused_in_a_transaction_that_
     divert(world, "d", target="missing", routing_type=DivertRouting.ANYCAST)
     session = world.session(transacted=True)
     for name in ("first", "second"):
-        session.send(text("m", "q"), world.answers.of(name))
+        session.sends.send(text("m", "q"), world.answers.of(name))
     assert isinstance(world.answers.error("first"), AddressNotFound)
     assert isinstance(world.answers.error("second"), AddressNotFound)
     assert queue.message_count == 0
@@ -414,9 +414,9 @@ def test_two_exclusive_diverts_to_their_own_address_change_the_message_and_do_no
     for name in ("a", "b"):
         added = {"seen-by": name, f"by-{name}": "yes"}
         world.office.diverts.create(DivertDefinition(name, "q", "q", exclusive=True, transformer_properties=added))
-    world.session().send(text("m", properties={DUPLICATE_ID: b"1"}))
+    world.session().sends.send(text("m", properties={DUPLICATE_ID: b"1"}))
     ((_, reference),) = queue.browse((9, -1))
     properties = queue.read(reference).properties
     assert [properties[name] for name in ("by-a", "by-b", "seen-by")] == ["yes", "yes", "b"]
-    world.session().send(text("m", properties={DUPLICATE_ID: b"1"}))
+    world.session().sends.send(text("m", properties={DUPLICATE_ID: b"1"}))
     assert queue.message_count == 1

@@ -41,13 +41,13 @@ class Full:
 
     def send(self, name: str, *, durable: bool = True) -> object:
         """The error that it was answered with."""
-        self.producer.send(text(BODY, durable=durable), self.world.answers.of(name))
+        self.producer.sends.send(text(BODY, durable=durable), self.world.answers.of(name))
         return self.world.answers.error(name)
 
     def reader(self) -> ServerSession:
         reader = self.world.session()
-        reader.create_consumer(0, "q")
-        reader.receive_consumer_credits(0, -1)
+        reader.consumers.create(0, "q")
+        reader.consumers.receive_credits(0, -1)
         self.world.turn()
         return reader
 
@@ -160,7 +160,7 @@ def test_producers_of_an_address_that_goes_stop_waiting(away: str) -> None:
     world.queue(temporary=away != "address", durable=False)
     producer = world.session()
     producer.sends.request_credits("q", 100)
-    producer.send(text(BODY))
+    producer.sends.send(text(BODY))
     producer.sends.request_credits("q", 70)
     world.turn()
     assert callback_of(producer).credits == [("q", 100)]
@@ -197,21 +197,21 @@ def full_disk(policy: str | None) -> tuple[World, ServerSession]:
 def test_a_full_disk_drops(durable: bool) -> None:
     world, session = full_disk("DROP")
     address = world.office.directory.addresses["q"]
-    session.send(text("m", durable=durable), world.answers.of("dropped"))
+    session.sends.send(text("m", durable=durable), world.answers.of("dropped"))
     session.sends.send_batch(sends_of([text("m", durable=durable)] * 2), 0, None)
     session.sends.request_credits("q", 70)
     assert world.answers.error("dropped") is None
     assert (world.office.queues()[0].message_count, address.messages_dropped) == (0, 3)
     assert callback_of(session).credits == [("q", 70)]
     world.store.full = False
-    session.send(text("fits again", durable=durable))
+    session.sends.send(text("fits again", durable=durable))
     assert world.office.queues()[0].message_count == 1
 
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_full_disk_fails(durable: bool) -> None:
     world, session = full_disk("FAIL")
-    session.send(text("m", durable=durable), world.answers.of("refused"))
+    session.sends.send(text("m", durable=durable), world.answers.of("refused"))
     session.sends.request_credits("q", 70)
     assert isinstance(world.answers.error("refused"), AddressFull)
     assert callback_of(session).refused == [("q", 70)]
@@ -223,9 +223,9 @@ def test_a_full_disk_makes_producers_wait(policy: str | None) -> None:
     world, session = full_disk(policy)
     session.sends.request_credits("q", 70)
     assert callback_of(session).credits == []
-    session.send(text("durable"), world.answers.of("durable"))
+    session.sends.send(text("durable"), world.answers.of("durable"))
     assert isinstance(world.answers.error("durable"), AddressFull)
-    session.send(text("not durable", durable=False), world.answers.of("not durable"))
+    session.sends.send(text("not durable", durable=False), world.answers.of("not durable"))
     assert world.answers.error("not durable") is None
     world.store.full = False
     world.turn()
@@ -238,7 +238,7 @@ def test_a_copy_of_a_divert_meets_the_policy_of_its_own_address() -> None:
     world.queue("copy")
     world.office.diverts.create(DivertDefinition("d", "q", "copy"))
     world.store.full = True
-    world.session().send(text("m", durable=False), world.answers.of("sent"))
+    world.session().sends.send(text("m", durable=False), world.answers.of("sent"))
     assert world.answers.error("sent") is None
     assert queue.message_count == 1
     assert world.office.directory.addresses["copy"].messages_dropped == 1
@@ -293,7 +293,7 @@ def test_each_address_that_holds_a_message_counts_it_for_the_limit_of_the_node(
         sends = sends_of(messages[first:stop], range(first, stop))
         assert together.producer.sends.send_batch(sends, 0, together) == stop - first
         for number in range(first, stop):
-            single.producer.send(messages[number], partial(single.answer_run, (number,)))
+            single.producer.sends.send(messages[number], partial(single.answer_run, (number,)))
         assert together.figures() == single.figures()
     office = single.world.office
     taken = office.directory.addresses["wild.a"].message_count

@@ -58,8 +58,8 @@ class Turn:
         self.clients = [Client(self.world, f"c{number}", self.seen) for number in range(clients)]
         for client in self.clients:
             # what a session sends first asks for permission
-            client.session.send(text("first"))
-            client.session.send(text("first", "other"))
+            client.session.sends.send(text("first"))
+            client.session.sends.send(text("first", "other"))
         self.world.sync()
         self.context = self.world.office.store.context
         self.released = self.context.released
@@ -128,7 +128,7 @@ def test_an_answer_of_the_same_session_comes_after_the_batch() -> None:
     client.send(text("0"), 0)
     client.session.commit(partial(client.answer_run, (1,)))
     client.send(text("2"), 2)
-    client.session.when_durable(client.answer_run, (3,))
+    client.session.state.when_durable(client.answer_run, (3,))
     turn.world.sync()
     assert turn.seen == [("c0", 0), ("c0", 1), ("c0", 2), ("c0", 3)]
 
@@ -157,7 +157,7 @@ def test_a_duplicate_within_the_turn_is_found_and_confirmed_after_the_original()
 def test_a_transaction_with_a_duplicate_of_the_batch_does_not_commit() -> None:
     turn = Turn()
     transacted = Client(turn.world, "t", turn.seen, transacted=True)
-    transacted.session.send(marked("in a transaction", "id0"))
+    transacted.session.sends.send(marked("in a transaction", "id0"))
     turn.clients[0].send(marked("0", "id0"), 0)
     errors: list[BrokerError | None] = []
     transacted.session.commit(errors.append)

@@ -40,8 +40,8 @@ def _way(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def consumer(world: World, selector: str | None = None) -> ServerSession:
     session = world.session(callback=FakeCallback(runs=Way.together))
-    session.create_consumer(0, "q", selector)
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q", selector)
+    session.consumers.receive_credits(0, -1)
     return session
 
 
@@ -55,7 +55,7 @@ def send(world: World, *groups: str, sequence: int | None = None) -> None:
         session.sends.send_batch(sends_of(messages), 0, None)
     else:
         for message in messages:
-            session.send(message)
+            session.sends.send(message)
     world.turn()
 
 
@@ -114,18 +114,18 @@ def test_a_closed_group_is_free_for_consumers_that_passed_over_it() -> None:
     world.queue()
     owner, other = consumer(world), consumer(world)
     callback_of(owner).frame_bytes = 1
-    owner.receive_consumer_credits(0, 0)
-    owner.receive_consumer_credits(0, 1)
-    other.receive_consumer_credits(0, 0)
+    owner.consumers.receive_credits(0, 0)
+    owner.consumers.receive_credits(0, 1)
+    other.consumers.receive_credits(0, 0)
     producer = world.session()
     for body in ("first", "last", "next"):
         extra = {"_AMQ_GROUP_SEQUENCE": -1} if body == "last" else {}
-        producer.send(text(body, properties={GROUP_ID: "g", **extra}))
+        producer.sends.send(text(body, properties={GROUP_ID: "g", **extra}))
     world.turn()
-    other.receive_consumer_credits(0, -1)
+    other.consumers.receive_credits(0, -1)
     world.turn()
     assert (callback_of(owner).bodies(), callback_of(other).bodies()) == ([b"first"], [])
-    owner.receive_consumer_credits(0, 1)
+    owner.consumers.receive_credits(0, 1)
     world.turn()
     world.turn()
     assert (callback_of(owner).bodies(), callback_of(other).bodies()) == ([b"first", b"last"], [b"next"])
@@ -193,14 +193,14 @@ def test_messages_of_a_group_whose_owner_takes_none_are_kept_without_the_others(
     queue = world.queue()
     owner, other = consumer(world), consumer(world)
     send(world, "a", "b")
-    owner.receive_consumer_credits(0, 0)
+    owner.consumers.receive_credits(0, 0)
     send(world, *("a" + "b" * 19) * 2)
     assert [body for body, _ in firsts(other)] == [b"b"] * 39
     level = queue.pending.first_level()
     assert level is not None
     assert level.count == 2
     assert all(block.run is None for block in level.blocks), "the buffer of the run is not kept for two messages"
-    owner.receive_consumer_credits(0, -1)
+    owner.consumers.receive_credits(0, -1)
     world.turn()
     assert [body for body, _ in firsts(owner)] == [b"a"] * 3
 
@@ -211,10 +211,10 @@ def test_a_message_of_another_owner_among_others_is_left_for_it() -> None:
     world.queue()
     owner, other = consumer(world), consumer(world)
     send(world, "a", "b")
-    owner.receive_consumer_credits(0, 0)
+    owner.consumers.receive_credits(0, 0)
     send(world, *"bbabbab")
     assert [body for body, _ in firsts(other)] == [b"b"] * 6
-    owner.receive_consumer_credits(0, -1)
+    owner.consumers.receive_credits(0, -1)
     world.turn()
     assert [body for body, _ in firsts(owner)] == [b"a"] * 3
 
@@ -226,7 +226,7 @@ def passed_over() -> tuple[World, Queue, ServerSession, ServerSession]:
     owner, other = consumer(world), consumer(world)
     send(world, "a", "b")
     owner.acknowledge(0, callback_of(owner).delivered[0][1].message_id)
-    owner.receive_consumer_credits(0, 0)
+    owner.consumers.receive_credits(0, 0)
     send(world, *"bbaba")
     world.turn()
     assert [body for body, _ in firsts(other)] == [b"b"] * 4
@@ -271,12 +271,12 @@ def test_groups_beyond_the_most_share_an_owner_also_when_they_come_together() ->
         owner, other = consumer(world), consumer(world)
         send(world, "a", "b", "h")
         assert [body for body, _ in firsts(owner)] == [b"a", b"h"]
-        owner.receive_consumer_credits(0, 0)
+        owner.consumers.receive_credits(0, 0)
         queue.close_group("a")
         queue.close_group("b")
         send(world, "n", like)
         assert [body for body, _ in firsts(other)] == [b"b", b"n"]
-        owner.receive_consumer_credits(0, -1)
+        owner.consumers.receive_credits(0, -1)
         world.turn()
         send(world, like)
     assert [body for body, _ in firsts(owner)] == [b"a", b"h", like.encode(), like.encode()]

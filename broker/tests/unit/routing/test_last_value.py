@@ -29,8 +29,8 @@ def waits(queue: Queue) -> list[bytes]:
 
 def reader(world: World, **options: object) -> ServerSession:
     session = world.session(**options)
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     world.turn()
     return session
 
@@ -44,7 +44,7 @@ def test_the_newest_of_each_key_waits_and_messages_without_a_key_stay() -> None:
     queue = world.queue(last_value=True)
     session = world.session()
     for message in (value("1"), value("2", "other"), text("3"), value("4"), text("5"), value("6", 7), value("7", "7")):
-        session.send(message)
+        session.sends.send(message)
     assert waits(queue) == [b"2", b"3", b"4", b"5", b"7"], "the key is compared as text"
     assert (queue.message_count, queue.messages_replaced) == (5, 2)
     assert world.store.survivors(queue) == [reference.message_id for _, reference in queue.browse((9, -1))]
@@ -55,9 +55,9 @@ def test_the_key_is_the_property_the_queue_names() -> None:
     queue = world.queue()
     session = world.session()
     for body, properties in (("1", {"code": "A"}), ("2", {LAST_VALUE: "B", "code": "C"}), ("3", {"code": "A"})):
-        session.send(text(body, properties=properties))
+        session.sends.send(text(body, properties=properties))
     assert waits(queue) == [b"2", b"3"]
-    session.send(text("4", properties={LAST_VALUE: "A"}))
+    session.sends.send(text("4", properties={LAST_VALUE: "A"}))
     assert waits(queue) == [b"2", b"4"], "where it is missing the usual one counts"
 
 
@@ -66,9 +66,9 @@ def test_nothing_is_replaced_before_the_newer_value_is_durable() -> None:
     queue = world.queue(last_value=True)
     world.sync()
     session, answers = world.session(), Answers()
-    session.send(value("old"), answers.of("old"))
+    session.sends.send(value("old"), answers.of("old"))
     world.sync()
-    session.send(value("new"), answers.of("new"))
+    session.sends.send(value("new"), answers.of("new"))
     assert waits(queue) == [b"old"]
     assert len(world.store.live(queue)) == 2, "the end of the old one is not even written"
     world.store.sync()
@@ -81,8 +81,8 @@ def test_a_newer_priority_replaces_an_older_one() -> None:
     world = World()
     queue = world.queue(last_value=True)
     session = world.session()
-    session.send(value("high", priority=9))
-    session.send(value("low", priority=0))
+    session.sends.send(value("high", priority=9))
+    session.sends.send(value("low", priority=0))
     assert waits(queue) == [b"low"]
 
 
@@ -90,14 +90,14 @@ def test_a_delivery_that_fails_comes_back_unless_a_newer_value_waits() -> None:
     world = World()
     queue = world.queue(last_value=True)
     producer, consumer = world.session(), reader(world, transacted=True)
-    producer.send(value("1"))
+    producer.sends.send(value("1"))
     world.turn()
     consumer.rollback()
     world.turn()
     assert callback_of(consumer).bodies() == [b"1", b"1"]
-    consumer.receive_consumer_credits(0, 0)
-    consumer.stop()
-    producer.send(value("2"))
+    consumer.consumers.receive_credits(0, 0)
+    consumer.consumers.stop()
+    producer.sends.send(value("2"))
     consumer.rollback()
     assert waits(queue) == [b"2"]
     assert (queue.message_count, queue.delivering_count, queue.messages_replaced) == (1, 0, 1)
@@ -109,15 +109,15 @@ def test_two_values_that_come_back_leave_the_newer() -> None:
     queue = world.queue(last_value=True)
     producer, first = world.session(), reader(world)
     second = world.session()
-    producer.send(value("1"))
+    producer.sends.send(value("1"))
     world.turn()
-    first.stop()
-    second.create_consumer(0, "q")
-    second.receive_consumer_credits(0, -1)
-    producer.send(value("2"))
+    first.consumers.stop()
+    second.consumers.create(0, "q")
+    second.consumers.receive_credits(0, -1)
+    producer.sends.send(value("2"))
     world.turn()
     assert (callback_of(first).bodies(), callback_of(second).bodies()) == ([b"1"], [b"2"])
-    second.stop()
+    second.consumers.stop()
     first.close(failed=True)
     assert waits(queue) == [b"1"], "nothing newer waits"
     second.close(failed=True)
@@ -129,9 +129,9 @@ def test_a_replaced_delivered_message_is_acknowledged_normally() -> None:
     world = World()
     queue = world.queue(last_value=True)
     producer, consumer = world.session(), reader(world, transacted=True)
-    producer.send(value("1"))
+    producer.sends.send(value("1"))
     world.turn()
-    producer.send(value("2"))
+    producer.sends.send(value("2"))
     world.turn()
     assert callback_of(consumer).bodies() == [b"1", b"2"]
     consumer.acknowledge(0, ids(consumer)[-1])
@@ -144,12 +144,12 @@ def test_transactions_replace_when_they_commit() -> None:
     world = World()
     queue = world.queue(last_value=True)
     plain, transacted = world.session(), world.session(transacted=True)
-    transacted.send(value("in transaction"))
-    plain.send(value("plain"))
+    transacted.sends.send(value("in transaction"))
+    plain.sends.send(value("plain"))
     assert waits(queue) == [b"plain"]
     transacted.commit()
     assert waits(queue) == [b"in transaction"], "it became visible last"
-    transacted.send(value("never"))
+    transacted.sends.send(value("never"))
     transacted.rollback()
     assert waits(queue) == [b"in transaction"]
 
@@ -158,8 +158,8 @@ def test_a_scheduled_value_replaces_when_its_time_comes() -> None:
     world = World()
     queue = world.queue(last_value=True)
     session = world.session()
-    session.send(value("later", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100}))
-    session.send(value("now"))
+    session.sends.send(value("later", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100}))
+    session.sends.send(value("now"))
     assert waits(queue) == [b"now"]
     assert queue.message_count == 2
     world.clock.advance(100)
@@ -171,12 +171,12 @@ def test_a_postponed_redelivery_does_not_replace_a_newer_value() -> None:
     world = World({"q": {"redelivery_delay": 50}})
     queue = world.queue(last_value=True)
     producer, consumer = world.session(), reader(world, transacted=True)
-    producer.send(value("1"))
+    producer.sends.send(value("1"))
     world.turn()
     consumer.acknowledge(0, ids(consumer)[-1])
-    consumer.stop()
+    consumer.consumers.stop()
     consumer.rollback()
-    producer.send(value("2"))
+    producer.sends.send(value("2"))
     assert queue.scheduled_count == 1
     world.clock.advance(50)
     assert waits(queue) == [b"2"]
@@ -187,10 +187,10 @@ def test_an_expired_value_leaves_its_key_free() -> None:
     world = World({"q": {"expiry_address": "EXP"}})
     queue, expired = world.queue(last_value=True), world.queue("EXP")
     session = world.session()
-    session.send(value("old", expiration=world.clock.now_ms + 10))
+    session.sends.send(value("old", expiration=world.clock.now_ms + 10))
     world.clock.advance(20)
     assert queue.expire_overdue(world.clock.now_ms) == 1
-    session.send(value("new"))
+    session.sends.send(value("new"))
     assert (waits(queue), waits(expired), queue.messages_replaced) == ([b"new"], [b"old"], 0)
 
 
@@ -199,7 +199,7 @@ def test_non_destructive_consumers_see_every_newer_value() -> None:
     queue = world.queue(last_value=True, non_destructive=True)
     producer, consumer = world.session(), reader(world)
     for body in ("1", "2"):
-        producer.send(value(body))
+        producer.sends.send(value(body))
         world.turn()
     assert callback_of(consumer).bodies() == [b"1", b"2"]
     consumer.acknowledge(0, ids(consumer)[-1])
@@ -228,7 +228,7 @@ def test_values_that_leave_memory_are_replaced_too(limit: int, monkeypatch: pyte
         key = str(random_keys.randrange(20) if number % 3 else 0)
         newest.pop(key, None)
         newest[key] = str(number).encode()
-        session.send(value(str(number), key, durable=number % 2 == 0))
+        session.sends.send(value(str(number), key, durable=number % 2 == 0))
     assert waits(queue) == list(newest.values())
     assert queue.message_count == 20
     level = queue.pending.level(4)
@@ -242,7 +242,7 @@ def test_keys_of_consumed_messages_are_forgotten(monkeypatch: pytest.MonkeyPatch
     queue = world.queue(last_value=True)
     producer, consumer = world.session(), reader(world)
     for number in range(100):
-        producer.send(value("m", str(number)))
+        producer.sends.send(value("m", str(number)))
         world.turn()
         consumer.acknowledge(0, ids(consumer)[-1])
     assert queue.kind is not None
@@ -258,7 +258,7 @@ def test_a_takeover_keeps_the_newest_of_what_a_crash_left() -> None:
     queue = world.queue(last_value=True)
     session, answers = world.session(), Answers()
     for number in range(6):
-        session.send(value(str(number), str(number % 2)), answers.of(str(number)))
+        session.sends.send(value(str(number), str(number % 2)), answers.of(str(number)))
     assert rig.store is not None
     while rig.store.context.durable < rig.store.last_sequence:
         rig.store.flush()
@@ -273,7 +273,7 @@ def test_a_takeover_keeps_the_newest_of_what_a_crash_left() -> None:
     settle(successor.office, "$.internal.")
     restored = successor.office.directory.queues["q"]
     assert waits(restored) == [b"4", b"5"]
-    successor.session().send(value("6", "0"))
+    successor.session().sends.send(value("6", "0"))
     store.flush()
     while store.context.durable < store.last_sequence:
         rig.time.advance(10)
@@ -289,10 +289,10 @@ def test_a_returned_value_does_not_replace_one_committed_later() -> None:
     world = World()
     queue = world.queue(last_value=True)
     sender = world.session(transacted=True)
-    sender.send(value("committed later"))
-    world.session().send(value("first"))
+    sender.sends.send(value("committed later"))
+    world.session().sends.send(value("first"))
     taker = reader(world, transacted=True)
-    taker.receive_consumer_credits(0, 0)
+    taker.consumers.receive_credits(0, 0)
     sender.commit()
     assert waits(queue) == [b"committed later"]
     taker.rollback()
@@ -306,12 +306,12 @@ def test_keys_of_scheduled_messages_that_never_come_are_not_kept() -> None:
     queue = world.queue(last_value=True)
     later = {SCHEDULED_DELIVERY: world.clock.now_ms + 100}
     for durable in (True, False):
-        world.session().send(value("later", properties=later, durable=durable))
+        world.session().sends.send(value("later", properties=later, durable=durable))
     queue.forget(world.office.scheduled.remove(queue))
     assert queue.kind is not None
     assert queue.kind.last_values is not None
     assert not queue.kind.last_values._coming
     for durable in (True, False):
-        world.session().send(value("later still", properties=later, durable=durable))
+        world.session().sends.send(value("later still", properties=later, durable=durable))
     world.clock.advance(200)
     assert waits(queue) == [b"later still"]

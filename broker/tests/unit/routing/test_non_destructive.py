@@ -25,15 +25,15 @@ from understudy.terms import RoutingType
 
 def consumer(world: World, selector: str | None = None, credit_bytes: int = -1, **options: object) -> ServerSession:
     session = world.session(**options)
-    session.create_consumer(0, "q", selector)
-    session.receive_consumer_credits(0, credit_bytes)
+    session.consumers.create(0, "q", selector)
+    session.consumers.receive_credits(0, credit_bytes)
     return session
 
 
 def send(world: World, bodies: str, **options: object) -> None:
     session = world.session()
     for body in bodies:
-        session.send(text(body, **options))
+        session.sends.send(text(body, **options))
 
 
 def seen(session: ServerSession) -> str:
@@ -84,13 +84,13 @@ def test_higher_priorities_and_selectors_and_credits_count_for_each() -> None:
     world.queue(non_destructive=True)
     session = world.session()
     for number in range(6):
-        session.send(text(str(number), priority=number % 2 * 5, properties={"odd": number % 2}))
+        session.sends.send(text(str(number), priority=number % 2 * 5, properties={"odd": number % 2}))
     everything, odd, slow = consumer(world), consumer(world, "odd = 1"), consumer(world, credit_bytes=1)
     world.turn()
     assert [seen(each) for each in (everything, odd, slow)] == ["135024", "135", "1"]
-    slow.receive_consumer_credits(0, -1)
+    slow.consumers.receive_credits(0, -1)
     world.turn()
-    session.send(text("9", priority=9))
+    session.sends.send(text("9", priority=9))
     world.turn()
     assert seen(slow) == "1350249"
 

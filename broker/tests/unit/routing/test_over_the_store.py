@@ -44,8 +44,8 @@ class Node:
 
     def bodies(self, queue: str) -> tuple[list[bytes], list[int]]:
         session = self.world.session()
-        session.create_consumer(0, queue)
-        session.receive_consumer_credits(0, -1)
+        session.consumers.create(0, queue)
+        session.consumers.receive_credits(0, -1)
         self.settle()
         seen = callback_of(session)
         return seen.bodies(), seen.counts()
@@ -59,20 +59,20 @@ def test_a_takeover_finds_the_confirmed_messages() -> None:
     producer = world.session()
     for number in range(20):
         message = text(f"{number}", properties={DUPLICATE_ID: f"id-{number}"})
-        producer.send(message, world.answers.of(str(number)))
+        producer.sends.send(message, world.answers.of(str(number)))
     assert world.answers.names == []
     node.settle()
     assert world.answers.names == [str(number) for number in range(20)]
     reader = world.session(transacted=True)
-    reader.create_consumer(0, "q")
-    reader.receive_consumer_credits(0, -1)
+    reader.consumers.create(0, "q")
+    reader.consumers.receive_credits(0, -1)
     node.settle()
     ids = [message.message_id for _, message, _ in callback_of(reader).delivered]
     reader.acknowledge(0, ids[4])
     reader.commit(world.answers.of("commit"))
     reader.acknowledge(0, ids[7])
     transacted = world.session(transacted=True)
-    transacted.send(text("open transaction"))
+    transacted.sends.send(text("open transaction"))
     node.settle()
     assert world.answers.error("commit") is None
     rig.die(power_loss=False)
@@ -80,7 +80,7 @@ def test_a_takeover_finds_the_confirmed_messages() -> None:
     successor = Node(rig, "b")
     assert successor.restored == 15
     again = successor.world.session()
-    again.send(text("19", properties={DUPLICATE_ID: "id-19"}), successor.world.answers.of("duplicate"))
+    again.sends.send(text("19", properties={DUPLICATE_ID: "id-19"}), successor.world.answers.of("duplicate"))
     successor.settle()
     assert successor.world.answers.error("duplicate") is None
     assert successor.bodies("q")[0] == [str(number).encode() for number in range(5, 20)]
@@ -92,11 +92,11 @@ def test_failed_deliveries_and_dead_letters_survive() -> None:
     node = Node(rig, "a", **options)
     for name in ("q", "DLQ"):
         node.world.queue(name)
-    node.world.session().send(text("m"))
+    node.world.session().sends.send(text("m"))
     for owner in ("b", "c"):
         reader = node.world.session()
-        reader.create_consumer(0, "q")
-        reader.receive_consumer_credits(0, -1)
+        reader.consumers.create(0, "q")
+        reader.consumers.receive_credits(0, -1)
         node.settle()
         reader.close(failed=True)
         node.settle()
@@ -116,7 +116,7 @@ def test_paged_bodies_are_read_back_from_the_log() -> None:
     node.world.queue("u", address="news", routing_type=RoutingType.MULTICAST)
     producer = node.world.session()
     for number in range(50):
-        producer.send(text(f"{number:0500}", "news"))
+        producer.sends.send(text(f"{number:0500}", "news"))
     node.settle()
     assert (queue.address.memory_bytes, queue.message_count) == (0, 50)
     expected = [f"{number:0500}".encode() for number in range(50)]
@@ -132,7 +132,7 @@ def test_a_deleted_queue_stays_deleted() -> None:
     node.world.queue("gone")
     node.world.queue("kept", address="gone")
     session = node.world.session()
-    session.send(text("m", "gone"))
+    session.sends.send(text("m", "gone"))
     session.queues.delete_queue("gone")
     session.queues.create_queue(QueueConfiguration(name="temporary", temporary=True))
     node.settle()
@@ -149,11 +149,11 @@ def test_the_newest_duplicate_ids_survive_as_many_as_the_cache_holds() -> None:
     node.world.queue()
     producer, transacted = node.world.session(), node.world.session(transacted=True)
     for number in range(4):
-        producer.send(text("m", properties={DUPLICATE_ID: f"id-{number}"}))
-    producer.send(text("m", durable=False, properties={DUPLICATE_ID: "not durable"}))
-    transacted.send(text("m", properties={DUPLICATE_ID: "committed"}))
+        producer.sends.send(text("m", properties={DUPLICATE_ID: f"id-{number}"}))
+    producer.sends.send(text("m", durable=False, properties={DUPLICATE_ID: "not durable"}))
+    transacted.sends.send(text("m", properties={DUPLICATE_ID: "committed"}))
     transacted.commit(node.world.answers.of("commit"))
-    transacted.send(text("m", properties={DUPLICATE_ID: "never committed"}))
+    transacted.sends.send(text("m", properties={DUPLICATE_ID: "never committed"}))
     node.settle()
     rig.die(power_loss=False)
 
@@ -171,7 +171,7 @@ def test_without_persist_id_cache_only_the_log_of_messages_remembers() -> None:
     rig = StoreHarness(random.Random(6))
     node = Node(rig, "a", office={"persist_id_cache": False})
     node.world.queue()
-    node.world.session().send(text("m", durable=False, properties={DUPLICATE_ID: "not durable"}))
+    node.world.session().sends.send(text("m", durable=False, properties={DUPLICATE_ID: "not durable"}))
     node.settle()
     assert b"not durable" in node.world.office.directory.addresses["q"].duplicate_ids
     rig.die(power_loss=False)
@@ -209,7 +209,7 @@ def test_paged_messages_that_the_log_has_and_others_wait_in_one_queue() -> None:
     producer = world.session()
     kinds = [True, False, False, True, True, False]
     for number, durable in enumerate(kinds):
-        producer.send(text(str(number), durable=durable))
+        producer.sends.send(text(str(number), durable=durable))
     node.settle()
     (address,) = world.office.directory.addresses.values()
     assert address.paged_count == len(kinds)

@@ -22,8 +22,8 @@ def fill(session: ServerSession, runs: int, *, durable: bool = True) -> None:
 
 def receive(world: World, queue: str) -> list[int]:
     session = world.session()
-    session.create_consumer(0, queue)
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, queue)
+    session.consumers.receive_credits(0, -1)
     for _ in range(4):
         # one turn reads back a bounded number
         world.turn()

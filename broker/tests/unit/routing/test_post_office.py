@@ -16,8 +16,8 @@ from understudy.testing.sim.disk import SimVolume
 
 def consumer(world: World, queue: str = "q") -> FakeCallback:
     session = world.session()
-    session.create_consumer(0, queue)
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, queue)
+    session.consumers.receive_credits(0, -1)
     return callback_of(session)
 
 
@@ -27,7 +27,7 @@ def test_a_durable_message_is_visible_and_confirmed_only_when_durable() -> None:
     world.store.sync()
     seen = consumer(world)
     session = world.session()
-    session.send(text("a"), world.answers.of("a"))
+    session.sends.send(text("a"), world.answers.of("a"))
     world.turn()
     assert seen.delivered == []
     assert world.answers.names == []
@@ -42,9 +42,9 @@ def test_a_non_durable_message_waits_for_nothing_but_its_own_session() -> None:
     world.store.sync()
     seen = consumer(world)
     busy, free = world.session(), world.session()
-    busy.send(text("durable"), world.answers.of("1"))
-    busy.send(text("after", durable=False), world.answers.of("2"))
-    free.send(text("free", durable=False), world.answers.of("3"))
+    busy.sends.send(text("durable"), world.answers.of("1"))
+    busy.sends.send(text("after", durable=False), world.answers.of("2"))
+    free.sends.send(text("free", durable=False), world.answers.of("3"))
     world.turn()
     assert seen.bodies() == [b"free"]
     assert world.answers.names == ["3"]
@@ -59,12 +59,12 @@ def test_a_session_keeps_its_order_when_it_waits_for_another_one() -> None:
     world.store.sync()
     seen = consumer(world)
     one, other = world.session(), world.session()
-    one.send(text("1"))
+    one.sends.send(text("1"))
     first = world.store.last_sequence
-    other.send(text("x"))
-    one.send(text("2", durable=False))
+    other.sends.send(text("x"))
+    one.sends.send(text("2", durable=False))
     world.store.context.advance(first)
-    one.send(text("3", durable=False))
+    one.sends.send(text("3", durable=False))
     world.turn()
     world.sync()
     assert [body for body in seen.bodies() if body != b"x"] == [b"1", b"2", b"3"]
@@ -74,9 +74,9 @@ def test_nothing_is_said_after_the_log_failed() -> None:
     world = World(automatic=False)
     world.queue()
     session = world.session()
-    session.send(text("a"), world.answers.of("a"))
+    session.sends.send(text("a"), world.answers.of("a"))
     world.store.context.fail(OSError("gone"))
-    session.send(text("b"), world.answers.of("b"))
+    session.sends.send(text("b"), world.answers.of("b"))
     world.sync()
     assert world.answers.names == []
 
@@ -87,8 +87,8 @@ def test_a_duplicate_is_dropped_and_confirmed_after_its_original(duplicate: str 
     queue = world.queue()
     world.store.sync()
     first, second = world.session(), world.session()
-    first.send(text("a", properties={DUPLICATE_ID: duplicate}), world.answers.of("original"))
-    second.send(text("a", properties={DUPLICATE_ID: duplicate}), world.answers.of("duplicate"))
+    first.sends.send(text("a", properties={DUPLICATE_ID: duplicate}), world.answers.of("original"))
+    second.sends.send(text("a", properties={DUPLICATE_ID: duplicate}), world.answers.of("duplicate"))
     assert world.answers.names == []
     world.sync()
     assert world.answers.seen == [("original", None), ("duplicate", None)]
@@ -100,19 +100,19 @@ def test_duplicate_ids_of_other_addresses_do_not_matter() -> None:
     world.queue("a")
     world.queue("b")
     for address in ("a", "b"):
-        world.session().send(text("m", address, properties={DUPLICATE_ID: "x"}))
+        world.session().sends.send(text("m", address, properties={DUPLICATE_ID: "x"}))
     assert [queue.message_count for queue in world.office.queues()] == [1, 1]
 
 
 def test_ids_of_messages_that_are_not_logged_are_logged_alone() -> None:
     world = World()
     world.queue()
-    world.session().send(text("m", durable=False, properties={DUPLICATE_ID: "x"}))
+    world.session().sends.send(text("m", durable=False, properties={DUPLICATE_ID: "x"}))
     assert [list(ids) for ids in world.store.found().duplicate_ids.values()] == [[b"x"]]
     world = World(persist_id_cache=False)
     world.queue()
     for _ in range(2):
-        world.session().send(text("m", durable=False, properties={DUPLICATE_ID: "x"}))
+        world.session().sends.send(text("m", durable=False, properties={DUPLICATE_ID: "x"}))
     assert not any(world.store.found().duplicate_ids.values())
     assert world.office.queues()[0].message_count == 1
 
@@ -120,8 +120,8 @@ def test_ids_of_messages_that_are_not_logged_are_logged_alone() -> None:
 def test_addresses_and_queues_are_made_on_demand() -> None:
     world = World()
     session = world.session()
-    session.send(text("m", "orders", properties={ROUTING_TYPE: 1}), world.answers.of("anycast"))
-    session.send(text("m", "news", properties={ROUTING_TYPE: 0}), world.answers.of("multicast"))
+    session.sends.send(text("m", "orders", properties={ROUTING_TYPE: 1}), world.answers.of("anycast"))
+    session.sends.send(text("m", "news", properties={ROUTING_TYPE: 0}), world.answers.of("multicast"))
     directory = world.office.directory
     assert directory.queues["orders"].message_count == 1
     assert directory.queues["orders"].configuration.auto_created
@@ -136,23 +136,23 @@ def test_a_message_is_refused_whose_queue_cannot_be_made_for_its_name_is_taken(t
     world = World()
     queue = world.queue("orders", address="elsewhere", routing_type=taken)
     session = world.session()
-    session.send(text("m", "orders", properties={ROUTING_TYPE: 1}), world.answers.of("refused"))
+    session.sends.send(text("m", "orders", properties={ROUTING_TYPE: 1}), world.answers.of("refused"))
     assert isinstance(world.answers.error("refused"), AddressNotFound)
     assert (queue.message_count, "orders" in world.office.directory.addresses) == (0, False)
-    session.send(text("m", "orders", properties={ROUTING_TYPE: 0}), world.answers.of("no queue"))
+    session.sends.send(text("m", "orders", properties={ROUTING_TYPE: 0}), world.answers.of("no queue"))
     assert world.answers.error("no queue") is None
 
 
 def test_the_settings_may_forbid_it() -> None:
     world = World({"#": {"auto_create_addresses": False, "auto_create_queues": False}})
     session = world.session()
-    session.send(text("m", "orders"), world.answers.of("missing"))
+    session.sends.send(text("m", "orders"), world.answers.of("missing"))
     assert isinstance(world.answers.error("missing"), AddressNotFound)
     world.office.directory.create_address("q", {RoutingType.ANYCAST})
-    session.send(text("m", "q", properties={ROUTING_TYPE: 0}), world.answers.of("type"))
+    session.sends.send(text("m", "q", properties={ROUTING_TYPE: 0}), world.answers.of("type"))
     assert isinstance(world.answers.error("type"), AddressNotFound)
     for name in ("q", "q::missing"):
-        session.send(text("m", name, properties={ROUTING_TYPE: 1}), world.answers.of(name))
+        session.sends.send(text("m", name, properties={ROUTING_TYPE: 1}), world.answers.of(name))
         assert isinstance(world.answers.error(name), AddressNotFound)
 
 
@@ -163,12 +163,12 @@ def test_a_queue_that_is_named_and_missing_is_not_made(known: bool) -> None:
     if known:
         world.office.directory.create_address("a", {RoutingType.MULTICAST})
     session = world.session()
-    session.send(text("m", "a::missing", properties={ROUTING_TYPE: 1}), world.answers.of("anycast"))
+    session.sends.send(text("m", "a::missing", properties={ROUTING_TYPE: 1}), world.answers.of("anycast"))
     assert world.answers.error("anycast") is None
     address = world.office.directory.addresses["a"]
     assert (address.queue_names(), address.messages_unrouted) == (["a"], 1)
     assert RoutingType.ANYCAST in address.routing_types
-    session.send(text("m", "a::other", properties={ROUTING_TYPE: 1}), world.answers.of("beside a queue"))
+    session.sends.send(text("m", "a::other", properties={ROUTING_TYPE: 1}), world.answers.of("beside a queue"))
     assert world.answers.error("beside a queue") is None
     assert [queue.name for queue in world.office.queues()] == ["a"]
     assert world.office.queues()[0].message_count == 0
@@ -184,10 +184,10 @@ def test_a_fully_qualified_name_is_one_queue_of_the_routing_type_asked_for(
     for name in ("a1", "a2", "m1", "m2"):
         world.queue(name, address="t", routing_type=RoutingType.ANYCAST if name[0] == "a" else RoutingType.MULTICAST)
     session = world.session()
-    session.send(text("plain", "t"))
+    session.sends.send(text("plain", "t"))
     before = {queue.name: queue.message_count for queue in world.office.queues()}
     properties = {} if asked is None else {ROUTING_TYPE: int(asked)}
-    session.send(text("m", f"t::{named}", properties=properties), world.answers.of("sent"))
+    session.sends.send(text("m", f"t::{named}", properties=properties), world.answers.of("sent"))
     assert world.answers.seen == [("sent", None)]
     gained = {queue.name for queue in world.office.queues() if queue.message_count > before[queue.name]}
     fits = asked is None or asked is (RoutingType.ANYCAST if named == "a1" else RoutingType.MULTICAST)
@@ -200,14 +200,14 @@ def test_what_names_a_queue_that_is_not_there_may_go_to_the_dead_letters() -> No
     dead = world.queue("dead")
     world.queue("a", address="t", routing_type=RoutingType.MULTICAST)
     for address in ("t::absent", "elsewhere::a"):
-        world.session().send(text("m", address, properties={ROUTING_TYPE: int(RoutingType.MULTICAST)}))
+        world.session().sends.send(text("m", address, properties={ROUTING_TYPE: int(RoutingType.MULTICAST)}))
     assert dead.message_count == 2
     assert "elsewhere" in world.office.directory.addresses, "made on demand, as for a plain name"
 
 
 def test_a_fully_qualified_name_of_no_address_that_may_be_made_is_refused() -> None:
     world = World({"#": {"auto_create_addresses": False}})
-    world.session().send(text("m", "elsewhere::a"), world.answers.of("refused"))
+    world.session().sends.send(text("m", "elsewhere::a"), world.answers.of("refused"))
     assert isinstance(world.answers.error("refused"), AddressNotFound)
 
 
@@ -215,10 +215,10 @@ def test_wildcard_addresses_get_messages_of_the_addresses_they_cover() -> None:
     world = World()
     every = world.queue("every", address="news.#", routing_type=RoutingType.MULTICAST)
     session = world.session()
-    session.send(text("m", "news.eu", properties={ROUTING_TYPE: 0}))
+    session.sends.send(text("m", "news.eu", properties={ROUTING_TYPE: 0}))
     europe = world.queue("europe", address="news.eu", routing_type=RoutingType.MULTICAST)
-    session.send(text("m", "news.eu", properties={ROUTING_TYPE: 0}))
-    session.send(text("m", "weather", properties={ROUTING_TYPE: 0}))
+    session.sends.send(text("m", "news.eu", properties={ROUTING_TYPE: 0}))
+    session.sends.send(text("m", "weather", properties={ROUTING_TYPE: 0}))
     assert (every.message_count, europe.message_count) == (2, 1)
     consumers = [consumer(world, name) for name in ("every", "europe")]
     world.turn()
@@ -235,7 +235,7 @@ def test_a_fully_qualified_name_may_name_a_queue_of_a_wildcard_address(known: bo
     queues = {name: world.queue(name, address="news.#", routing_type=RoutingType.MULTICAST) for name in ("one", "two")}
     if known:
         world.office.directory.create_address("news.eu", {RoutingType.MULTICAST})
-    world.session().send(text("m", "news.eu::one", properties={ROUTING_TYPE: int(RoutingType.MULTICAST)}))
+    world.session().sends.send(text("m", "news.eu::one", properties={ROUTING_TYPE: int(RoutingType.MULTICAST)}))
     assert {name: queue.message_count for name, queue in queues.items()} == {"one": 1, "two": 0}
 
 
@@ -244,7 +244,7 @@ def test_anycast_queues_of_a_wildcard_address_take_turns_among_themselves() -> N
     covering = [world.queue(name, address="news.*") for name in ("first", "second")]
     session = world.session()
     for number in range(4):
-        session.send(text(str(number), "news.eu", properties={ROUTING_TYPE: 1}))
+        session.sends.send(text(str(number), "news.eu", properties={ROUTING_TYPE: 1}))
     own = world.office.directory.queues["news.eu"]
     assert [queue.message_count for queue in (own, *covering)] == [4, 2, 2]
 
@@ -255,11 +255,11 @@ def test_the_turn_begins_again_after_the_last_queue_also_if_another_one_is_added
     world.office.directory.create_address("a", {RoutingType.ANYCAST, RoutingType.MULTICAST})
     first = world.queue("first", address="a")
     session = world.session()
-    session.send(text("1", "a"))
+    session.sends.send(text("1", "a"))
     second = world.queue("second", address="a")
-    session.send(text("2", "a"))
+    session.sends.send(text("2", "a"))
     assert (first.message_count, second.message_count) == (2, 0)
-    session.send(text("3", "a"))
+    session.sends.send(text("3", "a"))
     assert (first.message_count, second.message_count) == (2, 1)
 
 
@@ -268,9 +268,9 @@ def test_queues_of_a_wildcard_address_get_messages_of_their_routing_type(sent: i
     world = World()
     queue = world.queue("every", address="news.*", routing_type=bound)
     session = world.session()
-    session.send(text("m", "news.eu", properties={ROUTING_TYPE: sent}))
+    session.sends.send(text("m", "news.eu", properties={ROUTING_TYPE: sent}))
     assert queue.message_count == 0
-    session.send(text("m", "news.eu", properties={ROUTING_TYPE: 1 - sent}))
+    session.sends.send(text("m", "news.eu", properties={ROUTING_TYPE: 1 - sent}))
     assert queue.message_count == 1
 
 
@@ -279,8 +279,8 @@ def test_a_failing_address_answers_with_an_error() -> None:
     queue = world.queue()
     session = world.session()
     session.sends.request_credits("q", 1000)
-    session.send(text("1"), world.answers.of("1"))
-    session.send(text("2"), world.answers.of("2"))
+    session.sends.send(text("1"), world.answers.of("1"))
+    session.sends.send(text("2"), world.answers.of("2"))
     session.sends.request_credits("q", 1000)
     assert world.answers.error("1") is None
     assert isinstance(world.answers.error("2"), AddressFull)
@@ -294,7 +294,7 @@ def test_a_dropping_address_confirms_and_drops() -> None:
     queue = world.queue()
     session = world.session()
     for name in ("1", "2"):
-        session.send(text(name), world.answers.of(name))
+        session.sends.send(text(name), world.answers.of(name))
     assert world.answers.seen == [("1", None), ("2", None)]
     assert queue.message_count == 1
     assert queue.address.messages_dropped == 1
@@ -307,15 +307,15 @@ def test_a_blocking_address_withholds_credits_until_it_is_below_its_limit() -> N
     producer = world.session()
     granted = callback_of(producer)
     producer.sends.request_credits("q", 500)
-    producer.send(text("1"), world.answers.of("1"))
+    producer.sends.send(text("1"), world.answers.of("1"))
     producer.sends.request_credits("q", 300)
     producer.sends.request_credits("q", 200)
     world.turn()
     assert granted.credits == [("q", 500)]
     # Within its credits a producer is never refused, full or not.
-    producer.send(text("2"), world.answers.of("2"))
+    producer.sends.send(text("2"), world.answers.of("2"))
     assert world.answers.error("2") is None
-    reader = next(session for session in world.registry if session.consumers)
+    reader = next(session for session in world.registry if session.consumers.by_id)
     world.turn()
     reader.acknowledge(0, seen.delivered[-1][1].message_id)
     world.turn()
@@ -326,8 +326,8 @@ def test_a_blocking_address_refuses_producers_that_go_on_without_credits() -> No
     world = World({"#": {"address_full_policy": "BLOCK", "max_size_messages": 1}})
     world.queue()
     session = world.session()
-    session.send(text("1"), world.answers.of("1"))
-    session.send(text("2"), world.answers.of("2"))
+    session.sends.send(text("1"), world.answers.of("1"))
+    session.sends.send(text("2"), world.answers.of("2"))
     assert isinstance(world.answers.error("2"), AddressFull)
 
 
@@ -335,7 +335,7 @@ def test_a_closed_session_gets_no_credits_any_more() -> None:
     world = World({"#": {"address_full_policy": "BLOCK", "max_size_messages": 1}})
     queue = world.queue()
     session = world.session()
-    session.send(text("1"))
+    session.sends.send(text("1"))
     session.sends.request_credits("q", 100)
     session.close(failed=True)
     queue.purge()
@@ -348,7 +348,7 @@ def test_a_full_disk_is_an_error_and_withholds_credits() -> None:
     queue = world.queue()
     session = world.session()
     world.store.full = True
-    session.send(text("1"), world.answers.of("1"))
+    session.sends.send(text("1"), world.answers.of("1"))
     session.sends.request_credits("q", 100)
     assert isinstance(world.answers.error("1"), AddressFull)
     assert callback_of(session).credits == []
@@ -366,7 +366,7 @@ def test_paging_keeps_bodies_in_the_log_only() -> None:
     queue = world.queue()
     session = world.session()
     for number in range(6):
-        session.send(text(f"{number:0100}"))
+        session.sends.send(text(f"{number:0100}"))
     assert queue.address.memory_bytes == 2 * size
     assert world.office.memory.held_bytes == 2 * size
     assert queue.address.size_bytes == 6 * size
@@ -374,7 +374,7 @@ def test_paging_keeps_bodies_in_the_log_only() -> None:
     world.turn()
     assert seen.bodies() == [f"{number:0100}".encode() for number in range(6)]
     assert world.store.reads == 4
-    reader = next(session for session in world.registry if session.consumers)
+    reader = next(session for session in world.registry if session.consumers.by_id)
     reader.acknowledge(0, seen.delivered[-1][1].message_id)
     assert (queue.address.memory_bytes, world.office.memory.held_bytes, queue.address.size_bytes) == (0, 0, 0)
 
@@ -386,7 +386,7 @@ def test_paging_by_the_global_maximum_and_for_several_queues() -> None:
         world.queue(name, address="t", routing_type=RoutingType.MULTICAST)
     session = world.session()
     for number in range(3):
-        session.send(text(f"{number:0100}", "t"))
+        session.sends.send(text(f"{number:0100}", "t"))
     assert world.office.memory.held_bytes == size
     seen = [consumer(world, name) for name in ("a", "b")]
     world.turn()
@@ -403,7 +403,7 @@ def test_non_durable_messages_are_paged_too_and_never_to_the_log() -> None:
     queue = world.queue()
     session = world.session()
     for _ in range(4):
-        session.send(text("x" * 100, durable=False))
+        session.sends.send(text("x" * 100, durable=False))
     assert queue.message_count == 4
     assert queue.address.memory_bytes <= size
     assert queue.address.paged_count == 3
@@ -432,8 +432,8 @@ def test_a_paged_message_keeps_its_encoding(monkeypatch: pytest.MonkeyPatch) -> 
     queue = world.queue()
     session = world.session()
     for number in range(3):
-        session.send(Foreign(str(number).encode(), address="q", durable=False))
-    session.send(Message(b"3", address="q", durable=False))
+        session.sends.send(Foreign(str(number).encode(), address="q", durable=False))
+    session.sends.send(Message(b"3", address="q", durable=False))
     assert queue.address.paged_count == 4
     reader = consumer(world, "q")
     world.turn()
@@ -448,7 +448,7 @@ def test_an_address_that_cannot_page_blocks_producers() -> None:
     address = queue.address
     assert world.office.memory.blocks_producers(address) is None
     for _ in range(17):
-        session.send(text("x" * 1024 * 1024, "t"))
+        session.sends.send(text("x" * 1024 * 1024, "t"))
     assert address.memory_bytes > 1000 + PAGING_SLACK_BYTES
     session.sends.request_credits("t", 100)
     assert callback_of(session).credits == []
@@ -467,18 +467,18 @@ def test_waking_once_for_many_dirty_queues() -> None:
     woken.clear()
     session = world.session()
     for name in ("a", "b", "a"):
-        session.send(text("m", name))
+        session.sends.send(text("m", name))
     assert woken == [1]
     world.turn()
     assert world.office.dirty == []
-    session.send(text("m", "a"))
+    session.sends.send(text("m", "a"))
     assert woken == [1, 1]
 
 
 def test_closing_ends_all_timers() -> None:
     world = World()
     queue = world.queue()
-    world.session().send(text("m", properties={"_AMQ_SCHED_DELIVERY": world.clock.now_ms + 50}))
+    world.session().sends.send(text("m", properties={"_AMQ_SCHED_DELIVERY": world.clock.now_ms + 50}))
     assert world.clock.pending() > 0
     world.office.close()
     assert world.clock.pending() == 0
@@ -489,8 +489,8 @@ def test_a_message_on_its_way_to_a_deleted_queue_leaves_no_trace() -> None:
     world = World(automatic=False)
     queue = world.queue()
     session = world.session()
-    session.send(text("m"), world.answers.of("m"))
-    session.send(text("s", properties={"_AMQ_SCHED_DELIVERY": world.clock.now_ms + 50}), world.answers.of("s"))
+    session.sends.send(text("m"), world.answers.of("m"))
+    session.sends.send(text("s", properties={"_AMQ_SCHED_DELIVERY": world.clock.now_ms + 50}), world.answers.of("s"))
     assert queue.incoming == 2
     world.office.directory.delete_queue("q")
     world.sync()
@@ -501,6 +501,6 @@ def test_a_message_on_its_way_to_a_deleted_queue_leaves_no_trace() -> None:
 
 def test_a_queue_that_is_made_for_a_message_gets_it_where_the_message_names_it() -> None:
     world = World()
-    world.session().send(text("m", address="a::a", properties={ROUTING_TYPE: int(RoutingType.ANYCAST)}))
+    world.session().sends.send(text("m", address="a::a", properties={ROUTING_TYPE: int(RoutingType.ANYCAST)}))
     world.turn()
     assert [(queue.name, queue.message_count) for queue in world.office.queues()] == [("a", 1)]

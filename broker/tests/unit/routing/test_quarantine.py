@@ -50,7 +50,7 @@ class Node:
     def fill(self, *bodies: str, queue: str = "q", **options: object) -> None:
         session = self.world.session()
         for body in bodies:
-            session.send(text(body, queue, **options))  # type: ignore[arg-type]
+            session.sends.send(text(body, queue, **options))  # type: ignore[arg-type]
         self.settle()
 
     def damage(self, position: int, queue: str = "q") -> None:
@@ -62,8 +62,8 @@ class Node:
 
     def reader(self, queue: str = "q", selector: str | None = None, **options: object):  # type: ignore[no-untyped-def]
         session = self.world.session()
-        session.create_consumer(0, queue, selector, **options)  # type: ignore[arg-type]
-        session.receive_consumer_credits(0, -1)
+        session.consumers.create(0, queue, selector, **options)  # type: ignore[arg-type]
+        session.consumers.receive_credits(0, -1)
         return session
 
 
@@ -101,7 +101,7 @@ def consume_selected(node: Node) -> list[bytes]:
 
 def receive_without_waiting(node: Node) -> list[bytes]:
     session = node.reader()
-    session.force_delivery(0, 7)
+    session.consumers.force_delivery(0, 7)
     node.settle()
     assert [sequence for _, sequence, _ in callback_of(session).forced] == [7], "the marker comes"
     return bodies(session)
@@ -109,11 +109,11 @@ def receive_without_waiting(node: Node) -> list[bytes]:
 
 def browse(node: Node) -> list[bytes]:
     session = node.reader(browse_only=True)
-    session.force_delivery(0, 8)
+    session.consumers.force_delivery(0, 8)
     node.settle()
     assert [sequence for _, sequence, _ in callback_of(session).forced] == [8]
     found = bodies(session)
-    session.close_consumer(0)
+    session.consumers.close(0)
     assert consume(node) == found
     return found
 
@@ -199,7 +199,7 @@ def test_a_damaged_message_is_set_aside_and_its_neighbours_are_served(node: Node
         served = successor.reader("target" if "move" in meeting else "q")
         successor.settle()
         assert sorted(bodies(served)) == sorted(body.encode() for body in texts)
-        assert books(served.consumers[0].queue) == (2, 2, 0)
+        assert books(served.consumers.by_id[0].queue) == (2, 2, 0)
         node.rig.die(power_loss=False)
 
 
@@ -232,7 +232,7 @@ def test_one_that_should_leave_for_another_address_is_set_aside(departure: str) 
         session = node.reader()
         node.settle()
         assert len(bodies(session)) == 3
-        (_, reference, _) = session.consumers[0].delivering.values()
+        (_, reference, _) = session.consumers.by_id[0].delivering.values()
         assert reference.location is not None
         damage(node.rig, *unpack_location(reference.location))
         node.world.office.paging.forget_readers(node.queue())
@@ -251,7 +251,7 @@ def test_queues_of_special_kinds(kind: dict[str, object]) -> None:
     queue = node.queue(**kind)
     session = node.world.session()
     for name in "abc":
-        session.send(text(name, properties={"_AMQ_LVQ_NAME": name}))
+        session.sends.send(text(name, properties={"_AMQ_LVQ_NAME": name}))
     node.settle()
     node.damage(1)
     reader = node.reader()
@@ -373,7 +373,7 @@ def test_the_consolidator_skips_quarantined_messages(caplog: pytest.LogCaptureFi
     taker = node.reader("other")
     for _ in range(120):
         node.fill("x" * 8000, queue="other")
-        taken = list(taker.consumers[0].delivering)
+        taken = list(taker.consumers.by_id[0].delivering)
         taker.acknowledge(0, taken[-1])
         node.settle()
     assert other.message_count == 0
@@ -403,7 +403,7 @@ def test_what_the_consolidator_meets_first_is_set_aside(early: bool, queues: int
     def churn(count: int) -> None:
         for _ in range(count):
             node.fill("x" * 8000, queue="other")
-            taken = list(taker.consumers[0].delivering)
+            taken = list(taker.consumers.by_id[0].delivering)
             taker.acknowledge(0, taken[-1])
             node.settle()
             node.world.clock.advance(1)

@@ -16,16 +16,16 @@ def test_counters_follow_a_message_through() -> None:
     queue = world.queue()
     session = world.session()
     for name in "abc":
-        session.send(text(name))
+        session.sends.send(text(name))
     assert (queue.message_count, queue.messages_added, queue.delivering_count) == (3, 3, 0)
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     world.turn()
     assert (queue.message_count, queue.delivering_count, queue.consumers.count) == (3, 3, 1)
     ids = [message.message_id for _, message, _ in callback_of(session).delivered]
     session.acknowledge(0, ids[1])
     assert (queue.message_count, queue.delivering_count, queue.messages_acknowledged) == (1, 1, 2)
-    session.close_consumer(0)
+    session.consumers.close(0)
     assert (queue.message_count, queue.delivering_count, queue.consumers.count) == (1, 0, 0)
     assert world.store.survivors(queue) == ids[2:]
 
@@ -34,28 +34,28 @@ def test_max_consumers() -> None:
     world = World()
     queue = world.queue(max_consumers=1)
     session = world.session()
-    session.create_consumer(0, "q")
+    session.consumers.create(0, "q")
     with pytest.raises(MaxConsumersExceeded, match="limit 1"):
-        session.create_consumer(1, "q")
+        session.consumers.create(1, "q")
     assert queue.consumers.count == 1
-    session.create_consumer(2, "q", browse_only=True)
-    session.close_consumer(0)
-    session.create_consumer(1, "q")
+    session.consumers.create(2, "q", browse_only=True)
+    session.consumers.close(0)
+    session.consumers.create(1, "q")
 
 
 def test_purge_on_no_consumers() -> None:
     world = World()
     queue = world.queue(purge_on_no_consumers=True)
     producer = world.session()
-    producer.send(text("no queue"), world.answers.of("no queue"))
+    producer.sends.send(text("no queue"), world.answers.of("no queue"))
     assert world.answers.error("no queue") is None
     assert queue.message_count == 0
     session = world.session()
-    session.create_consumer(0, "q")
-    producer.send(text("kept"))
-    producer.send(text("later", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 5_000}))
+    session.consumers.create(0, "q")
+    producer.sends.send(text("kept"))
+    producer.sends.send(text("later", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 5_000}))
     assert (queue.message_count, queue.scheduled_count) == (2, 1)
-    session.close_consumer(0)
+    session.consumers.close(0)
     assert (queue.message_count, queue.scheduled_count, world.office.memory.held_bytes) == (0, 0, 0)
     assert world.store.survivors(queue) == []
     world.clock.advance(5_000)
@@ -70,14 +70,14 @@ def test_purge_on_no_consumers_drops_deliveries_that_return_after_the_last_consu
     world = World({"q": {"redelivery_delay": redelivery_delay}})
     queue = world.queue(purge_on_no_consumers=True)
     session = world.session(transacted=True)
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     producer = world.session()
     for body in ("held", "waits"):
-        producer.send(text(body))
+        producer.sends.send(text(body))
     world.turn()
     session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
-    session.close_consumer(0)
+    session.consumers.close(0)
     assert (queue.message_count, queue.delivering_count) == (1, 1)
     if end == "rollback":
         session.rollback()
@@ -91,9 +91,9 @@ def test_purge_on_no_consumers_drops_acknowledgements_of_a_prepared_branch_that_
     world = World()
     queue = world.queue(purge_on_no_consumers=True)
     session = xa_session(world)
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
-    world.session().send(text("m"))
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
+    world.session().sends.send(text("m"))
     world.turn()
     session.branches.start(XID)
     session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
@@ -110,9 +110,9 @@ def test_a_purging_queue_keeps_deliveries_that_return_while_another_consumer_is_
     queue = world.queue(purge_on_no_consumers=True)
     session, other = world.session(transacted=True), world.session()
     for each in (session, other):
-        each.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
-    world.session().send(text("m"))
+        each.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
+    world.session().sends.send(text("m"))
     world.turn()
     session.close(failed=True)
     assert (queue.message_count, queue.delivering_count) == (1, 0)
@@ -122,9 +122,9 @@ def test_expired_messages_are_found_without_a_consumer() -> None:
     world = World(message_expiry_scan_period_ms=1000)
     queue = world.queue()
     session = world.session()
-    session.send(text("keep"))
-    session.send(text("late", expiration=world.clock.now_ms + 5000))
-    session.send(text("soon", expiration=world.clock.now_ms + 500))
+    session.sends.send(text("keep"))
+    session.sends.send(text("late", expiration=world.clock.now_ms + 5000))
+    session.sends.send(text("soon", expiration=world.clock.now_ms + 500))
     assert queue.expiring_count == 2
     world.clock.advance(999)
     assert queue.message_count == 3
@@ -139,10 +139,10 @@ def test_a_paused_queue_takes_but_does_not_give() -> None:
     world = World()
     queue = world.queue()
     session = world.session()
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     queue.pause()
-    session.send(text("a"))
+    session.sends.send(text("a"))
     world.turn()
     assert callback_of(session).delivered == []
     queue.resume()
@@ -154,14 +154,14 @@ def test_purge_leaves_messages_in_delivery() -> None:
     world = World()
     queue = world.queue()
     session = world.session()
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, 1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, 1)
     for name in "abc":
-        session.send(text(name))
+        session.sends.send(text(name))
     world.turn()
     assert queue.purge() == 2
     assert (queue.message_count, queue.delivering_count) == (1, 1)
-    session.close_consumer(0)
+    session.consumers.close(0)
     assert queue.message_count == 1
     assert len(queue.pending) == 1
 
@@ -172,7 +172,7 @@ def test_consumers_that_leave_together_do_not_each_look_at_all_others(monkeypatc
     queue = world.queue("q")
     session = world.session()
     for number in range(200):
-        session.create_consumer(number, "q")
+        session.consumers.create(number, "q")
     looked: list[QueueConsumers] = []
     each = QueueConsumers.__iter__
     monkeypatch.setattr(QueueConsumers, "__iter__", lambda self: looked.append(self) or each(self))
@@ -186,11 +186,11 @@ def test_the_last_selector_that_leaves_makes_the_queue_plain_again() -> None:
     world = World()
     queue = world.queue("q")
     session = world.session()
-    session.create_consumer(1, "q")
-    session.create_consumer(2, "q", selector_text="a = 1")
+    session.consumers.create(1, "q")
+    session.consumers.create(2, "q", selector_text="a = 1")
     assert queue.selective
-    session.close_consumer(1)
+    session.consumers.close(1)
     assert queue.selective
-    session.create_consumer(3, "q")
-    session.close_consumer(2)
+    session.consumers.create(3, "q")
+    session.consumers.close(2)
     assert not queue.selective

@@ -20,8 +20,8 @@ def successor(world: World, settings: dict[str, dict[str, object]] | None = None
 
 def bodies(world: World, queue: str) -> list[bytes]:
     session = world.session()
-    session.create_consumer(0, queue)
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, queue)
+    session.consumers.receive_credits(0, -1)
     world.turn()
     return callback_of(session).bodies()
 
@@ -31,8 +31,8 @@ def test_messages_come_back_in_order_without_bodies_in_memory() -> None:
     world.queue()
     session = world.session()
     for name in "abc":
-        session.send(text(name))
-    session.send(text("lost", durable=False))
+        session.sends.send(text(name))
+    session.sends.send(text("lost", durable=False))
     following = successor(world)
     queue = following.office.directory.find_queue("q")
     assert queue is not None
@@ -47,10 +47,10 @@ def test_acknowledged_and_uncommitted_ones_do_not() -> None:
     world.queue()
     session = world.session()
     for name in "ab":
-        session.send(text(name))
-    world.session(transacted=True).send(text("open"))
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+        session.sends.send(text(name))
+    world.session(transacted=True).sends.send(text("open"))
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     world.turn()
     session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
     assert bodies(successor(world), "q") == [b"b"]
@@ -60,15 +60,15 @@ def test_delivery_counts_of_failed_deliveries_survive() -> None:
     world = World()
     world.queue()
     session = world.session()
-    session.send(text("a"))
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.sends.send(text("a"))
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     world.turn()
     session.close(failed=True)
     following = successor(world)
     reader = following.session()
-    reader.create_consumer(0, "q")
-    reader.receive_consumer_credits(0, -1)
+    reader.consumers.create(0, "q")
+    reader.consumers.receive_credits(0, -1)
     following.turn()
     assert callback_of(reader).counts() == [2]
 
@@ -114,9 +114,9 @@ def test_neighbours_in_the_log_keep_what_sets_them_apart() -> None:
 def test_duplicate_ids_are_still_known() -> None:
     world = World()
     world.queue()
-    world.session().send(text("a", properties={DUPLICATE_ID: "1"}))
+    world.session().sends.send(text("a", properties={DUPLICATE_ID: "1"}))
     following = successor(world)
-    following.session().send(text("a", properties={DUPLICATE_ID: "1"}), following.answers.of("again"))
+    following.session().sends.send(text("a", properties={DUPLICATE_ID: "1"}), following.answers.of("again"))
     assert following.answers.error("again") is None
     assert bodies(following, "q") == [b"a"]
 
@@ -125,8 +125,8 @@ def test_scheduled_messages_go_on_waiting() -> None:
     world = World()
     world.queue()
     session = world.session()
-    session.send(text("later", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100}))
-    session.send(text("now"))
+    session.sends.send(text("later", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100}))
+    session.sends.send(text("now"))
     following = successor(world)
     queue = following.office.directory.find_queue("q")
     assert queue is not None
@@ -139,7 +139,7 @@ def test_messages_in_several_queues_count_once() -> None:
     world = World()
     for name in "ab":
         world.queue(name, address="t", routing_type=RoutingType.MULTICAST)
-    world.session().send(text("m", "t"))
+    world.session().sends.send(text("m", "t"))
     following = successor(world)
     address = following.office.directory.addresses["t"]
     assert (address.size_bytes, address.message_count) == (text("m", "t").encode_size, 1)
@@ -156,12 +156,12 @@ def test_messages_in_some_queues_of_several_count_once_each() -> None:
     queues = [world.queue(name, address="t", routing_type=RoutingType.MULTICAST) for name in "abc"]
     session = world.session()
     for number in range(200):
-        session.send(text("x" * number, "t"))
+        session.sends.send(text("x" * number, "t"))
     # the first ones of a, some from the middle of b, few of c: no queue holds all that another does
     for queue, done in zip(queues, (range(50), range(40, 120), range(10, 20)), strict=True):
         reader = world.session()
-        reader.create_consumer(0, queue.name)
-        reader.receive_consumer_credits(0, -1)
+        reader.consumers.create(0, queue.name)
+        reader.consumers.receive_credits(0, -1)
         world.turn()
         ids = [message.message_id for _, message, _ in callback_of(reader).delivered]
         for number in done:
@@ -183,8 +183,8 @@ def test_priorities_and_expirations_are_kept() -> None:
     world = World()
     world.queue()
     session = world.session()
-    session.send(text("low", priority=1))
-    session.send(text("high", priority=8, expiration=world.clock.now_ms + 50))
+    session.sends.send(text("low", priority=1))
+    session.sends.send(text("high", priority=8, expiration=world.clock.now_ms + 50))
     following = successor(world)
     queue = following.office.directory.find_queue("q")
     assert queue is not None
@@ -199,19 +199,19 @@ def test_a_message_released_early_takes_no_other_ones_place_after_a_restart() ->
     world = World()
     world.queue()
     producer = world.session()
-    producer.send(text("early", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100}))
+    producer.sends.send(text("early", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100}))
     queue = world.office.directory.find_queue("q")
     assert queue is not None
     for reference in world.office.scheduled.take(queue, lambda _: True, 1):
         queue.due(reference)
     session = world.session(transacted=True)
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     world.turn()
     session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
     session.close(failed=True)
     for name in "ab":
-        producer.send(text(name))
+        producer.sends.send(text(name))
     following = successor(world)
     queue = following.office.directory.find_queue("q")
     assert queue is not None

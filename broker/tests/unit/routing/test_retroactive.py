@@ -30,7 +30,7 @@ def retroactive(settings: Mapping[str, Mapping[str, object]] | None = None, **op
 def news(world: World, *bodies: str, kind: RoutingType = MULTICAST) -> None:
     session = world.session()
     for body in bodies:
-        session.send(text(body, "news", properties={ROUTING_TYPE: int(kind), "body": body}))
+        session.sends.send(text(body, "news", properties={ROUTING_TYPE: int(kind), "body": body}))
     world.turn()
 
 

@@ -18,7 +18,7 @@ def waits(queue: Queue) -> list[bytes]:
 def send(world: World, bodies: str, **options: object) -> None:
     session = world.session()
     for body in bodies:
-        session.send(text(body, **options))
+        session.sends.send(text(body, **options))
 
 
 def test_the_last_replaces_the_first() -> None:
@@ -42,8 +42,8 @@ def test_a_message_in_delivery_is_not_counted_and_is_removed_when_it_returns() -
     world = World()
     queue = world.queue(ring_size=3)
     consumer = world.session()
-    consumer.create_consumer(0, "q")
-    consumer.receive_consumer_credits(0, -1)
+    consumer.consumers.create(0, "q")
+    consumer.consumers.receive_credits(0, -1)
     for body in "ABCD":
         send(world, body)
         world.turn()
@@ -58,11 +58,11 @@ def test_a_rollback_into_a_full_ring_keeps_the_younger() -> None:
     world = World()
     queue = world.queue(ring_size=2)
     consumer = world.session(transacted=True)
-    consumer.create_consumer(0, "q")
-    consumer.receive_consumer_credits(0, -1)
+    consumer.consumers.create(0, "q")
+    consumer.consumers.receive_credits(0, -1)
     send(world, "AB")
     world.turn()
-    consumer.stop()
+    consumer.consumers.stop()
     send(world, "CD")
     assert queue.message_count == 4
     consumer.rollback()
@@ -74,8 +74,8 @@ def test_delayed_redeliveries_into_a_full_ring_keep_the_younger() -> None:
     world = World({"#": {"redelivery_delay": 1_000}})
     queue = world.queue(ring_size=2)
     consumer = world.session(transacted=True)
-    consumer.create_consumer(0, "q")
-    consumer.receive_consumer_credits(0, -1)
+    consumer.consumers.create(0, "q")
+    consumer.consumers.receive_credits(0, -1)
     for bodies in ("AB", "CD"):
         send(world, bodies)
         world.turn()
@@ -127,8 +127,8 @@ def test_non_destructive_consumers_keep_their_messages_of_a_ring() -> None:
     world = World()
     queue = world.queue(ring_size=2, non_destructive=True)
     consumer = world.session()
-    consumer.create_consumer(0, "q")
-    consumer.receive_consumer_credits(0, -1)
+    consumer.consumers.create(0, "q")
+    consumer.consumers.receive_credits(0, -1)
     send(world, "AB")
     world.turn()
     send(world, "C")
@@ -144,11 +144,11 @@ def test_a_restart_fills_the_ring_with_the_youngest() -> None:
     world = World()
     queue = world.queue(ring_size=2)
     consumer = world.session()
-    consumer.create_consumer(0, "q")
-    consumer.receive_consumer_credits(0, -1)
+    consumer.consumers.create(0, "q")
+    consumer.consumers.receive_credits(0, -1)
     send(world, "AB")
     world.turn()
-    consumer.stop()
+    consumer.consumers.stop()
     send(world, "CD")
     assert len(world.store.survivors(queue)) == 4
     successor = World(store=world.store)

@@ -16,10 +16,12 @@ def test_a_scheduled_message_waits_for_its_time() -> None:
     world = World()
     queue = world.queue()
     session = world.session()
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     for name, delay in (("late", 100), ("soon", 50), ("past", -5)):
-        session.send(text(name, properties={SCHEDULED_DELIVERY: world.clock.now_ms + delay}), world.answers.of(name))
+        session.sends.send(
+            text(name, properties={SCHEDULED_DELIVERY: world.clock.now_ms + delay}), world.answers.of(name)
+        )
     world.turn()
     seen = callback_of(session)
     assert seen.bodies() == [b"past"]
@@ -40,7 +42,7 @@ def test_one_timer_for_the_earliest() -> None:
     session = world.session()
     assert world.clock.pending() == 0
     for delay in (500, 400, 600):
-        session.send(text("m", properties={SCHEDULED_DELIVERY: world.clock.now_ms + delay}))
+        session.sends.send(text("m", properties={SCHEDULED_DELIVERY: world.clock.now_ms + delay}))
     assert world.clock.pending() == 1
     assert len(world.office.scheduled) == 3
 
@@ -49,7 +51,7 @@ def test_a_wall_clock_set_back_means_waiting_again() -> None:
     world = World()
     queue = world.queue()
     session = world.session()
-    session.send(text("m", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100}))
+    session.sends.send(text("m", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100}))
     world.clock.step_wall(-1000)
     world.clock.advance(100)
     assert queue.scheduled_count == 1
@@ -61,12 +63,12 @@ def test_redelivery_waits_and_comes_back_to_its_place() -> None:
     world = World({"#": {"redelivery_delay": 100, "redelivery_delay_multiplier": 2.0}})
     queue = world.queue()
     session = world.session(transacted=True)
-    session.create_consumer(0, "q")
+    session.consumers.create(0, "q")
     callback_of(session).frame_bytes = 1
     producer = world.session()
     for name in "abc":
-        producer.send(text(name))
-    session.receive_consumer_credits(0, 2)
+        producer.sends.send(text(name))
+    session.consumers.receive_credits(0, 2)
     world.turn()
     seen = callback_of(session)
     session.acknowledge(0, seen.delivered[0][1].message_id)
@@ -76,7 +78,7 @@ def test_redelivery_waits_and_comes_back_to_its_place() -> None:
     world.clock.advance(100)
     assert queue.scheduled_count == 0
     seen.delivered.clear()
-    session.receive_consumer_credits(0, -1)
+    session.consumers.receive_credits(0, -1)
     world.turn()
     assert seen.bodies() == [b"a", b"b", b"c"]
     assert seen.counts() == [2, 1, 1]
@@ -111,10 +113,10 @@ def test_a_redelivery_waits_over_a_restart(after_ms: int) -> None:
     world = restarted(rig, 0)
     world.queue()
     session = world.session(transacted=True)
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     for name in "ab":
-        world.session().send(text(name, durable=True))
+        world.session().sends.send(text(name, durable=True))
     settled(rig, world)
     session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
     session.rollback()
@@ -126,8 +128,8 @@ def test_a_redelivery_waits_over_a_restart(after_ms: int) -> None:
     world.clock.advance(1)
     assert queue.scheduled_count == 0
     consumer = world.session()
-    consumer.create_consumer(0, "q")
-    consumer.receive_consumer_credits(0, -1)
+    consumer.consumers.create(0, "q")
+    consumer.consumers.receive_credits(0, -1)
     settled(rig, world)
     assert callback_of(consumer).bodies() == [b"a", b"b"]
     assert callback_of(consumer).counts() == [2, 1]
@@ -139,10 +141,10 @@ def test_the_end_of_a_session_delays_what_its_transaction_has_acknowledged(*, fa
     world = World({"#": {"redelivery_delay": 100}})
     queue = world.queue()
     session = world.session(transacted=True)
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     for name in "abc":
-        world.session().send(text(name))
+        world.session().sends.send(text(name))
     world.turn()
     session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
     session.close(failed=failed)
@@ -153,9 +155,9 @@ def test_closing_a_consumer_delays_nothing() -> None:
     world = World({"#": {"redelivery_delay": 100}})
     queue = world.queue()
     session = world.session()
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
-    world.session().send(text("a"))
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
+    world.session().sends.send(text("a"))
     world.turn()
     session.close(failed=True)
     assert queue.scheduled_count == 0
@@ -165,7 +167,7 @@ def test_closing_a_consumer_delays_nothing() -> None:
 def test_a_deleted_queue_takes_its_scheduled_messages_along() -> None:
     world = World()
     queue = world.queue()
-    world.session().send(text("m", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100}))
+    world.session().sends.send(text("m", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100}))
     world.office.directory.delete_queue("q")
     assert len(world.office.scheduled) == 0
     assert (world.office.memory.held_bytes, queue.message_count, queue.scheduled_count) == (0, 0, 0)

@@ -41,7 +41,7 @@ def world_of(*queues: str) -> World:
     for name in queues:
         world.queue(name)
         for number in range(MESSAGES):
-            world.session().send(text(f"{number}", name, properties={"n": number}))
+            world.session().sends.send(text(f"{number}", name, properties={"n": number}))
     return world
 
 
@@ -60,8 +60,8 @@ def test_the_heaviest_selector_takes_many_turns_and_no_long_one() -> None:
     world = world_of("q")
     session = world.session()
     for number in range(10):
-        session.create_consumer(number, "q", HEAVY)
-        session.receive_consumer_credits(number, -1)
+        session.consumers.create(number, "q", HEAVY)
+        session.consumers.receive_credits(number, -1)
     turns, most = most_work(world, lambda: not world.office.dirty)
     assert turns >= 10 * MESSAGES * SELECTOR_STEPS_MAX // PER_TURN // 2
     assert most < PER_TURN + 2 * SELECTOR_STEPS_MAX
@@ -71,8 +71,8 @@ def test_the_heaviest_selector_takes_many_turns_and_no_long_one() -> None:
 def test_what_a_heavy_selector_takes_costs_its_share_too() -> None:
     world = world_of("q")
     session = world.session()
-    session.create_consumer(0, "q", f"{HEAVY} OR n >= 0")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q", f"{HEAVY} OR n >= 0")
+    session.consumers.receive_credits(0, -1)
     _, most = most_work(world, lambda: not world.office.dirty)
     assert most < PER_TURN + 2 * SELECTOR_STEPS_MAX
     assert len(callback_of(session).bodies()) == MESSAGES
@@ -82,11 +82,11 @@ def test_other_clients_are_served_meanwhile() -> None:
     """A consumer without a selector in the same turn, one with a light one in the next."""
     world = world_of("heavy", "light", "plain")
     attacker, light, plain = world.session(), world.session(), world.session()
-    attacker.create_consumer(0, "heavy", HEAVY)
-    light.create_consumer(0, "light", LIGHT)
-    plain.create_consumer(0, "plain")
+    attacker.consumers.create(0, "heavy", HEAVY)
+    light.consumers.create(0, "light", LIGHT)
+    plain.consumers.create(0, "plain")
     for session in (attacker, light, plain):
-        session.receive_consumer_credits(0, -1)
+        session.consumers.receive_credits(0, -1)
     world.turn()
     assert len(callback_of(plain).bodies()) == MESSAGES
     world.turn()
@@ -98,12 +98,12 @@ def test_a_forced_delivery_waits_for_its_turn() -> None:
     world = world_of("q")
     session = world.session()
     for number in range(10):
-        session.create_consumer(number, "q", HEAVY)
+        session.consumers.create(number, "q", HEAVY)
     world.turn()
     before = WORK.steps
     for number in range(10):
-        session.receive_consumer_credits(number, -1)
-        session.force_delivery(number, number)
+        session.consumers.receive_credits(number, -1)
+        session.consumers.force_delivery(number, number)
     assert WORK.steps - before < PER_TURN + 2 * SELECTOR_STEPS_MAX
     seen = callback_of(session)
     _, most = most_work(world, lambda: len(seen.forced) == 10)
@@ -116,9 +116,9 @@ def test_browsers_share_too() -> None:
     world.turn()
     before = WORK.steps
     for number in range(10):
-        session.create_consumer(number, "q", f"{HEAVY} OR {LIGHT}", browse_only=True)
-        session.receive_consumer_credits(number, -1)
-        session.force_delivery(number, number)
+        session.consumers.create(number, "q", f"{HEAVY} OR {LIGHT}", browse_only=True)
+        session.consumers.receive_credits(number, -1)
+        session.consumers.force_delivery(number, number)
     assert WORK.steps - before < PER_TURN + 2 * SELECTOR_STEPS_MAX
     seen = callback_of(session)
     _, most = most_work(world, lambda: len(seen.forced) == 10)

@@ -75,8 +75,8 @@ class Node:
     def consumer(self, *queues: str, **options: object) -> ServerSession:
         session = self.world.session(**options)
         for number, queue in enumerate(queues):
-            session.create_consumer(number, queue)
-            session.receive_consumer_credits(number, -1)
+            session.consumers.create(number, queue)
+            session.consumers.receive_credits(number, -1)
         self.settle()
         return session
 
@@ -130,7 +130,7 @@ def send_all(session: ServerSession) -> list[bytes]:
         session.sends.send_batch(sends_of(messages), 0, None)
     else:
         for message in messages:
-            session.send(message)
+            session.sends.send(message)
     return [b"%d" % number for number in (*range(1, COUNT, 2), *range(0, COUNT, 2))]
 
 
@@ -195,7 +195,7 @@ def test_messages_in_several_queues_count_once(committed: bool) -> None:
         office.directory.create_queue(QueueConfiguration(name, address="topic", routing_type=RoutingType.MULTICAST))
     session = made.world.session(transacted=True)
     for number in range(COUNT):
-        session.send(text(f"{number}", "topic"))
+        session.sends.send(text(f"{number}", "topic"))
     made.settle()
     address = office.queues()[0].address
     assert address.message_count == COUNT
@@ -217,7 +217,7 @@ def test_a_last_value_queue_keeps_the_last(committed: bool, during: bool) -> Non
     queue = made.world.queue("lv", **({} if during else key))
     session = made.world.session(transacted=True)
     for number in range(COUNT):
-        session.send(text(f"{number}", "lv", properties={"k": number % 2}))
+        session.sends.send(text(f"{number}", "lv", properties={"k": number % 2}))
     made.settle()
     if during:
         queue.configure(QueueConfiguration("lv", address="lv", routing_type=RoutingType.ANYCAST, **key).filled(
@@ -236,7 +236,7 @@ def test_scheduled_messages_of_a_large_transaction_come_in_time() -> None:
     session = made.world.session(transacted=True)
     at = made.world.clock.wall_ms() + 5_000
     for number in range(COUNT):
-        session.send(text(f"{number}", properties={SCHEDULED_DELIVERY: at}))
+        session.sends.send(text(f"{number}", properties={SCHEDULED_DELIVERY: at}))
     made.settle()
     session.commit()
     made.settle()
@@ -250,10 +250,10 @@ def test_messages_sent_after_a_large_transaction_come_after_it() -> None:
     plain, session = made.world.session(), made.world.session(transacted=True)
     expected = []
     for turn in range(3):
-        plain.send(text(f"before {turn}"))
+        plain.sends.send(text(f"before {turn}"))
         made.settle()
         for number in range(COUNT):
-            session.send(text(f"{turn} {number}"))
+            session.sends.send(text(f"{turn} {number}"))
         made.settle()
         session.commit()
         made.settle()
@@ -287,7 +287,7 @@ def test_many_acknowledgements(committed: bool, shared: bool) -> None:
     expected = [b"%d" % number for number in (*range(1, COUNT, 2), *range(0, COUNT, 2))]
     producer = made.world.session()
     for number in range(COUNT):
-        producer.send(text(f"{number}", "topic", durable=number % 3 != 0, priority=4 + number % 2))
+        producer.sends.send(text(f"{number}", "topic", durable=number % 3 != 0, priority=4 + number % 2))
     made.settle()
     reader = made.consumer("one", transacted=True)
     assert callback_of(reader).bodies() == expected
@@ -319,14 +319,14 @@ def test_a_large_branch_after_a_takeover(end: str) -> None:
     made = Node(rig, "a")
     made.world.queue()
     for number in range(COUNT):
-        made.world.session().send(text(f"held {number}"))
+        made.world.session().sends.send(text(f"held {number}"))
     xid = Xid(1, b"g", b"b")
     session = made.consumer("q", xa=True, auto_commit_sends=False, auto_commit_acks=False)
     made.world.queue("out")
     session.branches.start(xid)
     session.acknowledge(0, callback_of(session).delivered[-1][1].message_id)
     for number in range(COUNT):
-        session.send(text(f"{number}", "out"))
+        session.sends.send(text(f"{number}", "out"))
     made.settle()
     session.branches.end(xid, failed=False)
     if end == "committed":
@@ -356,7 +356,7 @@ def test_a_transaction_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = made.world.answers
     session = made.world.session(transacted=True)
     for number in range(12):
-        session.send(text(f"{number}"), answers.of(f"{number}"))
+        session.sends.send(text(f"{number}"), answers.of(f"{number}"))
     session.commit(answers.of("commit"))
     made.settle()
     assert [name for name, error in answers.seen if error is not None] == ["10", "commit"]
@@ -366,7 +366,7 @@ def test_a_transaction_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         assert code_of(error) == ErrorCode.TRANSACTION_ROLLED_BACK
     made.nothing_is_left()
     for number in range(10):
-        session.send(text(f"{number}"))
+        session.sends.send(text(f"{number}"))
     session.commit(answers.of("the next one"))
     made.settle()
     assert answers.error("the next one") is None
@@ -377,7 +377,7 @@ def test_acknowledgements_count_for_the_limit_and_none_is_lost(monkeypatch: pyte
     made = node()
     producer = made.world.session()
     for number in range(COUNT):
-        producer.send(text(f"{number}"))
+        producer.sends.send(text(f"{number}"))
     made.settle()
     monkeypatch.setattr(transaction_module, "TRANSACTION_MESSAGES_MAX", 10)
     reader = made.consumer("q", transacted=True)
@@ -400,7 +400,7 @@ def test_the_branches_of_a_session_have_a_limit_together(monkeypatch: pytest.Mon
     for xid in branches:
         session.branches.start(xid)
         for number in range(5):
-            session.send(text(f"{number}"))
+            session.sends.send(text(f"{number}"))
         session.branches.end(xid, failed=False)
     session.branches.prepare(branches[0])
     with pytest.raises(XaError) as caught:
@@ -409,7 +409,7 @@ def test_the_branches_of_a_session_have_a_limit_together(monkeypatch: pytest.Mon
     session.branches.roll_back(branches[0])
     session.branches.roll_back(branches[1])
     made.settle()
-    assert session.work.count == 0
+    assert session.state.work.count == 0
     made.nothing_is_left()
 
 
@@ -418,7 +418,9 @@ def test_duplicate_ids_of_a_transaction_have_a_limit(monkeypatch: pytest.MonkeyP
     made = node()
     session = made.world.session(transacted=True)
     for number in range(4):
-        session.send(text(f"{number}", properties={"_AMQ_DUPL_ID": f"{number}"}), made.world.answers.of(f"{number}"))
+        session.sends.send(
+            text(f"{number}", properties={"_AMQ_DUPL_ID": f"{number}"}), made.world.answers.of(f"{number}")
+        )
     made.settle()
     assert isinstance(made.world.answers.error("3"), TransactionTooLarge)
     session.rollback()
@@ -437,7 +439,7 @@ def test_runs_in_several_queues(commits: bool) -> None:
         session.sends.send_batch(sends_of([text(f"{start + number}") for number in range(6)]), 0, None)
         if start == 12:
             made.settle()
-    assert session.work.count == 3 * COUNT
+    assert session.state.work.count == 3 * COUNT
     assert [queue.incoming for queue in made.world.office.queues()] == [COUNT] * 3
     if commits:
         session.commit()
@@ -460,8 +462,8 @@ def test_single_acknowledgements_of_runs_keep_no_buffers(commits: bool, monkeypa
     producer.sends.send_batch(sends_of([text(f"{number}") for number in range(COUNT)]), 0, None)
     made.settle()
     session = made.consumer("q", transacted=True, callback=FakeCallback(runs=True))
-    held = session._transaction._acknowledged._open  # type: ignore[union-attr]
-    for message_id in list(session.consumers[0].delivering)[::2]:
+    held = session.state.transaction._acknowledged._open  # type: ignore[union-attr]
+    for message_id in list(session.consumers.by_id[0].delivering)[::2]:
         session.settle(0, message_id, ACCEPTED)
         assert max(map(len, held.values())) <= 5
     if commits:

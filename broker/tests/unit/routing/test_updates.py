@@ -68,14 +68,14 @@ def test_a_disabled_queue_takes_no_messages_and_delivers_those_it_has() -> None:
     world = World()
     queue, other = world.queue("q"), world.queue("other", address="q")
     session = world.session()
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     change(world, queue, enabled=False)
     for address in ("q", "q", "q::q"):
-        session.send(text("m", address))
+        session.sends.send(text("m", address))
     assert (queue.message_count, other.message_count) == (0, 2)
     change(world, queue, enabled=True)
-    session.send(text("m"))
+    session.sends.send(text("m"))
     world.turn()
     assert callback_of(session).bodies() == [b"m"]
     assert callback_of(session).errors == []
@@ -84,7 +84,7 @@ def test_a_disabled_queue_takes_no_messages_and_delivers_those_it_has() -> None:
 def test_messages_for_disabled_queues_only_are_dropped_and_confirmed() -> None:
     world = World()
     queue = world.queue(enabled=False)
-    world.session().send(text("m"), world.answers.of("m"))
+    world.session().sends.send(text("m"), world.answers.of("m"))
     assert world.answers.error("m") is None
     assert (queue.message_count, queue.address.messages_unrouted) == (0, 1)
 
@@ -92,7 +92,7 @@ def test_messages_for_disabled_queues_only_are_dropped_and_confirmed() -> None:
 def test_a_queue_named_by_its_sender_takes_no_more_than_it_takes_otherwise() -> None:
     world = World()
     queue = world.queue(purge_on_no_consumers=True)
-    world.session().send(text("m", "q::q"))
+    world.session().sends.send(text("m", "q::q"))
     assert queue.message_count == 0
 
 
@@ -101,11 +101,11 @@ def test_a_filter_comes_and_goes() -> None:
     queue = world.queue()
     session = world.session()
     change(world, queue, filter="a = 1")
-    session.send(text("dropped"))
-    session.send(text("taken", properties={"a": 1}))
+    session.sends.send(text("dropped"))
+    session.sends.send(text("taken", properties={"a": 1}))
     change(world, queue, filter="")
     assert queue.configuration.filter is None
-    session.send(text("taken too"))
+    session.sends.send(text("taken too"))
     assert queue.message_count == 2
 
 
@@ -114,14 +114,14 @@ def test_becoming_a_last_value_queue_and_an_ordinary_one_again() -> None:
     queue = world.queue()
     session = world.session()
     for number in range(3):
-        session.send(text(str(number), properties={"code": "k"}))
+        session.sends.send(text(str(number), properties={"code": "k"}))
     change(world, queue, last_value_key="code")
     assert (queue.message_count, queue.messages_replaced) == (1, 2)
-    session.send(text("3", properties={"code": "k"}))
+    session.sends.send(text("3", properties={"code": "k"}))
     assert queue.message_count == 1
     change(world, queue, last_value=False)
     assert queue.configuration.last_value_key is None
-    session.send(text("4", properties={"code": "k"}))
+    session.sends.send(text("4", properties={"code": "k"}))
     assert queue.message_count == 2
 
 
@@ -129,7 +129,7 @@ def test_a_refused_update_changes_nothing() -> None:
     world = World()
     queue = world.queue()
     for number in range(2):
-        world.session().create_consumer(number, "q")
+        world.session().consumers.create(number, "q")
     before = queue.configuration
     with pytest.raises(InvalidQueueConfiguration, match="more than 1"):
         change(world, queue, max_consumers=1)
@@ -182,10 +182,10 @@ def test_a_pause_holds_deliveries_and_may_outlast_a_restart() -> None:
     world = World()
     queue = world.queue()
     session = world.session()
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     pause_queue(world.office, queue, persist=False)
-    session.send(text("a"))
+    session.sends.send(text("a"))
     world.turn()
     assert callback_of(session).delivered == []
     assert not paused_after_a_restart(world)
@@ -201,11 +201,11 @@ def test_a_paused_address_pauses_its_queues_and_those_bound_later() -> None:
     world = World()
     queue = world.queue("q")
     session = world.session()
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     pause_address(world.office, queue.address, persist=False)
     later = world.queue("later", address="q")
-    session.send(text("a"))
+    session.sends.send(text("a"))
     world.turn()
     assert callback_of(session).delivered == []
     assert later.paused

@@ -78,7 +78,7 @@ class Node:
     def send(self, *bodies: str, address: str = "news", **fields: Any) -> None:
         session = self.world.session()
         for body in bodies:
-            session.send(text(body, address=address, **fields))
+            session.sends.send(text(body, address=address, **fields))
         self.world.turn()
 
     def move(self) -> None:
@@ -115,8 +115,8 @@ def test_the_queue_with_most_messages_is_first_and_the_rest_of_others_follows() 
     node = Node("few", "many")
     node.send("one")
     reader = node.world.session()
-    reader.create_consumer(0, "few")
-    reader.receive_consumer_credits(0, -1)
+    reader.consumers.create(0, "few")
+    reader.consumers.receive_credits(0, -1)
     node.world.turn()
     reader.acknowledge(0, node.queues["many"].pending.first_level().next_from(-1).message_id)  # type: ignore[union-attr]
     reader.close(failed=False)
@@ -248,8 +248,8 @@ def test_a_message_moves_with_the_delivery_count_of_each_queue() -> None:
     node = Node("one", "two", "three")
     node.send("m", "n")
     session = node.world.session(transacted=True)
-    session.create_consumer(0, "one")
-    session.receive_consumer_credits(0, 1)
+    session.consumers.create(0, "one")
+    session.consumers.receive_credits(0, 1)
     node.world.turn()
     session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
     session.rollback()
@@ -269,7 +269,7 @@ def test_a_message_that_was_kept_before_keeps_the_id_by_which_its_last_node_know
         QueueConfiguration(name, name, RoutingType.MULTICAST, internal=True), may_create_address=True
     )
     properties = Properties({SCALE_DOWN_TO + name: struct.pack(">q", 42), BRIDGE_DUPLICATE_ID: b"of the first"})
-    node.world.session(of_cluster=True).send(Message(b"m", address="news", properties=properties))
+    node.world.session(of_cluster=True).sends.send(Message(b"m", address="news", properties=properties))
     node.world.turn()
     assert queue.message_count == 1
     for _ in node.moving.move_kept(node.target, node.remote, queue, leads_to_target):  # type: ignore[arg-type]

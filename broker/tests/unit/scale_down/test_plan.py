@@ -51,7 +51,7 @@ def test_a_node_that_has_something_left_leaves_no_record(left: str) -> None:
     """With the record the primary would begin with an empty store, and the messages left here would never be served."""
     node = Finish(prepared=left != "message")
     if left == "message":
-        node.world.session().send(text("refused"))
+        node.world.session().sends.send(text("refused"))
         node.world.turn()
     assert RECORD not in node.asked()
     assert node.told == [packets.ScaleDownAnnouncement("target", OWN)], "the rest is there"

@@ -111,7 +111,7 @@ class Moving:
     def send(self, *bodies: str) -> None:
         session = self.world.session()
         for body in bodies:
-            session.send(text(body))
+            session.sends.send(text(body))
         self.world.turn()
 
     def take(self, target: Any) -> Steps[None]:
@@ -384,7 +384,7 @@ def test_an_address_that_stays_full_is_left_out_and_the_others_move(monkeypatch:
     node = Moving(monkeypatch, "a").chosen()
     other = node.world.queue("z")
     node.send("one")
-    node.world.session().send(text("other", address="z"))
+    node.world.session().sends.send(text("other", address="z"))
     node.world.turn()
     remote: Any = SimpleNamespace(id_of=_same_id)
     node.move(Stage(False, lambda target: node.moving.move_queues(target, remote)))
@@ -401,7 +401,7 @@ def test_an_address_that_gets_no_credit_is_left_out(monkeypatch: pytest.MonkeyPa
     node = Moving(monkeypatch, "a").chosen()
     other = node.world.queue("z")
     node.send("one")
-    node.world.session().send(text("other", address="z"))
+    node.world.session().sends.send(text("other", address="z"))
     node.world.turn()
     remote: Any = SimpleNamespace(id_of=_same_id)
     node.move(Stage(False, lambda target: node.moving.move_queues(target, remote)))

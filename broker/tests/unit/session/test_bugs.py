@@ -45,15 +45,15 @@ def test_a_delivery_that_cannot_be_written_costs_its_connection_and_no_message(
     queue = world.queue()
     world.queue("other")
     broken = world.session(callback=Broken(runs=runs))
-    broken.create_consumer(0, "q", selector)
-    broken.receive_consumer_credits(0, -1)
+    broken.consumers.create(0, "q", selector)
+    broken.consumers.receive_credits(0, -1)
     elsewhere = world.session()
-    elsewhere.create_consumer(0, "other")
-    elsewhere.receive_consumer_credits(0, -1)
+    elsewhere.consumers.create(0, "other")
+    elsewhere.consumers.receive_credits(0, -1)
     producer = world.session()
     for body in "abc":
-        producer.send(text(body))
-    producer.send(text("z", "other"))
+        producer.sends.send(text(body))
+    producer.sends.send(text("z", "other"))
     world.turn()
     assert [type(bug) for bug in callback_of(broken).bugs] == [Bug], "told once"
     assert callback_of(broken).bodies() == [b"a"], "and then nothing more"
@@ -61,8 +61,8 @@ def test_a_delivery_that_cannot_be_written_costs_its_connection_and_no_message(
     assert queue.message_count == 3
     broken.close(failed=True)
     heir = world.session()
-    heir.create_consumer(0, "q")
-    heir.receive_consumer_credits(0, -1)
+    heir.consumers.create(0, "q")
+    heir.consumers.receive_credits(0, -1)
     world.turn()
     assert callback_of(heir).bodies() == [b"a", b"b", b"c"]
     assert callback_of(heir).counts()[:2] == [2, 2], "it counts as an attempt, so it ends as a dead letter"
@@ -75,15 +75,15 @@ def test_a_selector_that_breaks_leaves_the_message_to_the_others() -> None:
     queue = world.queue()
     sessions = [world.session(), world.session()]
     for session in sessions:
-        session.create_consumer(0, "q", "n = 1")
-        session.receive_consumer_credits(0, -1)
+        session.consumers.create(0, "q", "n = 1")
+        session.consumers.receive_credits(0, -1)
 
     def matches(message: Message) -> bool:
         raise Bug
 
-    consumer: Any = sessions[0].consumers[0]
+    consumer: Any = sessions[0].consumers.by_id[0]
     consumer.filter = SimpleNamespace(matches=matches)
-    world.session().send(text("m", properties={"n": 1}))
+    world.session().sends.send(text("m", properties={"n": 1}))
     world.turn()
     assert [len(callback_of(session).bugs) for session in sessions] == [1, 0]
     assert callback_of(sessions[1]).bodies() == [b"m"]
@@ -98,9 +98,9 @@ def test_an_error_of_the_store_is_no_bug_of_a_connection() -> None:
     world = World()
     world.queue()
     session = world.session(callback=Full())
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
-    world.session().send(text("m"))
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
+    world.session().sends.send(text("m"))
     with pytest.raises(DiskFull):
         world.turn()
     assert callback_of(session).bugs == []
@@ -112,13 +112,13 @@ def test_a_queue_that_breaks_keeps_no_other_queue_from_its_turn(monkeypatch: pyt
     for name in ("one", "two", "three"):
         world.queue(name)
         session = world.session()
-        session.create_consumer(0, name)
-        session.receive_consumer_credits(0, -1)
+        session.consumers.create(0, name)
+        session.consumers.receive_credits(0, -1)
         seen.append(callback_of(session))
     world.turn()
     producer = world.session()
     for name in ("one", "two", "three"):
-        producer.send(text(name, name))
+        producer.sends.send(text(name, name))
     serve = post_office.serve
 
     def breaks_for_two(queue: Queue) -> None:
@@ -168,10 +168,10 @@ def test_the_connection_is_aborted_with_its_traceback_in_the_log(
     def breaks(*arguments: object) -> int:
         raise Bug("while encoding")
 
-    monkeypatch.setattr(handler.session.consumers[0], "_send", breaks, raising=False)
-    handler.session.consumers[0].overhead_bytes = 0
+    monkeypatch.setattr(handler.session.consumers.by_id[0], "_send", breaks, raising=False)
+    handler.session.consumers.by_id[0].overhead_bytes = 0
     broken.send(packets.FlowToken(0, -1))
-    node.world.session().send(text("m"))
+    node.world.session().sends.send(text("m"))
     node.world.turn()
     assert broken.connection.closed
     assert not whole.connection.closed

@@ -11,33 +11,33 @@ def filled(*names: str) -> World:
     world.queue()
     producer = world.session()
     for name in names:
-        producer.send(text(name, properties={"name": name}))
+        producer.sends.send(text(name, properties={"name": name}))
     return world
 
 
 def browser(world: World, credit_bytes: int = -1, selector: str | None = None) -> ServerSession:
     session = world.session(start=False)
-    session.create_consumer(0, "q", selector, browse_only=True)
-    session.receive_consumer_credits(0, credit_bytes)
+    session.consumers.create(0, "q", selector, browse_only=True)
+    session.consumers.receive_credits(0, credit_bytes)
     return session
 
 
 def test_forced_delivery_comes_after_everything_deliverable() -> None:
     world = filled(*"abc")
     session = world.session()
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
-    session.force_delivery(0, 42)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
+    session.consumers.force_delivery(0, 42)
     assert callback_of(session).bodies() == [b"a", b"b", b"c"]
     assert callback_of(session).forced == [(0, 42, 3)]
-    assert session.consumers[0].flow.credits > 0, "the marker is not charged"
+    assert session.consumers.by_id[0].flow.credits > 0, "the marker is not charged"
 
 
 def test_forced_delivery_without_credits_or_start_gives_the_marker_alone() -> None:
     world = filled("a")
     session = world.session(start=False)
-    session.create_consumer(0, "q")
-    session.force_delivery(0, 1)
+    session.consumers.create(0, "q")
+    session.consumers.force_delivery(0, 1)
     assert (callback_of(session).bodies(), callback_of(session).forced) == ([], [(0, 1, 0)])
 
 
@@ -58,14 +58,14 @@ def test_a_browser_looks_without_taking_even_before_start() -> None:
 def test_a_browser_respects_credits_and_goes_on_where_it_stopped() -> None:
     world = filled(*"abcd")
     session = world.session(callback=FakeCallback(frame_bytes=1))
-    session.create_consumer(0, "q", browse_only=True)
-    session.receive_consumer_credits(0, 1)
+    session.consumers.create(0, "q", browse_only=True)
+    session.consumers.receive_credits(0, 1)
     assert callback_of(session).bodies() == [b"a"]
-    session.receive_consumer_credits(0, 2)
+    session.consumers.receive_credits(0, 2)
     assert callback_of(session).bodies() == [b"a", b"b", b"c"]
-    world.session().send(text("e"))
-    session.receive_consumer_credits(0, -1)
-    session.force_delivery(0, 7)
+    world.session().sends.send(text("e"))
+    session.consumers.receive_credits(0, -1)
+    session.consumers.force_delivery(0, 7)
     assert callback_of(session).bodies() == [b"a", b"b", b"c", b"d", b"e"]
     assert callback_of(session).forced == [(0, 7, 5)]
 
@@ -74,17 +74,17 @@ def test_a_browser_waits_for_a_slow_socket() -> None:
     world = filled(*"ab")
     session = world.session()
     callback_of(session).slow = True
-    session.create_consumer(0, "q", browse_only=True)
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q", browse_only=True)
+    session.consumers.receive_credits(0, -1)
     assert callback_of(session).bodies() == []
     callback_of(session).slow = False
-    session.resume_deliveries()
+    session.consumers.resume_deliveries()
     assert callback_of(session).bodies() == [b"a", b"b"]
 
 
 def test_a_browser_with_a_selector_skips_and_ignores_the_expired() -> None:
     world = filled(*"abc")
-    world.session().send(text("old", properties={"name": "c"}, expiration=world.clock.now_ms + 1))
+    world.session().sends.send(text("old", properties={"name": "c"}, expiration=world.clock.now_ms + 1))
     world.clock.advance(1)
     assert callback_of(browser(world, selector="name = 'c'")).bodies() == [b"c"]
 
@@ -93,18 +93,18 @@ def test_browsing_goes_through_all_priorities() -> None:
     world = filled("normal")
     producer = world.session()
     for name, priority in (("low", 1), ("high", 9)):
-        producer.send(text(name, priority=priority))
+        producer.sends.send(text(name, priority=priority))
     assert callback_of(browser(world)).bodies() == [b"high", b"normal", b"low"]
 
 
 def test_a_consumer_started_later_than_created() -> None:
     world = filled("a")
     session = world.session(start=False)
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     world.turn()
     assert callback_of(session).bodies() == []
-    session.start()
+    session.consumers.start()
     world.turn()
     assert callback_of(session).bodies() == [b"a"]
-    assert session.message_count_delivering == 1
+    assert session.consumers.delivering_count == 1

@@ -60,7 +60,7 @@ class Deep:
         fields = {"durable": self.durable, "expiration": self.expiration}
         for number in range(COUNT):
             if number % EVERY:
-                session.send(text(str(number), **fields))
+                session.sends.send(text(str(number), **fields))
             else:
                 self.node.send(session, header_of(str(number), **fields), body_of(str(number), BODY_BYTES))
                 self.node.settle()

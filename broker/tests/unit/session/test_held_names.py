@@ -23,17 +23,17 @@ LONG = "n" * 4_000
 def test_metadata_of_a_session_is_bounded_and_an_entry_can_be_replaced() -> None:
     session = World().session()
     for number in range(15):
-        session.add_metadata(f"key{number}", LONG)
-    held = session.names.characters
+        session.state.add_metadata(f"key{number}", LONG)
+    held = session.state.names.characters
     for _ in range(100):
-        session.add_metadata("key0", LONG)
-    assert session.names.characters == held
+        session.state.add_metadata("key0", LONG)
+    assert session.state.names.characters == held
     with pytest.raises(LimitExceeded, match="metadata"):
-        session.add_metadata("key0", "v" * METADATA_CHARACTERS_MAX)
-    assert session.metadata["key0"] == LONG
+        session.state.add_metadata("key0", "v" * METADATA_CHARACTERS_MAX)
+    assert session.state.metadata["key0"] == LONG
     with pytest.raises(LimitExceeded):
-        session.add_unique_metadata("unique", "v" * METADATA_CHARACTERS_MAX)
-    World().session().add_unique_metadata("unique", "other")
+        session.state.add_unique_metadata("unique", "v" * METADATA_CHARACTERS_MAX)
+    World().session().state.add_unique_metadata("unique", "other")
 
 
 def test_producers_of_a_session_are_bounded_by_their_addresses() -> None:
@@ -41,7 +41,7 @@ def test_producers_of_a_session_are_bounded_by_their_addresses() -> None:
     with pytest.raises(LimitExceeded):
         for number in range(10_000):
             session.sends.create_producer(number, LONG)
-    assert session.names.characters <= NAMES_OF_SESSION_CHARACTERS_MAX
+    assert session.state.names.characters <= NAMES_OF_SESSION_CHARACTERS_MAX
     registered = len(session.sends.producers)
     session.sends.create_producer(0, "replaced")
     session.sends.remove_producer(1)
@@ -53,7 +53,7 @@ def test_credit_requests_for_many_addresses_keep_bounded_memory() -> None:
     session = World().session()
     for number in range(3_000):
         session.sends.request_credits(f"{number}{LONG}"[:4_000], 100)
-    assert session.names.characters <= NAMES_OF_SESSION_CHARACTERS_MAX
+    assert session.state.names.characters <= NAMES_OF_SESSION_CHARACTERS_MAX
     assert 0 < len(session.sends._targets) < 600
 
 
@@ -79,9 +79,9 @@ def test_a_connection_is_bounded_and_its_closed_sessions_count_no_more() -> None
 def test_a_session_that_moves_takes_its_names_along() -> None:
     first, second = ConnectionScope("1"), ConnectionScope("2")
     session = World().session(connection=first)
-    session.add_metadata("key", "value")
+    session.state.add_metadata("key", "value")
     held = first.held_characters
-    session.move(second)
+    session.state.move(second)
     assert (first.held_characters, second.held_characters) == (0, held)
     session.close(failed=False)
     assert second.held_characters == 0

@@ -17,21 +17,21 @@ def node() -> Node:
 
 def test_credits_stall_a_body_and_nothing_overtakes_it(node: Node) -> None:
     sent(node, "m")
-    node.world.session().send(text("behind"))
+    node.world.session().sends.send(text("behind"))
     reader = node.consumer(credit_bytes=150_000)
     node.settle()
     seen = seen_by(reader)
     assert 0 < len(seen.unfinished[0]) < 600_000
-    assert reader.consumers[0].flow.credits <= 0
-    reader.force_delivery(0, 7)
+    assert reader.consumers.by_id[0].flow.credits <= 0
+    reader.consumers.force_delivery(0, 7)
     assert (seen.delivered, seen.forced) == ([], []), "nothing else before its end"
     while seen.unfinished:
         before = len(seen.unfinished[0])
-        reader.receive_consumer_credits(0, 100_000)
+        reader.consumers.receive_credits(0, 100_000)
         node.settle()
         assert not seen.unfinished or len(seen.unfinished[0]) > before
     assert seen.large_bodies == [body_of("m")]
-    reader.receive_consumer_credits(0, UNLIMITED)
+    reader.consumers.receive_credits(0, UNLIMITED)
     node.settle()
     assert [message.body for _, message, _ in seen.delivered] == [b"behind"]
     assert [(consumer, sequence) for consumer, sequence, _ in seen.forced] == [(0, 7)]
@@ -43,7 +43,7 @@ def test_every_frame_is_charged(node: Node) -> None:
     reader = node.consumer(credit_bytes=1000, callback=callback, min_large_message_size=100_000)
     node.settle()
     assert callback.large_bodies == [body_of("m")]
-    assert reader.consumers[0].flow.credits == 1000 - 10 - 6 * 10
+    assert reader.consumers.by_id[0].flow.credits == 1000 - 10 - 6 * 10
 
 
 def test_a_slow_socket_stalls_a_body(node: Node) -> None:
@@ -52,11 +52,11 @@ def test_a_slow_socket_stalls_a_body(node: Node) -> None:
     reader = node.consumer(callback=callback, credit_bytes=1)
     node.settle()
     callback.slow = True
-    reader.receive_consumer_credits(0, UNLIMITED)
+    reader.consumers.receive_credits(0, UNLIMITED)
     node.settle()
     assert callback.large_bodies == []
     callback.slow = False
-    reader.resume_deliveries()
+    reader.consumers.resume_deliveries()
     node.settle()
     assert callback.large_bodies == [body_of("m")]
 
@@ -70,12 +70,12 @@ def test_a_delivery_that_is_cut_off_begins_again(node: Node, end: str) -> None:
     if end == "rollback":
         reader.rollback()
     elif end == "close":
-        reader.close_consumer(0)
+        reader.consumers.close(0)
     else:
         reader.close(failed=True)
     node.settle()
     again = reader if end == "rollback" else node.consumer()
-    again.receive_consumer_credits(0, UNLIMITED)
+    again.consumers.receive_credits(0, UNLIMITED)
     node.settle()
     assert seen_by(again).large_bodies == [body_of("m")]
     assert [count for _, _, count in seen_by(again).large][-1] == (2 if end == "lost" else 1)
@@ -89,7 +89,7 @@ def test_an_acknowledgement_in_the_middle_leaves_the_delivery_its_file(node: Nod
     reader.acknowledge(0, seen_by(reader).large[0][1].message_id)
     node.outlive()
     assert len(node.files()) == 1
-    reader.receive_consumer_credits(0, UNLIMITED)
+    reader.consumers.receive_credits(0, UNLIMITED)
     node.outlive()
     assert seen_by(reader).large_bodies == [body_of("m")]
     assert node.files() == []
@@ -99,7 +99,7 @@ def test_pre_acknowledged(node: Node) -> None:
     sent(node, "m")
     reader = node.consumer(credit_bytes=150_000, pre_acknowledge=True)
     node.outlive()
-    reader.receive_consumer_credits(0, UNLIMITED)
+    reader.consumers.receive_credits(0, UNLIMITED)
     node.outlive()
     assert seen_by(reader).large_bodies == [body_of("m")]
     assert node.files() == []
@@ -108,16 +108,16 @@ def test_pre_acknowledged(node: Node) -> None:
 def test_browsing_takes_nothing_and_stalls_like_a_consumer(node: Node) -> None:
     sent(node, "m", "n")
     session = node.world.session()
-    session.create_consumer(0, "q", browse_only=True)
-    session.receive_consumer_credits(0, 150_000)
+    session.consumers.create(0, "q", browse_only=True)
+    session.consumers.receive_credits(0, 150_000)
     seen = seen_by(session)
     assert seen.unfinished
-    session.force_delivery(0, 3)
+    session.consumers.force_delivery(0, 3)
     assert seen.forced == []
-    session.receive_consumer_credits(0, UNLIMITED)
+    session.consumers.receive_credits(0, UNLIMITED)
     assert seen.large_bodies == [body_of("m"), body_of("n")]
     assert [sequence for _, sequence, _ in seen.forced] == [3]
-    session.close_consumer(0)
+    session.consumers.close(0)
     node.outlive()
     assert len(node.files()) == 2
 
@@ -127,7 +127,7 @@ def test_two_consumers_share_the_queue_while_one_is_busy_with_a_body(node: Node)
     slow = node.consumer(credit_bytes=150_000)
     node.settle()
     fast = node.consumer()
-    node.world.session().send(text("small"))
+    node.world.session().sends.send(text("small"))
     node.settle()
     assert [message.body for _, message, _ in seen_by(fast).delivered] == [b"small"]
     assert seen_by(slow).unfinished

@@ -73,8 +73,8 @@ def test_a_file_stays_while_the_lock_is_in_doubt(node: Node) -> None:
 def test_a_request_after_a_large_message_waits_for_it(node: Node) -> None:
     session = node.world.session()
     went_on: list[bool] = []
-    session.large.begin(header_of("m"))
-    assert session.large.finish(b"x" * 1000, -1, None, lambda: went_on.append(True))
+    session.uploads.begin(header_of("m"))
+    assert session.uploads.finish(b"x" * 1000, -1, None, lambda: went_on.append(True))
     assert went_on == []
     node.settle()
     assert went_on == [True]
@@ -87,10 +87,10 @@ def test_a_request_after_a_large_message_waits_for_it(node: Node) -> None:
 def test_pieces_of_any_size_and_an_empty_last_one(node: Node, piece_bytes: int) -> None:
     session = node.world.session()
     body = body_of("m", 1000)
-    session.large.begin(header_of("m"))
+    session.uploads.begin(header_of("m"))
     for start in range(0, 1000, piece_bytes):
-        session.large.take(body[start : start + piece_bytes])
-    session.large.finish(b"", 1000, None, lambda: None)
+        session.uploads.take(body[start : start + piece_bytes])
+    session.uploads.finish(b"", 1000, None, lambda: None)
     session_two = node.world.session()
     node.send(session_two, header_of("empty"), b"")
     node.settle()
@@ -101,8 +101,8 @@ def test_pieces_of_any_size_and_an_empty_last_one(node: Node, piece_bytes: int) 
 
 def test_a_second_announcement_discards_an_unfinished_one(node: Node) -> None:
     session = node.world.session()
-    session.large.begin(header_of("lost"))
-    session.large.take(body_of("lost"))
+    session.uploads.begin(header_of("lost"))
+    session.uploads.take(body_of("lost"))
     node.settle()
     assert [name.endswith(".large.tmp") for name in node.files()] == [True]
     node.send(session, header_of("m"), b"body", "m")
@@ -117,10 +117,10 @@ def test_a_second_announcement_discards_an_unfinished_one(node: Node) -> None:
 @pytest.mark.parametrize("finished", [False, True])
 def test_a_lost_connection_discards_an_unfinished_one(node: Node, finished: bool) -> None:
     session = node.world.session()
-    session.large.begin(header_of("m"))
-    session.large.take(body_of("m"))
+    session.uploads.begin(header_of("m"))
+    session.uploads.take(body_of("m"))
     if finished:
-        session.large.finish(b"", -1, node.world.answers.of("m"), lambda: None)
+        session.uploads.finish(b"", -1, node.world.answers.of("m"), lambda: None)
     session.close(failed=True)
     node.settle()
     assert node.files() == []
@@ -131,9 +131,9 @@ def test_a_lost_connection_discards_an_unfinished_one(node: Node, finished: bool
 def test_pieces_without_an_announcement_are_refused(node: Node) -> None:
     session = node.world.session()
     with pytest.raises(IllegalState):
-        session.large.take(b"x")
+        session.uploads.take(b"x")
     with pytest.raises(IllegalState):
-        session.large.finish(b"x", -1, None, lambda: None)
+        session.uploads.finish(b"x", -1, None, lambda: None)
 
 
 def test_a_producer_without_permission_hears_it_at_the_end(node: Node) -> None:
@@ -329,8 +329,8 @@ def test_a_message_that_is_not_durable_goes_with_the_node(node: Node) -> None:
 
 def test_a_compressed_body_may_be_that_of_an_empty_one(node: Node) -> None:
     session = node.world.session()
-    session.large.begin(header_of("m", properties={LARGE_COMPRESSED: True}))
-    session.large.finish(b"anything", 0, None, lambda: None)
+    session.uploads.begin(header_of("m", properties={LARGE_COMPRESSED: True}))
+    session.uploads.finish(b"anything", 0, None, lambda: None)
     node.settle()
     reader = node.consumer()
     node.settle()
@@ -340,8 +340,8 @@ def test_a_compressed_body_may_be_that_of_an_empty_one(node: Node) -> None:
 
 def test_a_compressed_body_passes_through_untouched(node: Node) -> None:
     session = node.world.session()
-    session.large.begin(header_of("m", properties={LARGE_COMPRESSED: True}))
-    session.large.finish(b"anything", 123_456, None, lambda: None)
+    session.uploads.begin(header_of("m", properties={LARGE_COMPRESSED: True}))
+    session.uploads.finish(b"anything", 123_456, None, lambda: None)
     node.settle()
     reader = node.consumer()
     node.settle()
@@ -401,8 +401,8 @@ def test_a_branch_that_is_too_old_when_the_body_is_safe(node: Node) -> None:
     xid = Xid(1, b"global", b"branch")
     session.branches.start(xid)
     went_on: list[bool] = []
-    session.large.begin(header_of("m"))
-    assert session.large.finish(body_of("m"), -1, node.world.answers.of("m"), lambda: went_on.append(True))
+    session.uploads.begin(header_of("m"))
+    assert session.uploads.finish(body_of("m"), -1, node.world.answers.of("m"), lambda: went_on.append(True))
     node.world.clock.advance(10)
     registry._expire()
     node.settle()
@@ -431,8 +431,8 @@ def test_a_damaged_message_leaves_with_its_queue(damage: str, lent: bool) -> Non
     else:
         node.rig.volume.flip_bit(path, 300_000, 3)
     browser = node.world.session()
-    browser.create_consumer(0, "q", browse_only=True)
-    browser.receive_consumer_credits(0, -1)
+    browser.consumers.create(0, "q", browse_only=True)
+    browser.consumers.receive_credits(0, -1)
     reader = node.consumer()
     node.settle()
     node.world.clock.advance(100_000)

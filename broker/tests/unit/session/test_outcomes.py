@@ -29,15 +29,15 @@ class SessionHarness:
         self.queue: Queue = self.world.queue("q", **queue)
         producer = self.world.session()
         for body in bodies:
-            producer.send(text(body))
+            producer.sends.send(text(body))
         self.world.sync()
         self.session: ServerSession = self.world.session(transacted=transacted)
         self.flow = MessageCredits()
-        self.session.create_consumer(0, "q", flow=self.flow)
+        self.session.consumers.create(0, "q", flow=self.flow)
         self.grant(credit)
 
     def grant(self, credit: int) -> None:
-        self.session.receive_consumer_credits(0, credit)
+        self.session.consumers.receive_credits(0, credit)
         self.world.sync()
 
     @property
@@ -115,18 +115,18 @@ def test_undeliverable_here_goes_to_another_consumer_only() -> None:
     assert rig.bodies == ["a", "b"], "not again to this consumer"
     assert rig.queue.pending.first_level() is not None
     other = rig.world.session()
-    other.create_consumer(0, "q", flow=MessageCredits())
-    other.receive_consumer_credits(0, 10)
+    other.consumers.create(0, "q", flow=MessageCredits())
+    other.consumers.receive_credits(0, 10)
     rig.world.sync()
     assert [bytes(each[1].body) for each in callback_of(other).delivered] == [b"a"]
-    rig.world.session().send(text("c"))
+    rig.world.session().sends.send(text("c"))
     rig.world.sync()
     assert len(rig.bodies) + len(callback_of(other).delivered) == 4, "later messages go to either"
 
 
 def test_exclusions_keep_the_filter_and_have_a_limit() -> None:
     rig = SessionHarness()
-    consumer = rig.session.consumers[0]
+    consumer = rig.session.consumers.by_id[0]
     for number in range(EXCLUDED_MESSAGES_MAX + 1):
         consumer.exclude(number + 1)
     found = consumer.filter
@@ -185,7 +185,7 @@ def test_a_delivery_is_settled_once() -> None:
     rig.settle(0, REJECTED)
     (error,) = callback_of(rig.session).errors
     assert isinstance(error, IllegalState)
-    transaction = rig.session.transaction
+    transaction = rig.session.state.transaction
     assert transaction is not None
     assert transaction.rollback_only
 
@@ -202,11 +202,11 @@ def test_credit_in_messages_counts_each_message_whatever_its_size() -> None:
 def test_drain_sends_what_there_is_and_takes_back_the_rest() -> None:
     rig = SessionHarness("a", "b", credit=1)
     told: list[tuple[int, int]] = []
-    rig.session.drain(0, lambda unused: told.append((unused, len(rig.bodies))))
+    rig.session.consumers.drain(0, lambda unused: told.append((unused, len(rig.bodies))))
     rig.world.sync()
     assert told == [(0, 1)], "the credit was used up"
     rig.flow.credits = 5
-    rig.session.drain(0, lambda unused: told.append((unused, len(rig.bodies))))
+    rig.session.consumers.drain(0, lambda unused: told.append((unused, len(rig.bodies))))
     rig.world.sync()
     assert told[1:] == [(4, 2)], "after the last message"
     assert rig.flow.credits == 0
@@ -217,10 +217,10 @@ def test_drain_waits_for_the_socket() -> None:
     callback_of(rig.session).slow = True
     told: list[int] = []
     rig.flow.credits = 5
-    rig.session.drain(0, told.append)
+    rig.session.consumers.drain(0, told.append)
     rig.world.sync()
     assert told == []
     callback_of(rig.session).slow = False
-    rig.session.resume_deliveries()
+    rig.session.consumers.resume_deliveries()
     rig.world.sync()
     assert (told, rig.bodies) == ([4], ["a"])

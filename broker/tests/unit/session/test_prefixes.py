@@ -44,7 +44,7 @@ def test_without_prefixes_nothing_is_cut_and_no_message_copied() -> None:
     message = text("m", "queue/a")
     assert NO_PREFIXES.unprefixed(message) is message
     world = World()
-    world.session().send(text("m", "queue/a"))
+    world.session().sends.send(text("m", "queue/a"))
     assert list(world.office.directory.addresses) == ["queue/a"]
 
 
@@ -57,14 +57,14 @@ def test_a_send_uses_the_address_without_the_prefix_and_its_routing_type() -> No
     anycast = world.queue("any", address="t")
     multicast = world.queue("many", address="t", routing_type=RoutingType.MULTICAST)
     session = session_of(world)
-    session.send(text("1", "queue/t"))
+    session.sends.send(text("1", "queue/t"))
     assert (anycast.message_count, multicast.message_count) == (1, 0)
-    session.send(text("2", "topic/t", properties={ROUTING_TYPE: int(RoutingType.ANYCAST)}))
+    session.sends.send(text("2", "topic/t", properties={ROUTING_TYPE: int(RoutingType.ANYCAST)}))
     assert (anycast.message_count, multicast.message_count) == (1, 1)
-    session.send(text("3", "t"))
+    session.sends.send(text("3", "t"))
     assert (anycast.message_count, multicast.message_count) == (2, 2)
-    session.send(text("4", "topic/t::any"))
-    session.send(text("5", "topic/t::many"))
+    session.sends.send(text("4", "topic/t::any"))
+    session.sends.send(text("5", "topic/t::many"))
     assert (anycast.message_count, multicast.message_count) == (2, 3)
     assert list(world.office.directory.addresses) == ["t"]
 
@@ -81,8 +81,8 @@ def test_the_prefix_of_each_message_of_a_batch_is_cut_once() -> None:
 def test_what_a_send_makes_is_of_the_type_of_the_prefix() -> None:
     world = World({"#": {"default_address_routing_type": RoutingType.MULTICAST}})
     session = session_of(world, default_address="topic/news")
-    session.send(text("1", "queue/orders"))
-    session.send(text("2", None))
+    session.sends.send(text("1", "queue/orders"))
+    session.sends.send(text("2", None))
     addresses = world.office.directory.addresses
     assert addresses["orders"].routing_types == {RoutingType.ANYCAST}
     assert [queue.name for queue in world.office.queues()] == ["orders"]
@@ -106,12 +106,12 @@ def test_consumers_queues_and_queries() -> None:
     assert (found.exists, found.name, found.address) == (True, "q", "t")
     assert session.queues.query_queue("queue/missing").name == "missing"
     assert set(session.queues.query_address("topic/t").queue_names) == {"q", "s"}
-    session.create_consumer(1, "queue/t::q")
-    session.receive_consumer_credits(1, -1)
-    session.send(text("m", "queue/t"))
+    session.consumers.create(1, "queue/t::q")
+    session.consumers.receive_credits(1, -1)
+    session.sends.send(text("m", "queue/t"))
     world.turn()
     assert callback_of(session).bodies() == [b"m"]
-    session.close_consumer(1)
+    session.consumers.close(1)
     session.queues.delete_queue("queue/q")
     assert "q" not in world.office.directory.queues
 
@@ -122,5 +122,5 @@ def test_credits_are_answered_under_the_name_that_was_asked_for() -> None:
     session = session_of(world)
     session.sends.request_credits("queue/t", 500)
     assert callback_of(session).credits == [("queue/t", 500)]
-    session.send(text("m", "queue/t"), world.answers.of("m"))
+    session.sends.send(text("m", "queue/t"), world.answers.of("m"))
     assert world.answers.seen == [("m", None)]

@@ -35,8 +35,8 @@ def test_an_existing_queue_describes_itself() -> None:
     world = World()
     world.queue("q", address="a", filter="x = 1", max_consumers=4, exclusive=True)
     session = world.session()
-    session.send(text("m", "a", properties={"x": 1}))
-    session.create_consumer(0, "q")
+    session.sends.send(text("m", "a", properties={"x": 1}))
+    session.consumers.create(0, "q")
     found = session.queues.query_queue("a::q")
     assert found.exists
     assert (found.name, found.address, found.filter) == ("q", "a", "x = 1")
@@ -93,15 +93,15 @@ def test_a_full_name_without_an_address_is_the_queue_of_whatever_address() -> No
     world = World()
     world.queue("q", address="a")
     session = world.session()
-    session.send(text("m", "a"))
+    session.sends.send(text("m", "a"))
     found = session.queues.query_queue("::q")
     assert (found.exists, found.address, found.name) == (True, "a", "q")
     assert not session.queues.query_queue("::other").exists
-    session.create_consumer(0, "::q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "::q")
+    session.consumers.receive_credits(0, -1)
     world.turn()
     assert [message.body for _, message, _ in callback_of(session).delivered] == [b"m"]
-    session.close_consumer(0)
+    session.consumers.close(0)
     session.queues.delete_queue("::q")
     assert world.office.queues() == []
 

@@ -40,13 +40,13 @@ def test_queues_that_a_user_made_are_counted() -> None:
     world = limited(max_queues=2)
     session = world.session(security=Amy())
     session.queues.create_queue(QueueConfiguration("a", routing_type=RoutingType.ANYCAST))
-    session.send(text("m", "b", properties={ROUTING_TYPE: 1}), world.answers.of("made for a message"))
+    session.sends.send(text("m", "b", properties={ROUTING_TYPE: 1}), world.answers.of("made for a message"))
     assert world.answers.error("made for a message") is None
     assert [queue.configuration.user for queue in world.office.queues()] == ["amy", "amy"]
     for make in (session.queues.create_queue, session.queues.create_shared_queue):
         with pytest.raises(NotAuthorized, match="has made 2 queues, limit 2"):
             make(QueueConfiguration("c", routing_type=RoutingType.ANYCAST))
-    session.send(text("m", "c", properties={ROUTING_TYPE: 1}), world.answers.of("one too many"))
+    session.sends.send(text("m", "c", properties={ROUTING_TYPE: 1}), world.answers.of("one too many"))
     assert isinstance(world.answers.error("one too many"), NotAuthorized)
     assert "c" not in world.office.directory.queues
     world.session().queues.create_queue(QueueConfiguration("c", routing_type=RoutingType.ANYCAST))

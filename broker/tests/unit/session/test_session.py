@@ -33,10 +33,10 @@ def loaded(world: World, *names: str, **options: object) -> ServerSession:
         world.queue()
     producer = world.session()
     for name in names:
-        producer.send(text(name))
+        producer.sends.send(text(name))
     session = world.session(**options)  # type: ignore[arg-type]
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     world.turn()
     return session
 
@@ -71,7 +71,7 @@ def test_individual_acknowledge_covers_one() -> None:
 def test_an_acknowledgement_is_answered_when_durable() -> None:
     world = World(automatic=False)
     world.queue()
-    world.session().send(text("a"))
+    world.session().sends.send(text("a"))
     world.store.sync()
     session = loaded(world)
     session.acknowledge(0, ids(session)[0], world.answers.of("ack"))
@@ -85,7 +85,7 @@ def test_errors_without_an_answer_reach_the_log() -> None:
     session = loaded(world, "a")
     session.acknowledge(9, 1)
     session.acknowledge(0, 12345)
-    session.send(text("m", "::missing"))
+    session.sends.send(text("m", "::missing"))
     assert [type(error) for error in callback_of(session).errors] == [IllegalState, IllegalState, AddressNotFound]
 
 
@@ -93,9 +93,9 @@ def test_answers_keep_the_order_of_requests_even_when_one_fails() -> None:
     world = World(automatic=False)
     world.queue()
     session = world.session()
-    session.send(text("a"), world.answers.of("a"))
-    session.send(text("b", "::missing"), world.answers.of("b"))
-    session.send(text("c", durable=False), world.answers.of("c"))
+    session.sends.send(text("a"), world.answers.of("a"))
+    session.sends.send(text("b", "::missing"), world.answers.of("b"))
+    session.sends.send(text("c", durable=False), world.answers.of("c"))
     session.rollback(done=world.answers.of("rollback"))
     assert world.answers.names == []
     world.sync()
@@ -117,7 +117,7 @@ def test_client_acknowledge_mode_needs_a_commit() -> None:
     world = World()
     session = loaded(world, *"ab", auto_commit_acks=False)
     queue = world.office.queues()[0]
-    session.send(text("sent at once"))
+    session.sends.send(text("sent at once"))
     assert queue.messages_added == 3
     session.acknowledge(0, ids(session)[1])
     assert len(world.store.survivors(queue)) == 3
@@ -130,16 +130,16 @@ def test_consumers_ids_queues_selectors_and_permissions_are_checked() -> None:
     world = World()
     session = loaded(world)
     with pytest.raises(IllegalState, match="consumer 0"):
-        session.create_consumer(0, "q")
+        session.consumers.create(0, "q")
     with pytest.raises(QueueNotFound):
-        session.create_consumer(1, "missing")
+        session.consumers.create(1, "missing")
     with pytest.raises(InvalidSelector):
-        session.create_consumer(1, "q", "((")
+        session.consumers.create(1, "q", "((")
     denied = world.session(security=FakeSecurity(Permission.CONSUME))
     with pytest.raises(NotAuthorized, match="consume"):
-        denied.create_consumer(1, "q")
-    denied.create_consumer(1, "q", browse_only=True)
-    for call in (session.close_consumer, lambda consumer_id: session.receive_consumer_credits(consumer_id, 1)):
+        denied.consumers.create(1, "q")
+    denied.consumers.create(1, "q", browse_only=True)
+    for call in (session.consumers.close, lambda consumer_id: session.consumers.receive_credits(consumer_id, 1)):
         with pytest.raises(IllegalState, match="no consumer 5"):
             call(5)
     assert world.office.queues()[0].consumers.count == 1
@@ -151,12 +151,12 @@ def test_sending_needs_permission_once_in_a_while() -> None:
     security = FakeSecurity()
     session = world.session(security=security)
     for _ in range(3):
-        session.send(text("m"))
+        session.sends.send(text("m"))
     assert security.asked == [(Permission.SEND, "q", None)]
     security.denied.add(Permission.SEND)
     world.clock.advance(60_000)
     world.turn()
-    session.send(text("m"), world.answers.of("denied"))
+    session.sends.send(text("m"), world.answers.of("denied"))
     assert isinstance(world.answers.error("denied"), NotAuthorized)
 
 
@@ -172,7 +172,7 @@ def test_creating_needs_permission_by_durability() -> None:
     denied_session = world.session(security=FakeSecurity(Permission.CREATE_ADDRESS, Permission.DELETE_DURABLE_QUEUE))
     with pytest.raises(NotAuthorized):
         denied_session.queues.create_address("a", {RoutingType.ANYCAST})
-    denied_session.send(text("m", "on-demand"), world.answers.of("send"))
+    denied_session.sends.send(text("m", "on-demand"), world.answers.of("send"))
     assert isinstance(world.answers.error("send"), NotAuthorized)
     world.queue()
     with pytest.raises(NotAuthorized):
@@ -210,11 +210,11 @@ def test_arrangements_are_answered_when_durable() -> None:
     session = world.session()
     answers: list[str] = []
     session.queues.create_queue(QueueConfiguration(name="q"))
-    session.when_durable(answers.append, "created")
+    session.state.when_durable(answers.append, "created")
     assert answers == []
     world.sync()
     assert answers == ["created"]
-    session.when_durable(answers.append, "nothing to wait for")
+    session.state.when_durable(answers.append, "nothing to wait for")
     assert len(answers) == 2
 
 
@@ -222,11 +222,11 @@ def test_a_browser_that_leaves_takes_no_shared_queue_along() -> None:
     world = World()
     session = world.session()
     session.queues.create_shared_queue(QueueConfiguration(name="s", address="t", durable=False))
-    session.create_consumer(0, "s", browse_only=True)
-    session.close_consumer(0)
+    session.consumers.create(0, "s", browse_only=True)
+    session.consumers.close(0)
     assert world.office.directory.find_queue("s") is not None
-    session.create_consumer(1, "s")
-    session.close_consumer(1)
+    session.consumers.create(1, "s")
+    session.consumers.close(1)
     assert world.office.directory.find_queue("s") is None
 
 
@@ -249,7 +249,7 @@ def test_temporary_queues_live_as_long_as_the_connection() -> None:
     session.queues.create_queue(QueueConfiguration(name="t1", temporary=True, routing_type=RoutingType.ANYCAST))
     session.queues.create_queue(QueueConfiguration(name="t2", temporary=True, routing_type=RoutingType.ANYCAST))
     session.queues.delete_queue("t1")
-    other.create_consumer(0, "t2")
+    other.consumers.create(0, "t2")
     session.close(failed=False)
     assert list(world.office.directory.queues) == ["t2"]
     connection.delete_temporary_queues(world.office)
@@ -276,8 +276,8 @@ def test_messages_without_address_use_the_sessions_default() -> None:
     world = World()
     queue = world.queue()
     anonymous = text("m", None)  # type: ignore[arg-type]
-    world.session(default_address="q").send(anonymous, world.answers.of("default"))
-    world.session().send(anonymous, world.answers.of("none"))
+    world.session(default_address="q").sends.send(anonymous, world.answers.of("default"))
+    world.session().sends.send(anonymous, world.answers.of("none"))
     assert world.answers.error("default") is None
     assert isinstance(world.answers.error("none"), AddressNotFound)
     assert queue.message_count == 1
@@ -296,18 +296,18 @@ def test_unknown_producers_are_tolerated() -> None:
 def test_metadata_unique_and_limited() -> None:
     world = World()
     first, second = world.session(), world.session()
-    first.add_unique_metadata("jms-client-id", "me")
-    first.add_unique_metadata("jms-client-id", "me")
+    first.state.add_unique_metadata("jms-client-id", "me")
+    first.state.add_unique_metadata("jms-client-id", "me")
     with pytest.raises(DuplicateMetadata, match="me"):
-        second.add_unique_metadata("jms-client-id", "me")
+        second.state.add_unique_metadata("jms-client-id", "me")
     first.close(failed=True)
-    second.add_unique_metadata("jms-client-id", "me")
+    second.state.add_unique_metadata("jms-client-id", "me")
     for number in range(METADATA_PER_SESSION_MAX - 1):
-        second.add_metadata(f"k{number}", "v")
+        second.state.add_metadata(f"k{number}", "v")
     with pytest.raises(LimitExceeded):
-        second.add_metadata("one too many", "v")
-    second.add_metadata("k0", "changed")
-    assert second.metadata["k0"] == "changed"
+        second.state.add_metadata("one too many", "v")
+    second.state.add_metadata("k0", "changed")
+    assert second.state.metadata["k0"] == "changed"
 
 
 def test_expired_at_the_client_goes_to_expiry() -> None:
@@ -327,16 +327,16 @@ def test_closing_gives_back_and_frees_everything() -> None:
     world = World()
     session = loaded(world, *"abc")
     queue = world.office.queues()[0]
-    session.send(text("d"))
+    session.sends.send(text("d"))
     assert len(world.registry) == 2
     session.close(failed=False)
     session.close(failed=False)
     assert (queue.message_count, queue.delivering_count, queue.consumers.count) == (4, 0, 0)
-    assert world.registry.get(session.name) is None
+    assert world.registry.get(session.state.name) is None
     with pytest.raises(ObjectClosed):
-        session.create_consumer(1, "q")
+        session.consumers.create(1, "q")
     answers = Answers()
-    session.send(text("late"), answers.of("late"))
+    session.sends.send(text("late"), answers.of("late"))
     assert isinstance(answers.error("late"), ObjectClosed)
 
 
@@ -351,7 +351,7 @@ def test_a_batch_that_is_not_plain_is_offered_to_the_short_way_once(monkeypatch:
     world = World()
     world.queue()
     session = world.session()
-    session.send(text("permitted"))
+    session.sends.send(text("permitted"))
     asked: list[int] = []
 
     def take(batch: BatchSends, taking: Taking, row: int) -> tuple[int, int]:

@@ -35,18 +35,18 @@ class SessionHarness:
 
     def consumer(self, **options: object) -> ServerSession:
         session = self.world.session(**options)  # type: ignore[arg-type]
-        session.create_consumer(0, "q")
-        session.receive_consumer_credits(0, -1)
+        session.consumers.create(0, "q")
+        session.consumers.receive_credits(0, -1)
         return session
 
     def send(self, count: int) -> None:
         for number in range(count):
-            self.producer.send(text(str(number)))
+            self.producer.sends.send(text(str(number)))
         self.world.turn()
 
     @staticmethod
     def acknowledge(session: ServerSession, count: int) -> None:
-        for message_id in list(session.consumers[0].delivering)[:count]:
+        for message_id in list(session.consumers.by_id[0].delivering)[:count]:
             session.settle(0, message_id, ACCEPTED)
 
     def period(self) -> None:
@@ -121,7 +121,7 @@ def test_a_consumer_is_judged_by_a_whole_period() -> None:
     late = rig.consumer()
     rig.world.clock.advance(1)
     assert rig.listener.slow == [("q", 0)]
-    assert not late.closed
+    assert not late.state.closed
     rig.period()
     assert len(rig.listener.slow) == 3
 
@@ -130,7 +130,7 @@ def test_browsers_are_never_slow() -> None:
     rig = SessionHarness()
     rig.send(50)
     session = rig.world.session()
-    session.create_consumer(0, "q", browse_only=True)
+    session.consumers.create(0, "q", browse_only=True)
     rig.period()
     assert rig.listener.slow == []
 
@@ -195,7 +195,7 @@ def test_nothing_is_measured_without_a_threshold_or_without_consumers() -> None:
     watched = SessionHarness()
     session = watched.consumer()
     assert watched.world.clock.pending() == before + 1
-    session.close_consumer(0)
+    session.consumers.close(0)
     assert watched.world.clock.pending() == before
     watched.consumer()
     watched.slow_consumers.close()

@@ -21,8 +21,8 @@ from understudy.session.transaction import Event, State, Transaction
 
 def reader(world: World, **options: object) -> ServerSession:
     session = world.session(transacted=True, **options)  # type: ignore[arg-type]
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     world.turn()
     return session
 
@@ -32,7 +32,7 @@ def filled(*names: str, automatic: bool = True) -> World:
     world.queue()
     producer = world.session()
     for name in names:
-        producer.send(text(name))
+        producer.sends.send(text(name))
     world.store.sync()
     return world
 
@@ -45,8 +45,8 @@ def test_sends_become_visible_together_when_the_commit_is_durable() -> None:
     world = filled(automatic=False)
     seen: FakeCallback = callback_of(reader(world))
     session = world.session(transacted=True)
-    session.send(text("1"), world.answers.of("1"))
-    session.send(text("2", durable=False), world.answers.of("2"))
+    session.sends.send(text("1"), world.answers.of("1"))
+    session.sends.send(text("2", durable=False), world.answers.of("2"))
     world.sync()
     assert seen.bodies() == []
     assert world.answers.names == ["1", "2"], "taken into the transaction, not visible"
@@ -63,9 +63,9 @@ def test_rolled_back_sends_never_were() -> None:
     world = filled()
     seen = callback_of(reader(world))
     session = world.session(transacted=True)
-    session.send(text("1"))
+    session.sends.send(text("1"))
     session.rollback(done=world.answers.of("rollback"))
-    session.send(text("2"))
+    session.sends.send(text("2"))
     session.commit()
     world.turn()
     assert seen.bodies() == [b"2"]
@@ -114,7 +114,7 @@ def test_a_transaction_of_sends_and_acknowledgements_survives_whole_or_not_at_al
     out = world.queue("out")
     session = reader(world)
     session.acknowledge(0, ids(session)[0])
-    session.send(text("out", "out"))
+    session.sends.send(text("out", "out"))
     queue = world.office.directory.find_queue("q")
     assert queue is not None
     assert (len(world.store.survivors(queue)), len(world.store.survivors(out))) == (1, 0)
@@ -125,9 +125,9 @@ def test_a_transaction_of_sends_and_acknowledgements_survives_whole_or_not_at_al
 def test_a_failed_request_without_answer_makes_commit_fail_and_roll_back() -> None:
     world = filled("a")
     session = reader(world)
-    session.send(text("1"))
+    session.sends.send(text("1"))
     session.acknowledge(0, ids(session)[0])
-    session.send(text("m", "::missing"))
+    session.sends.send(text("m", "::missing"))
     session.commit(world.answers.of("commit"))
     assert isinstance(world.answers.error("commit"), AddressNotFound)
     queue = world.office.queues()[0]
@@ -150,10 +150,10 @@ def test_an_unknown_acknowledgement_marks_it_too() -> None:
 
 def test_a_duplicate_inside_a_transaction_fails_its_commit() -> None:
     world = filled()
-    world.session().send(text("original", properties={DUPLICATE_ID: "x"}))
+    world.session().sends.send(text("original", properties={DUPLICATE_ID: "x"}))
     session = world.session(transacted=True)
-    session.send(text("new"))
-    session.send(text("again", properties={DUPLICATE_ID: "x"}))
+    session.sends.send(text("new"))
+    session.sends.send(text("again", properties={DUPLICATE_ID: "x"}))
     session.commit(world.answers.of("commit"))
     assert isinstance(world.answers.error("commit"), DuplicateIdRejected)
     assert world.office.queues()[0].message_count == 1
@@ -162,16 +162,16 @@ def test_a_duplicate_inside_a_transaction_fails_its_commit() -> None:
 def test_ids_count_from_the_commit_on_and_the_first_to_commit_wins() -> None:
     world = filled()
     first, second = world.session(transacted=True), world.session(transacted=True)
-    first.send(text("1", properties={DUPLICATE_ID: "x"}))
-    second.send(text("2", properties={DUPLICATE_ID: "x"}))
+    first.sends.send(text("1", properties={DUPLICATE_ID: "x"}))
+    second.sends.send(text("2", properties={DUPLICATE_ID: "x"}))
     second.commit(world.answers.of("second"))
     first.commit(world.answers.of("first"))
     assert world.answers.error("second") is None
     assert isinstance(world.answers.error("first"), DuplicateIdRejected)
     rolled_back = world.session(transacted=True)
-    rolled_back.send(text("3", properties={DUPLICATE_ID: "y"}))
+    rolled_back.sends.send(text("3", properties={DUPLICATE_ID: "y"}))
     rolled_back.rollback()
-    world.session().send(text("3", properties={DUPLICATE_ID: "y"}))
+    world.session().sends.send(text("3", properties={DUPLICATE_ID: "y"}))
     assert world.office.queues()[0].message_count == 2
 
 
@@ -179,7 +179,7 @@ def test_one_id_twice_in_one_transaction_is_a_duplicate() -> None:
     world = filled()
     session = world.session(transacted=True)
     for _ in range(2):
-        session.send(text("1", properties={DUPLICATE_ID: "x"}))
+        session.sends.send(text("1", properties={DUPLICATE_ID: "x"}))
     session.commit(world.answers.of("commit"))
     assert isinstance(world.answers.error("commit"), DuplicateIdRejected)
 
@@ -189,7 +189,7 @@ def test_closing_rolls_back() -> None:
         world = filled("a")
         session = reader(world)
         session.acknowledge(0, ids(session)[0])
-        session.send(text("lost"))
+        session.sends.send(text("lost"))
         session.close(failed=failed)
         assert callback_of(reader(world)).counts() == [count]
         assert world.office.queues()[0].message_count == 1
@@ -199,7 +199,7 @@ def test_acknowledgements_of_a_closed_consumer_stay_in_the_transaction() -> None
     world = filled(*"ab")
     session = reader(world)
     session.acknowledge(0, ids(session)[0])
-    session.close_consumer(0)
+    session.consumers.close(0)
     queue = world.office.queues()[0]
     assert (queue.delivering_count, len(queue.pending)) == (1, 1)
     session.commit()
@@ -212,7 +212,7 @@ def test_a_queue_deleted_under_a_transaction() -> None:
         queue = world.office.queues()[0]
         session = reader(world)
         session.acknowledge(0, ids(session)[0])
-        session.send(text("late"))
+        session.sends.send(text("late"))
         world.office.directory.delete_queue("q", disconnect=True)
         getattr(session, outcome)(done=world.answers.of(outcome))
         assert world.answers.error(outcome) is None
@@ -226,7 +226,7 @@ def test_an_acknowledgement_for_a_consumer_that_the_broker_has_closed_rolls_the_
     session = reader(world)
     first, second = ids(session)
     session.acknowledge(0, first)
-    session.consumers[0].disconnect()
+    session.consumers.by_id[0].disconnect()
     assert world.office.queues()[0].delivering_count == 1, "the first, which the transaction has"
     if single:
         session.settle(0, second, ACCEPTED)
@@ -243,7 +243,7 @@ def test_each_message_for_a_missing_address_is_refused_in_a_transaction_that_has
     world.queue("q")
     session = world.session(transacted=True)
     for name, address in (("first", "missing"), ("routed", "q"), ("second", "missing")):
-        session.send(text("m", address), world.answers.of(name))
+        session.sends.send(text("m", address), world.answers.of(name))
     assert isinstance(world.answers.error("first"), AddressNotFound)
     assert world.answers.error("routed") is None
     assert isinstance(world.answers.error("second"), AddressNotFound)
@@ -271,5 +271,5 @@ def test_the_machine_refuses_events_after_the_end() -> None:
     failed.fire(Event.FAIL)
     assert failed.rollback_only
     with pytest.raises(RollbackOnly):
-        failed.commit(World().session().order, None)
+        failed.commit(World().session().state.order, None)
     assert failed.state is State.ROLLBACK_ONLY

@@ -71,7 +71,7 @@ def test_a_transfer_comes_back_as_it_was() -> None:
     world = World()
     queue = world.queue("DLQ")
     session = world.session(validated_users=ValidatedUsers(populate=True), validated_user="importer")
-    session.send(text("m", "DLQ::DLQ", properties={"n": 1, **ORIGIN, **SENDER, **MARK}))
+    session.sends.send(text("m", "DLQ::DLQ", properties={"n": 1, **ORIGIN, **SENDER, **MARK}))
     ((_, reference),) = queue.browse((9, -1))
     assert dict(queue.read(reference).properties) == {"n": 1, **ORIGIN, **SENDER}
 
@@ -94,7 +94,7 @@ def test_the_validated_user_of_an_ordinary_message_is_that_of_its_session() -> N
     world = World()
     queue = world.queue()
     session = world.session(validated_users=ValidatedUsers(populate=True), validated_user="bob")
-    session.send(text("m", properties={VALIDATED_USER: "alice", ORIGINAL_ADDRESS: "work"}))
+    session.sends.send(text("m", properties={VALIDATED_USER: "alice", ORIGINAL_ADDRESS: "work"}))
     ((_, reference),) = queue.browse((9, -1))
     assert dict(queue.read(reference).properties) == {VALIDATED_USER: "bob"}
 
@@ -112,10 +112,10 @@ def test_a_message_that_no_queue_takes_is_refused_if_its_sender_asks_for_that(wa
     if way == "divert":
         world.office.diverts.create(DivertDefinition("d", "a", "a", exclusive=True))
     session = world.session()
-    session.send(text("m", "a", properties={TRANSFER: int(Transfer.NEEDS_QUEUE)}), world.answers.of("asked"))
+    session.sends.send(text("m", "a", properties={TRANSFER: int(Transfer.NEEDS_QUEUE)}), world.answers.of("asked"))
     assert isinstance(world.answers.error("asked"), QueueNotFound)
     assert dead.message_count == 0
-    session.send(text("m", "a"), world.answers.of("not asked"))
+    session.sends.send(text("m", "a"), world.answers.of("not asked"))
     assert world.answers.error("not asked") is None
     assert dead.message_count == 1
 
@@ -125,6 +125,6 @@ def test_the_log_says_once_that_origins_are_removed(caplog: pytest.LogCaptureFix
     world.queue("DLQ")
     session = world.session(security=Rights((Permission.SEND, "DLQ")))
     for _ in range(2):
-        session.send(text("m", "DLQ", properties={**ORIGIN, **MARK}))
-    session.send(text("m", "DLQ", properties=ORIGIN))
+        session.sends.send(text("m", "DLQ", properties={**ORIGIN, **MARK}))
+    session.sends.send(text("m", "DLQ", properties=ORIGIN))
     assert caplog.text.count("lose their origin") == 1

@@ -31,15 +31,15 @@ def node() -> Node:
 def begun(node: Node, scope: ConnectionScope | None = None) -> ServerSession:
     """A session with a large message that is not finished."""
     session = node.world.session(connection=scope) if scope is not None else node.world.session()
-    session.large.begin(header_of("a"))
-    session.large.take(b"piece")
+    session.uploads.begin(header_of("a"))
+    session.uploads.take(b"piece")
     return session
 
 
 def finish(node: Node, session: ServerSession) -> BrokerError | None:
     """The outcome of its large message."""
     outcomes: list[BrokerError | None] = []
-    session.large.finish(b"last", -1, outcomes.append, lambda: None)
+    session.uploads.finish(b"last", -1, outcomes.append, lambda: None)
     node.settle()
     assert len(outcomes) == 1
     return outcomes[0]
@@ -54,7 +54,7 @@ def test_a_connection_has_a_part_of_them(node: Node) -> None:
     assert finish(node, begun(node, scope)) is None
 
 
-@pytest.mark.parametrize("end", [lambda s: s.close(failed=True), lambda s: s.large.begin(header_of("b"))])
+@pytest.mark.parametrize("end", [lambda s: s.close(failed=True), lambda s: s.uploads.begin(header_of("b"))])
 def test_an_aborted_upload_does_not_count(node: Node, end: Callable[[ServerSession], None]) -> None:
     slots = node.world.registry.uploads
     session = begun(node)
@@ -87,22 +87,22 @@ def test_a_user_has_a_part_of_them_and_at_most_half_of_the_node_s() -> None:
 def test_one_that_gets_no_more_pieces_is_given_up(node: Node) -> None:
     session = begun(node)
     node.world.clock.advance(LARGE_MESSAGE_IDLE_MS)
-    session.large.check_idle()
-    session.large.take(b"in time")
+    session.uploads.check_idle()
+    session.uploads.take(b"in time")
     node.world.clock.advance(LARGE_MESSAGE_IDLE_MS)
-    session.large.check_idle()
+    session.uploads.check_idle()
     assert node.store.large.unfinished == 1
     node.world.clock.advance(1)
-    session.large.check_idle()
+    session.uploads.check_idle()
     node.settle()
     assert node.store.large.unfinished == 0
     assert node.world.registry.uploads._counts.total() == 0
-    session.large.take(b"too late")
+    session.uploads.take(b"too late")
     assert isinstance(finish(node, session), LargeMessageFailed)
     assert finish(node, begun(node)) is None
 
 
 def test_a_header_has_a_limit(node: Node) -> None:
     session = node.world.session()
-    session.large.begin(header_of("a", properties={"p": "x" * LARGE_HEADER_BYTES_MAX}))
+    session.uploads.begin(header_of("a", properties={"p": "x" * LARGE_HEADER_BYTES_MAX}))
     assert isinstance(finish(node, session), LimitExceeded)

@@ -23,8 +23,8 @@ FORGED = {VALIDATED_USER: "root", "kept": 1}
 
 def consumed(world: World) -> list[object]:
     session = world.session()
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
     world.turn()
     return [message.properties.get(VALIDATED_USER) for _, message, _ in callback_of(session).delivered]
 
@@ -44,14 +44,14 @@ def test_every_message_has_the_name_of_its_user(as_a_batch: bool, properties: di
         session.sends.send_batch(sends_of(messages), 0, None)
     else:
         for message in messages:
-            session.send(message)
+            session.sends.send(message)
     assert consumed(world) == ["ann"] * 3
 
 
 def test_the_name_is_in_the_stored_message_beside_its_other_properties() -> None:
     world = World()
     world.queue("q")
-    sender(world).send(text("m", properties=dict(FORGED)))
+    sender(world).sends.send(text("m", properties=dict(FORGED)))
     (stored,) = world.store.recorded.values()
     assert dict(stored.properties) == {VALIDATED_USER: "ann", "kept": 1}
 
@@ -59,7 +59,7 @@ def test_the_name_is_in_the_stored_message_beside_its_other_properties() -> None
 def test_without_a_validated_user_a_forged_name_is_removed() -> None:
     world = World()
     world.queue("q")
-    sender(world, user=None).send(text("m", properties=dict(FORGED)))
+    sender(world, user=None).sends.send(text("m", properties=dict(FORGED)))
     assert consumed(world) == [None]
 
 
@@ -68,11 +68,11 @@ def test_messages_without_a_validated_user_are_rejected() -> None:
     world.queue("q")
     reject = ValidatedUsers(populate=True, reject_empty=True)
     without_user = sender(world, reject, user=None)
-    without_user.send(text("no"), world.answers.of("no"))
-    without_user.send(text("forged", properties=dict(FORGED)))
+    without_user.sends.send(text("no"), world.answers.of("no"))
+    without_user.sends.send(text("forged", properties=dict(FORGED)))
     assert isinstance(world.answers.error("no"), IllegalState)
     assert isinstance(callback_of(without_user).errors[-1], IllegalState)
-    sender(world, reject).send(text("yes"))
+    sender(world, reject).sends.send(text("yes"))
     assert consumed(world) == ["ann"]
 
 
@@ -81,7 +81,7 @@ def test_it_goes_with_prefixes() -> None:
     world.queue("q")
     prefixes = AddressPrefixes((("queue:", RoutingType.ANYCAST),))
     session = world.session(validated_users=POPULATE, validated_user="ann", prefixes=prefixes)
-    session.send(text("m", "queue:q"))
+    session.sends.send(text("m", "queue:q"))
     assert consumed(world) == ["ann"]
 
 

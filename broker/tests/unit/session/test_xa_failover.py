@@ -39,7 +39,7 @@ def test_a_lost_connection_undoes_a_branch_that_others_work_in() -> None:
     other = xa_session(world)
     other.branches.join(XID)
     session.close(failed=True)
-    other.send(text("rolled back"))
+    other.sends.send(text("rolled back"))
     refused(XaCode.ROLLED_BACK, lambda: other.branches.end(XID, failed=False))
     refused(XaCode.ROLLED_BACK, lambda: other.branches.prepare(XID))
     assert count(world) == 1
@@ -51,9 +51,9 @@ def test_a_lost_connection_undoes_a_branch_that_others_work_in() -> None:
 
 def consuming(world: World) -> ServerSession:
     session = xa_session(world)
-    session.create_consumer(0, "q")
-    session.receive_consumer_credits(0, -1)
-    session.start()
+    session.consumers.create(0, "q")
+    session.consumers.receive_credits(0, -1)
+    session.consumers.start()
     world.turn()
     return session
 
@@ -62,11 +62,11 @@ def received_in_branch() -> tuple[World, ServerSession]:
     """A session that has received ``a`` from ``q``, acknowledged it and sent ``sent`` in a branch."""
     world = World()
     world.queue()
-    world.session().send(text("a"))
+    world.session().sends.send(text("a"))
     session = consuming(world)
     session.branches.start(XID)
     session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
-    session.send(text("sent"))
+    session.sends.send(text("sent"))
     return world, session
 
 
@@ -74,18 +74,18 @@ def fail_over() -> tuple[World, ServerSession]:
     """The session after a failover in the middle of a branch: it sends and acknowledges before its client ends it."""
     world = World()
     world.queue()
-    world.session().send(text("a"))
+    world.session().sends.send(text("a"))
     session = consuming(world)
     session.branches.failed(XID)
     session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
-    session.send(text("sent"))
+    session.sends.send(text("sent"))
     return world, session
 
 
 def roll_back_locally(world: World, session: ServerSession) -> None:
-    session.stop()
+    session.consumers.stop()
     session.rollback(done=world.answers.of("rolled back"))
-    session.start()
+    session.consumers.start()
     world.turn()
 
 
@@ -101,7 +101,7 @@ def test_work_after_a_failover_is_rolled_back_with_the_branch() -> None:
     session.branches.roll_back(XID)
     refused(XaCode.UNKNOWN_XID, lambda: session.branches.roll_back(XID))
     assert world.store.found().transactions == {}
-    session.send(text("outside"))
+    session.sends.send(text("outside"))
     assert count(world) == 2
 
 
@@ -159,9 +159,9 @@ def test_a_local_rollback_undoes_work_of_other_sessions_in_the_branch() -> None:
     world, session = received_in_branch()
     other = xa_session(world)
     other.branches.join(XID)
-    other.send(text("before"))
+    other.sends.send(text("before"))
     roll_back_locally(world, session)
-    other.send(text("after"))
+    other.sends.send(text("after"))
     refused(XaCode.ROLLED_BACK, lambda: other.branches.end(XID, failed=False))
     session.branches.roll_back(XID)
     assert count(world) == 1
@@ -176,7 +176,7 @@ def test_a_failover_of_a_branch_that_no_session_works_in(state: str) -> None:
     else:
         session.branches.end(XID, failed=False)
     session.branches.failed(XID)
-    session.send(text("later"))
+    session.sends.send(text("later"))
     session.branches.end(XID, failed=False)
     refused(XaCode.ROLLED_BACK, lambda: commit(session, one_phase=True))
     assert count(world) == 1
@@ -187,9 +187,9 @@ def test_a_failover_report_for_another_branch_leaves_the_present_one() -> None:
     world = World()
     session = xa_session(world)
     session.branches.start(XID)
-    session.send(text("kept"))
+    session.sends.send(text("kept"))
     session.branches.failed(OTHER)
-    session.send(text("undone"))
+    session.sends.send(text("undone"))
     session.branches.end(OTHER, failed=False)
     commit(session, one_phase=True)
     session.branches.roll_back(OTHER)
@@ -207,7 +207,7 @@ def test_work_for_a_branch_that_is_prepared_never_counts(decided: bool, ends_by:
         world.resources.decide(XID, commit=True)
     visible = count(world)
     session.branches.failed(XID)
-    session.send(text("rolled back"))
+    session.sends.send(text("rolled back"))
     if ends_by == "end":
         refused(XaCode.PROTOCOL, lambda: session.branches.end(XID, failed=False))
     elif ends_by == "rollback":

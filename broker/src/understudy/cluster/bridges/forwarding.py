@@ -48,7 +48,7 @@ _OF_THE_ADDRESS: Final = (SecurityError, AddressNotFound)
 
 
 class _OwnRights:
-    """Rights of the broker itself; implements ``session.security.SessionSecurity``."""
+    """Rights of the broker itself; implements ``session.callback.SessionSecurity``."""
 
     user = ""
     permission_ms = _PERMISSION_MS
@@ -186,20 +186,20 @@ class Forwarding:
         """Why nothing is sent at present; None if nothing prevents it."""
         if self._target.awaits_credit:
             return Stall.CREDIT
-        consumer = self._session.consumers.get(_CONSUMER)
+        consumer = self._session.consumers.by_id.get(_CONSUMER)
         full = self.unconfirmed >= BRIDGE_UNCONFIRMED_MESSAGES_MAX
         return Stall.WINDOW if full or (consumer is not None and consumer.flow.credits <= 0) else None
 
     def open(self, queue: Queue) -> None:
         """Consume a queue from now on. Raises BrokerError: the queue refuses it."""
         session = self._session
-        session.create_consumer(_CONSUMER, queue.name, self._configuration.filter)
-        session.receive_consumer_credits(_CONSUMER, self._window_bytes)
-        session.start()
+        session.consumers.create(_CONSUMER, queue.name, self._configuration.filter)
+        session.consumers.receive_credits(_CONSUMER, self._window_bytes)
+        session.consumers.start()
 
     def stop(self) -> None:
         """Take no further message from the queue; a large one that has begun goes on."""
-        self._session.stop()
+        self._session.consumers.stop()
 
     def close(self) -> None:
         """End it; messages that are not confirmed return to their places in the queue, as if never delivered."""
@@ -260,16 +260,16 @@ class Forwarding:
 
     def _try_held(self) -> None:
         self._held, self._held_timer = 0, None
-        consumer = self._session.consumers.get(_CONSUMER)
+        consumer = self._session.consumers.by_id.get(_CONSUMER)
         if consumer is not None:
             consumer.include_all()
-            self._session.resume_deliveries()
+            self._session.consumers.resume_deliveries()
 
     def _grant(self) -> None:
         if self._confirmed_bytes * 4 >= self._window_bytes or not self.unconfirmed:
             granted_bytes, self._confirmed_bytes = self._confirmed_bytes, 0
-            if _CONSUMER in self._session.consumers:
-                self._session.receive_consumer_credits(_CONSUMER, granted_bytes)
+            if _CONSUMER in self._session.consumers.by_id:
+                self._session.consumers.receive_credits(_CONSUMER, granted_bytes)
 
     def _refuse(self, part: Part, error: IllegalState) -> None:
         """A message cannot be sent, and would keep all later ones from their target: it goes to the dead letter
@@ -280,7 +280,7 @@ class Forwarding:
 
     def _settle_refused(self, part: Part) -> None:
         self._confirmed_bytes += _cost_bytes(part)
-        if _CONSUMER in self._session.consumers:
+        if _CONSUMER in self._session.consumers.by_id:
             self._session.settle(_CONSUMER, part.ids[0], REJECTED)
         self._grant()
 
@@ -314,7 +314,7 @@ class Forwarding:
 
     def resume(self) -> None:
         """The target takes messages again."""
-        self._session.resume_deliveries()
+        self._session.consumers.resume_deliveries()
 
     # -- SessionCallback --------------------------------------------------------------------------
 

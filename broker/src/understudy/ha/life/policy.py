@@ -185,6 +185,16 @@ class Policy(Protocol):
         """
         ...
 
+    @property
+    def active_node(self) -> str | None:
+        """Host and port of the node that took this one as its replica; None: none has, or the pair has one store."""
+        ...
+
+    @property
+    def unopened(self) -> bool:
+        """Whether this is a backup that follows a store with which no node was ever active."""
+        ...
+
     def queue(self) -> None:
         """QUEUED: look for a place, then ``take_place``."""
         ...
@@ -243,6 +253,10 @@ class Policy(Protocol):
         Returns:
             An error on the way. Everything else is given up nevertheless.
         """
+        ...
+
+    def close(self, closed: Callable[[], None]) -> None:
+        """The node has ended: call ``closed`` when nothing that the policy began is at work any more."""
         ...
 
 

@@ -18,9 +18,9 @@ log = logging.getLogger(__name__)
 class MissingBatch:
     """The last batch that the data of one node lacks."""
 
-    def __init__(self) -> None:
-        self.not_asked: Callable[[], Sequence[str]] = lambda: ()
-        """Members of the cluster that gave no answer in the newest search, and may have the messages of this node."""
+    def __init__(self, not_asked: Callable[[], Sequence[str]]) -> None:
+        """``not_asked``: see ``Replica.others_not_asked``."""
+        self._not_asked = not_asked
         self._record: MovedStore | None = None
         """The record of the lock manager that was found last."""
         self._said: Sequence[str] = ()
@@ -42,7 +42,7 @@ class MissingBatch:
         if not empty_start.lacks(moved):
             return False
         known, self._record = self._record, moved
-        missing = self.not_asked()
+        missing = self._not_asked()
         if known != moved:
             log.info("the node that has the messages of this one is asked for duplicate ids that its data lacks")
             return True

@@ -17,9 +17,9 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.life.activation import Step
-from understudy.ha.life.policy import Decisions, Ending, NodeState, Role, ScaleDownOutcome, Standby, WithoutManager
+from understudy.ha.life.policy import Decisions, Ending, NodeState, Role, ScaleDownOutcome, WithoutManager
 from understudy.ha.replication.failback_pause import FailbackPause
-from understudy.ha.replication.ports import Authority, Replica, Replication
+from understudy.ha.replication.ports import Authority, Replication
 from understudy.ha.replication.standby_life import StandbyLife, StandbyState
 from understudy.ports import Clock, Fence, Timers
 
@@ -59,7 +59,7 @@ class ReplicationPolicy:
         self,
         options: ReplicationOptions,
         life: Decisions,
-        standby: Standby,
+        standby_life: StandbyLife,
         authority: Authority,
         replication: Replication,
         timers: Timers,
@@ -68,7 +68,7 @@ class ReplicationPolicy:
     ) -> None:
         """Args:
         life: Takes the decisions.
-        standby: Follows the log of the copy.
+        standby_life: What the node does while it is not active.
         authority: Gives the permission to be active.
         replication: The replica of this node while it is active.
         clock: Boot time.
@@ -84,11 +84,7 @@ class ReplicationPolicy:
         self._replication = replication
         self._fail_back_later = False
         """A replica that asked to become active waits for the lock manager."""
-        self.standby_life = StandbyLife(life, standby, authority, timers, retry_wait_ms=options.retry_wait_ms)
-
-    def set_replica(self, replica: Replica) -> None:
-        """The copy on this node; called once, before the life begins."""
-        self.standby_life.replica = replica
+        self.standby_life = standby_life
 
     @property
     def role(self) -> Role:
@@ -235,3 +231,16 @@ class ReplicationPolicy:
         self.standby_life.stop()
         self._authority.close()
         return None
+
+    def close(self, closed: Callable[[], None]) -> None:
+        """See ``Policy``: operations that the copy has received are executed first."""
+        self.standby_life.replica.end(lambda: self._replication.close(closed))
+
+    @property
+    def active_node(self) -> str | None:
+        return self.standby_life.replica.active_node
+
+    @property
+    def unopened(self) -> bool:
+        """See ``Policy``: an empty copy is no reason against a takeover."""
+        return False

@@ -320,6 +320,18 @@ class Replica(Protocol):
         """Result of the newest search that ended."""
         ...
 
+    def not_asked(self) -> Sequence[str]:
+        """URLs of members of the cluster that gave no answer in the newest search, and may be active with the data of
+        this pair.
+        """
+        ...
+
+    def others_not_asked(self) -> Sequence[str]:
+        """URLs of members with other node ids that gave no answer in the newest search, and may have the messages of
+        this node.
+        """
+        ...
+
     def seek(self) -> None:
         """Look for an active node, and register there. The listener gets ``accepted`` or ``not_found``."""
         ...
@@ -388,4 +400,10 @@ class Replication(Protocol):
 
     def leave(self) -> None:
         """The node is about to deactivate: take no other replica; tell the present one."""
+        ...
+
+    def close(self, closed: Callable[[], None]) -> None:
+        """The node has ended, and nothing changes its files: call ``closed`` when no bytes are read for the other node
+        any more.
+        """
         ...

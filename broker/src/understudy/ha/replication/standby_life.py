@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import ClassVar, Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import ActivationRefused, BrokerError, ManagementError
 from understudy.ha.life.policy import Decisions, Standby
 from understudy.ha.replication.missing_batch import MissingBatch
@@ -112,6 +113,23 @@ _HAS_MORE: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Objects and facts around a node that is not active."""
+
+    all_heard: Callable[[], bool] = lambda: True
+    """Whether the candidates of the search are complete: other nodes that broadcast have had time to be heard."""
+    why_not_serve: Callable[[], BrokerError | None] = lambda: None
+    """The reason why the data of this node must not be served, whatever the authority says."""
+    empty_start: EmptyStart | None = None
+    """Sets the data aside; None: that is never done."""
+    listener: Listener | None = None
+    """Acceptors for the time that the node waits; None: it does not listen."""
+
+
+NO_SURROUNDINGS: Final = Surroundings()
+
+
 class StandbyLife(Machine[StandbyState, StandbyEvent]):
     """A node that is not active. Implements ``ha.replication.ports.ReplicaListener``."""
 
@@ -120,32 +138,29 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
     INITIAL: ClassVar[Enum] = StandbyState.IDLE
 
     def __init__(
-        self, life: Decisions, standby: Standby, authority: Authority, timers: Timers, *, retry_wait_ms: int
+        self,
+        life: Decisions,
+        standby: Standby,
+        authority: Authority,
+        timers: Timers,
+        make_replica: Callable[[StandbyLife], Replica],
+        around: Surroundings = NO_SURROUNDINGS,
+        *,
+        retry_wait_ms: int,
     ) -> None:
         """Args:
         life: Takes the decisions.
         standby: Follows the log of the copy.
         authority: Gives the permission.
+        make_replica: Makes the copy on this node, which calls the life that it is given.
         retry_wait_ms: retry-replication-wait.
         """
         super().__init__()
-        self.replica: Replica
-        """Set once, before ``begin``."""
-        self.all_heard: Callable[[], bool] = lambda: True
-        """Whether the candidates of ``replica`` are complete: other nodes that broadcast have had time to be heard."""
-        self.why_not_serve: Callable[[], BrokerError | None] = lambda: None
-        """The reason why the data of this node must not be served, whatever the authority says."""
-        self.empty_start: EmptyStart | None = None
-        """Set before ``begin``; None: the data is never set aside."""
-        self.listener: Listener | None = None
-        """Set once, before ``begin``; None: the node does not listen while it waits."""
-        self.not_asked: Callable[[], Sequence[str]] = lambda: ()
-        """URLs of members of the cluster that gave no answer in the newest search, and may be active with the data of
-        this pair."""
-        self.missing_batch = MissingBatch()
+        self._around = around
         self._life = life
         self._standby = standby
-        self._authority = authority
+        self.authority = authority
+        """Gives the permission to activate."""
         self._timers = timers
         self._retry_wait_ms = retry_wait_ms
         self._timer: Timer | None = None
@@ -165,6 +180,8 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         """Why enough searches found no active node; None: they have not ended, or the node asks for the permission."""
         self._has_more = False
         """The last active node that was found has lost records which this one has."""
+        self.replica = make_replica(self)
+        self._missing_batch = MissingBatch(self.replica.others_not_asked)
 
     # --- called by the policy ----------------------------------------------------------------------
 
@@ -209,13 +226,13 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
 
     def promise_asked(self, sequence: int, duration_ms: int, answer: Callable[[str | None], None]) -> None:
         if self._state is StandbyState.IN_SYNC:
-            self._authority.promise(sequence, duration_ms, answer)
+            self.authority.promise(sequence, duration_ms, answer)
         else:
             answer(f"the node is no replica in sync ({self._state.name})")
 
     def hear_moved(self, moved: MovedStore) -> None:
-        if self.empty_start is not None:
-            self.empty_start.hear(moved)
+        if self._around.empty_start is not None:
+            self._around.empty_start.hear(moved)
 
     def fail_over(self) -> None:
         self.fire(StandbyEvent.FAIL_OVER)
@@ -225,18 +242,18 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
     def _request_or_seek(self) -> None:
         self._forget_timer()
         try:
-            if self.empty_start is not None and self.empty_start.is_pending():
+            if self._around.empty_start is not None and self._around.empty_start.is_pending():
                 self.fire(StandbyEvent.MOVED, None)
                 return
-            why = self.why_not_serve()
+            why = self._around.why_not_serve()
             if why is not None:
                 self.fire(StandbyEvent.REFUSED, why)
                 return
-            if not self._authority.may_request(looked=self._searches > 0):
+            if not self.authority.may_request(looked=self._searches > 0):
                 self.fire(StandbyEvent.NO_ANSWER, None)
                 return
             self._timer = self._timers.call_later(REQUEST_MS, lambda: self.fire(StandbyEvent.NO_ANSWER, None))
-            self._authority.request(Cause.START, self._answered)
+            self.authority.request(Cause.START, self._answered)
         except BrokerError as error:
             self._life.fail(error)
 
@@ -258,7 +275,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
 
     def _seek(self, error: BrokerError | None) -> None:
         self._forget_timer()
-        self._authority.cancel()
+        self.authority.cancel()
         if not isinstance(error, ActivationRefused):
             self._say(error)
         elif str(error) != self._said:
@@ -272,7 +289,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         if self._has_more:
             # the reason would advise an operator to start the other node, which has lost records
             self._unlogged = None
-        if self._authority.by_votes and not self.all_heard():
+        if self.authority.by_votes and not self._around.all_heard():
             # a search among some of the nodes does not show that none is active
             wait_ms = REQUEST_AGAIN_MS
         else:
@@ -286,8 +303,8 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self._timer = self._timers.call_later(wait_ms, lambda: self.fire(StandbyEvent.RETRY))
         if self._promotion is not None:
             self._promote_unless_found()
-        elif self.empty_start is not None and self.replica.found is Found.NOTHING:
-            self._find_moved(self.empty_start.heard)
+        elif self._around.empty_start is not None and self.replica.found is Found.NOTHING:
+            self._find_moved(self._around.empty_start.heard)
 
     def _find_moved(self, heard: MovedStore | None) -> None:
         """The active node of the pair may have moved its messages away, and then there is none. The node that has them
@@ -297,9 +314,9 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
             return
 
         def found(moved: MovedStore) -> None:
-            assert self.empty_start is not None
+            assert self._around.empty_start is not None
             try:
-                waits = moved is not heard and self.missing_batch.waits(moved, self.empty_start)
+                waits = moved is not heard and self._missing_batch.waits(moved, self._around.empty_start)
             except BrokerError as error:
                 self._life.fail(error)
                 return
@@ -307,7 +324,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
                 self.fire(StandbyEvent.MOVED, moved)
 
         try:
-            self._authority.find_moved(heard, found)
+            self.authority.find_moved(heard, found)
         except BrokerError as error:
             self._life.fail(error)
 
@@ -315,14 +332,14 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self._stop_listening()
         self._forget_timer()
         # the lock manager may have answered while the permission is requested again
-        self._authority.cancel()
-        assert self.empty_start is not None
+        self.authority.cancel()
+        assert self._around.empty_start is not None
         if moved is not None:
             log.warning(
                 "all messages of this node have moved to another one: its data is set aside, and it begins empty",
                 extra={"node_id": moved.node_id, "sequence": moved.sequence},
             )
-        self.empty_start.begin(moved, self._emptied)
+        self._around.empty_start.begin(moved, self._emptied)
 
     def _emptied(self, error: BrokerError | None) -> None:
         if error is not None:
@@ -338,7 +355,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         """Log a refusal. A hint that accepts a loss of data comes only when every member that may be the active node
         was asked.
         """
-        missing = self.not_asked()
+        missing = self.replica.not_asked()
         if not missing:
             self._log(error)
         elif missing != self._missing_said:
@@ -356,10 +373,10 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
     @property
     def _early_searches(self) -> int:
         """Searches that take one retry-replication-wait together. A node that votes searches again at once, first."""
-        return len(FIRST_WAITS_PERCENT) + self._authority.by_votes
+        return len(FIRST_WAITS_PERCENT) + self.authority.by_votes
 
     def _next_wait_ms(self) -> int:
-        place = self._searches - self._authority.by_votes
+        place = self._searches - self.authority.by_votes
         if place >= len(FIRST_WAITS_PERCENT):
             return self._retry_wait_ms
         return 0 if place < 0 else self._retry_wait_ms * FIRST_WAITS_PERCENT[place] // 100
@@ -375,18 +392,18 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
     def _listen(self) -> None:
         """Listen for the last replica of this node, which may wait, too, and say so."""
         try:
-            if self.listener is not None and self._authority.listens():
-                self.listener.open()
+            if self._around.listener is not None and self.authority.listens():
+                self._around.listener.open()
         except BrokerError as error:
             self._life.fail(error)
 
     def _stop_listening(self) -> None:
-        if self.listener is not None:
-            self.listener.close()
+        if self._around.listener is not None:
+            self._around.listener.close()
 
     def _promote(self) -> None:
         self._forget_timer()
-        self._authority.promote(self._promoted)
+        self.authority.promote(self._promoted)
 
     def _promoted(self, outcome: Promotion | BrokerError) -> None:
         self._answer_promotion(outcome)
@@ -410,7 +427,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
     def _synced(self) -> None:
         log.info("replica in sync", extra={"id": "AMQ221024"})
         self._standby.follow()
-        if self._authority.by_votes:
+        if self.authority.by_votes:
             self._standby.announce()
 
     def _end_copy_lost(self, reason: str) -> None:
@@ -430,11 +447,11 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self.replica.end(lambda: self._life.queue_again())
 
     def _take_over(self) -> None:
-        self._authority.request(self._cause, self._answered)
+        self.authority.request(self._cause, self._answered)
 
     def _ask_again(self, error: BrokerError | None) -> None:
         self._say(error)
-        self._authority.cancel()
+        self.authority.cancel()
         self._timer = self._timers.call_later(REQUEST_AGAIN_MS, lambda: self.fire(StandbyEvent.RETRY))
 
     def _activate(self) -> None:
@@ -451,9 +468,9 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self._stop_listening()
         self._forget_timer()
         self._answer_promotion(ManagementError("the node ends"))
-        if self.empty_start is not None:
-            self.empty_start.close()
-        self._authority.cancel()
+        if self._around.empty_start is not None:
+            self._around.empty_start.close()
+        self.authority.cancel()
         self.replica.end(lambda: None)
 
     def _forget_timer(self) -> None:

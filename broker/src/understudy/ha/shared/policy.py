@@ -62,6 +62,9 @@ class SharedStoreOptions:
     """After a failback, become a backup again instead of stopping."""
     lock_timeout_ms: int = -1
     """journal-lock-acquisition-timeout; -1 means no limit."""
+    scaled_down: Callable[[], bool] | None = None
+    """Whether all messages have moved, of a backup whose activation moves its messages to another node instead of
+    serving them (artemis-ha s. 6). None: it serves."""
 
 
 class SharedStorePolicy:
@@ -73,23 +76,23 @@ class SharedStorePolicy:
         life: Decisions,
         standby: Standby,
         lock: StoreLock,
+        proof: LockProof,
         clock: Clock,
         timers: Timers,
-        scaled_down: Callable[[], bool] | None = None,
     ) -> None:
         """Args:
         life: Takes the decisions.
+        lock: The locks of the nodes.
+        proof: Says whether this node holds the one of the primary.
         clock: Its monotonic time goes on while the machine is suspended.
-        scaled_down: Of a backup whose activation moves its messages to another node instead of serving them
-            (artemis-ha s. 6): whether all of them have moved. None: it serves.
         """
         self.options = options
         self._life = life
         self._standby = standby
         self._lock = lock
         self._clock = clock
-        self._scaled_down = scaled_down
-        self._proof = LockProof(lock, clock)
+        self._scaled_down = options.scaled_down
+        self._proof = proof
         self._pause = FailbackPause(clock)
         self._polling = Polling(timers, life.fail)
         self._claimed = False
@@ -127,8 +130,13 @@ class SharedStorePolicy:
         return IN_LINE
 
     @property
+    def active_node(self) -> str | None:
+        """See ``Policy``: there is one store."""
+        return None
+
+    @property
     def unopened(self) -> bool:
-        """Whether this backup follows a store with which no node was ever active."""
+        """See ``Policy``: the store has the state of a new one."""
         claim = self._claim
         return isinstance(claim, BackupClaim) and claim.finds_unopened and self._life.state is NodeState.PASSIVE
 
@@ -274,6 +282,10 @@ class SharedStorePolicy:
             except DiskFailed as error:
                 failure = failure or error
         return failure
+
+    def close(self, closed: Callable[[], None]) -> None:
+        """See ``Policy``: nothing is at work."""
+        closed()
 
     def _write_stopped(self) -> None:
         self._lock.write_state(STOPPED_CLEANLY)

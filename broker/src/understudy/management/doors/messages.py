@@ -22,8 +22,8 @@ from understudy.management.json_text import parse_json
 from understudy.management.operations.invocation import Invocations, Requester
 from understudy.message import CORRELATION_ID, REPLY_TO, Message, MessageType
 from understudy.properties import Properties, decode_simple_string, encode_simple_string
+from understudy.session.callback import SessionSecurity
 from understudy.session.error_texts import ErrorTexts
-from understudy.session.security import SessionSecurity
 
 RESOURCE: Final = "_AMQ_ResourceName"
 OPERATION: Final = "_AMQ_OperationName"

@@ -328,11 +328,11 @@ class Notifications:
 
     def _session(self, session: ServerSession) -> dict[str, PropertyValue]:
         return {
-            _CONNECTION: session.connection.connection_id,
-            _USER: session.security.user or None,
-            _SESSION: session.alias,
-            _CLIENT_ID: session.connection.client_id,
-            _PROTOCOL: session.connection.protocol,
+            _CONNECTION: session.state.connection.connection_id,
+            _USER: session.state.security.user or None,
+            _SESSION: session.state.alias,
+            _CLIENT_ID: session.state.connection.client_id,
+            _PROTOCOL: session.state.connection.protocol,
             # other nodes forward by address, which is sent first here (artemis-core s. 10.2)
             _ADDRESS: self._name,
             _DISTANCE: 0,

@@ -101,7 +101,7 @@ def remote_addresses(control: Control, host: str = "") -> list[str]:
 
 def session_ids(control: Control, connection_id: str) -> list[str]:
     """Aliases of the sessions of a connection."""
-    return [session.alias for session in sessions_of(control.node, connection_id)]
+    return [session.state.alias for session in sessions_of(control.node, connection_id)]
 
 
 # -- closing ------------------------------------------------------------------------------------------
@@ -140,7 +140,9 @@ def close_consumers_of_address(control: Control, address: str) -> bool:
 def close_for_user(control: Control, user: str) -> bool:
     """Close the connections that have a session of a user."""
     chosen = {
-        session.connection.connection_id for session in sessions_of(control.node) if session.security.user == user
+        session.state.connection.connection_id
+        for session in sessions_of(control.node)
+        if session.state.security.user == user
     }
     return _close_connections(control, (each for each in _connections(control) if each.scope.connection_id in chosen))
 
@@ -158,7 +160,7 @@ def close_session(control: Control, connection_id: str, session_id: str, force: 
         if connection.scope.connection_id != connection_id:
             continue
         for session in connection.open_sessions():
-            if session.alias == session_id:
+            if session.state.alias == session_id:
                 _behind_the_answer(control, partial(connection.end_session, session))
                 return True
     return False
@@ -167,8 +169,8 @@ def close_session(control: Control, connection_id: str, session_id: str, force: 
 def close_consumer(control: Control, session_id: str, consumer_id: str) -> bool:
     """Close a consumer of a session; whether there was one."""
     for session in sessions_of(control.node):
-        if session.alias == session_id:
-            for consumer in session.consumers.values():
+        if session.state.alias == session_id:
+            for consumer in session.consumers.by_id.values():
                 if str(consumer.consumer_id) == consumer_id:
                     _behind_the_answer(control, consumer.disconnect)
                     return True

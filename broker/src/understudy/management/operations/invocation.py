@@ -31,7 +31,7 @@ from understudy.management.operations.audit import shown_parameters
 from understudy.management.operations.table import Operation, Operations
 from understudy.ports import Timers
 from understudy.protocols.services import ProtocolServices
-from understudy.session.security import SessionSecurity
+from understudy.session.callback import SessionSecurity
 from understudy.terms import Permission
 
 log = logging.getLogger(__name__)

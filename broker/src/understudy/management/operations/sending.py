@@ -18,7 +18,7 @@ from understudy.message import Message, MessageType
 from understudy.properties import PropertyValue, encode_simple_string
 from understudy.routing.post_office import ResponseOrder
 from understudy.security.authentication import Principal
-from understudy.session.security import SessionSecurity
+from understudy.session.callback import SessionSecurity
 from understudy.terms import Permission
 
 SENDING_PARAMETERS: Final = (

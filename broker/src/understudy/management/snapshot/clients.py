@@ -13,13 +13,13 @@ from understudy.management.snapshot.rows import Rows
 from understudy.protocols.registry import ClientConnection
 from understudy.session.branch import Branch, Kind
 from understudy.session.consumer import ServerConsumer
-from understudy.session.producer import ServerProducer
+from understudy.session.send_requests import ServerProducer
 from understudy.session.session import ServerSession
 
 CONNECTION: Final[Mapping[str, Callable[[ClientConnection], object]]] = {
     "id": lambda connection: connection.scope.connection_id,
     "remote_address": lambda connection: connection.scope.remote_address,
-    "users": lambda connection: sorted({session.security.user for session in connection.open_sessions()}),
+    "users": lambda connection: sorted({session.state.security.user for session in connection.open_sessions()}),
     "created_ms": lambda connection: connection.scope.created_ms,
     "protocol": lambda connection: connection.scope.protocol,
     "client_id": lambda connection: connection.scope.client_id,
@@ -28,14 +28,14 @@ CONNECTION: Final[Mapping[str, Callable[[ClientConnection], object]]] = {
 }
 
 SESSION: Final[Mapping[str, Callable[[ServerSession], object]]] = {
-    "id": lambda session: session.alias,
-    "user": lambda session: session.security.user,
-    "created_ms": lambda session: session.created_ms,
-    "consumer_count": lambda session: len(session.consumers),
+    "id": lambda session: session.state.alias,
+    "user": lambda session: session.state.security.user,
+    "created_ms": lambda session: session.state.created_ms,
+    "consumer_count": lambda session: len(session.consumers.by_id),
     "producer_count": lambda session: len(session.sends.producers),
-    "connection": lambda session: session.connection.connection_id,
-    "client_id": lambda session: session.connection.client_id,
-    "metadata": lambda session: dict(session.metadata),
+    "connection": lambda session: session.state.connection.connection_id,
+    "client_id": lambda session: session.state.connection.client_id,
+    "metadata": lambda session: dict(session.state.metadata),
 }
 
 CONSUMER: Final[Mapping[str, Callable[[ServerConsumer], object]]] = {
@@ -62,14 +62,14 @@ CONSUMER: Final[Mapping[str, Callable[[ServerConsumer], object]]] = {
 PRODUCER: Final[Mapping[str, Callable[[tuple[ServerSession, ServerProducer]], object]]] = {
     "id": lambda pair: pair[1].producer_id,
     "name": lambda pair: str(pair[1].producer_id),
-    "session": lambda pair: pair[0].alias,
-    "client_id": lambda pair: pair[0].connection.client_id,
-    "user": lambda pair: pair[0].security.user,
-    "protocol": lambda pair: pair[0].connection.protocol,
-    "address": lambda pair: pair[1].address or pair[0].options.default_address,
-    "remote_address": lambda pair: pair[0].connection.remote_address,
+    "session": lambda pair: pair[0].state.alias,
+    "client_id": lambda pair: pair[0].state.connection.client_id,
+    "user": lambda pair: pair[0].state.security.user,
+    "protocol": lambda pair: pair[0].state.connection.protocol,
+    "address": lambda pair: pair[1].address or pair[0].state.options.default_address,
+    "remote_address": lambda pair: pair[0].state.connection.remote_address,
     "created_ms": lambda pair: pair[1].created_ms,
-    "connection": lambda pair: pair[0].connection.connection_id,
+    "connection": lambda pair: pair[0].state.connection.connection_id,
 }
 
 
@@ -78,7 +78,7 @@ def sessions_of(node: ManagedNode, connection_id: str | None = None) -> list[Ser
     return [
         session
         for session in node.services.sessions.registry
-        if connection_id is None or session.connection.connection_id == connection_id
+        if connection_id is None or session.state.connection.connection_id == connection_id
     ]
 
 
@@ -94,7 +94,7 @@ def session_rows(node: ManagedNode) -> Rows[clients.Session]:
 
 def consumer_rows(node: ManagedNode) -> Rows[clients.Consumer]:
     """Consumers and browsers of all sessions."""
-    found = [consumer for session in sessions_of(node) for consumer in session.consumers.values()]
+    found = [consumer for session in sessions_of(node) for consumer in session.consumers.by_id.values()]
     return Rows(clients.Consumer, found, CONSUMER)
 
 
@@ -131,12 +131,10 @@ def transaction_rows(node: ManagedNode) -> Rows[clients.Transaction]:
         found += [xa(xid, kind.name, None) for xid in sessions.resources.heuristic(kind)]
     seen = {id(each.transaction) for each in branches}
     for session in sessions.registry:
-        transaction = session.transaction
+        transaction = session.state.transaction
         if transaction is not None and id(transaction) not in seen:
-            since_ms = since(transaction.started_ms)
+            alias, since_ms = session.state.alias, since(transaction.started_ms)
             found.append(
-                clients.Transaction(
-                    id=session.alias, kind="session", state="OPEN", xid=None, session=session.alias, since_ms=since_ms
-                )
+                clients.Transaction(id=alias, kind="session", state="OPEN", xid=None, session=alias, since_ms=since_ms)
             )
     return Rows.of_items(clients.Transaction, found)

@@ -136,9 +136,14 @@ class WaitView:
             seen.add(id(branch.transaction))
             yield str(branch.xid), branch.state.name == "PREPARED", branch.transaction
         for session in sessions.registry:
-            transaction = session.transaction
+            state = session.state
+            transaction = state.transaction
             if transaction is not None and id(transaction) not in seen:
-                yield f"of session {session.alias} ({session.connection.remote_address})", False, transaction
+                yield (
+                    f"of session {state.alias} ({state.connection.remote_address})",
+                    False,
+                    transaction,
+                )
 
     def _transactions(self) -> Iterator[tuple[TransactionState, Transaction]]:
         """The transactions with messages of the queue."""

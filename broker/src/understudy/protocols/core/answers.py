@@ -11,7 +11,6 @@ from typing import Final
 from understudy.errors import BrokerError, DiskFull, StoreError
 from understudy.kernel.core import confirms
 from understudy.protocols.core.channel import SessionChannel
-from understudy.protocols.core.link import CoreLink
 from understudy.session.session import ServerSession
 from understudy.wire.core import packets
 from understudy.wire.core.codec import encode_null_response
@@ -23,17 +22,15 @@ NO_CORRELATION: Final = -1
 class SessionAnswers:
     """The answering side of one session channel."""
 
-    session: ServerSession
-    """Set by ``CoreSession.made``; deleted by ``CoreSession.end``."""
-
-    def __init__(self, connection: CoreLink, channel_id: int, confirmation_window: int) -> None:
-        self.channel = SessionChannel(connection, channel_id, confirmation_window)
-        self._channel_id = channel_id
-        self.version = connection.decoder.version
+    def __init__(self, session: ServerSession, channel: SessionChannel) -> None:
+        self.session = session
+        """Deleted by ``CoreSession.end``."""
+        self.channel = channel
+        self._channel_id = channel.channel_id
+        self.version = channel.connection.decoder.version
         """Version of the channel; determines the form of some answers."""
         self._send = self.channel.send
-        self._counts = confirmation_window >= 0
-        """Whether commands are counted and kept until they are confirmed."""
+        self._counts = channel.counts
         self.queue_names: dict[int, str] = {}
         """Name of the queue as the client gave it, by consumer id."""
 
@@ -63,7 +60,7 @@ class SessionAnswers:
         keeps only the last response of a channel: one that came right after the awaited one would take its place
         (``ChannelImpl.handlePacket``).
         """
-        self.session.in_order(self.channel.send_packet, packet)
+        self.session.state.in_order(self.channel.send_packet, packet)
 
     def done(self, error: BrokerError | None) -> None:
         """Answer a request that carries no correlation id."""
@@ -82,7 +79,7 @@ class SessionAnswers:
     def done_when_durable(self, wanted: bool) -> None:
         """Answer a request that arranged something, if an answer is wanted."""
         if wanted:
-            self.session.when_durable(self.done, None)
+            self.session.state.when_durable(self.done, None)
 
     def answer_run(self, correlation_ids: Sequence[int], error: BrokerError | None = None) -> None:
         """Confirm the messages with these correlation ids, which are durable, or say why they were not taken."""

@@ -52,9 +52,18 @@ class SessionChannel(Machine[State, Event]):
     EVENTS: ClassVar[type[Enum]] = Event
     INITIAL: ClassVar[Enum] = State.ATTACHED
 
-    def __init__(self, connection: CoreLink, channel_id: int, window_bytes: int) -> None:
+    def __init__(
+        self,
+        connection: CoreLink,
+        channel_id: int,
+        window_bytes: int,
+        when_durable: Callable[..., None],
+        internal_error: Callable[[Exception], None],
+    ) -> None:
         """Args:
         window_bytes: Size of the confirmation window; -1 = none.
+        when_durable: Calls when everything that the session has written so far is durable.
+        internal_error: Called with an internal error in a response of the channel itself.
         """
         super().__init__()
         self.channel_id = channel_id
@@ -64,13 +73,16 @@ class SessionChannel(Machine[State, Event]):
         self._cache = ResendCache(connection.services.resend_budget) if window_bytes >= 0 else None
         self.send: Callable[[bytes], None] = self._wire if self._cache is None else self._send_kept
         """Sends the frame of a counted packet."""
-        self.when_durable: Callable[..., None]
-        """Operation context of the session; set after the session is created."""
-        self.internal_error: Callable[[Exception], None]
-        """Handler of an internal error in a response of the channel itself, set likewise."""
+        self.when_durable = when_durable
+        self.internal_error = internal_error
         self._received = 0
         self._confirmed = 0
         self._unconfirmed_bytes = 0
+
+    @property
+    def counts(self) -> bool:
+        """Whether commands are counted and kept until they are confirmed."""
+        return self._cache is not None
 
     @property
     def survives(self) -> bool:

@@ -38,7 +38,7 @@ from understudy.protocols.core.control_channel import CONTROL_CHANNEL, SERVER_VE
 from understudy.protocols.core.link import ChannelHandler
 from understudy.protocols.core.services import CoreServices
 from understudy.protocols.core.session import CoreSession
-from understudy.protocols.core.session_creation import Create, create_session, refusal
+from understudy.protocols.core.session_creation import Create, refusal, session_maker
 from understudy.protocols.login import LoginStep
 from understudy.security.authentication import Principal
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
@@ -245,7 +245,7 @@ class CoreConnection(Machine[State, Event]):
         """The peer has read the queued output: resume the paused deliveries."""
         self.held_back = False
         for session in self.sessions.values():
-            session.session.resume_deliveries()
+            session.session.consumers.resume_deliveries()
 
     def congested(self) -> bool:
         """Whether nothing more should be read before the disk has caught up with what came."""
@@ -392,18 +392,11 @@ class CoreConnection(Machine[State, Event]):
         services, shared = self.services, self.services.shared
         self._check_room(request.session_channel_id)
         self._control.learn_version(request.version)
-        handler = CoreSession(self, request.session_channel_id, request.confirmation_window)
         client_id = getattr(request, "client_id", None)
         if client_id is not None:
             self.scope.client_id = client_id
-        try:
-            session = create_session(
-                request, principal, shared, callback=handler, scope=self.scope, prefixes=self._prefixes
-            )
-        except BrokerError:
-            handler.discard()
-            raise
-        handler.made(session)
+        make = session_maker(request, principal, shared, self.scope, self._prefixes)
+        handler = CoreSession(self, request.session_channel_id, request.confirmation_window, make)
         self.sessions[request.session_channel_id] = handler
         shared.connections.session_opened()
         services.reattachments.add(handler, self.host)
@@ -432,7 +425,7 @@ class CoreConnection(Machine[State, Event]):
         if found is None:
             return False
         channel = found.channel
-        self.scope.adopt(found.session.connection)
+        self.scope.adopt(found.session.state.connection)
         frames = channel.frames_after(packet.last_confirmed_command_id)
         if frames is None or channel.channel_id in self.sessions or len(self.sessions) >= services.sessions_max:
             found.close(failed=True)
@@ -444,7 +437,7 @@ class CoreConnection(Machine[State, Event]):
         old.session_ended(found, channel.channel_id)
         self.sessions[channel.channel_id] = found
         self.fire(Event.PROVE)
-        self.user = found.session.security.user
+        self.user = found.session.state.security.user
         log.info("session reattached", extra={"peer": self.connection.peer, "from": old.connection.peer})
         # requests held after a large message are handled first: until then it is not known what the
         # client must send again
@@ -453,7 +446,7 @@ class CoreConnection(Machine[State, Event]):
 
     def _answer_reattached(self, handler: CoreSession) -> None:
         # the client forgets what the answer covers, so that must be durable first
-        handler.session.when_durable(self._reattached, handler, handler.channel.last_received)
+        handler.session.state.when_durable(self._reattached, handler, handler.channel.last_received)
 
     def _reattached(self, handler: CoreSession, last_received: int) -> None:
         if handler.channel.connection is self:
@@ -475,7 +468,7 @@ class CoreConnection(Machine[State, Event]):
         """Close one of its sessions: consumers are informed, open transactions rolled back."""
         for handler in self.sessions.values():
             if handler.session is session:
-                for consumer in list(session.consumers.values()):
+                for consumer in list(session.consumers.by_id.values()):
                     consumer.disconnect()
                 handler.close(failed=True)
                 return

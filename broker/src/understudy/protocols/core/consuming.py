@@ -18,7 +18,7 @@ from understudy.wire.core import packets
 
 
 def _create_consumer(handler: SessionAnswers, packet: packets.CreateConsumer) -> None:
-    handler.session.create_consumer(
+    handler.session.consumers.create(
         packet.consumer_id,
         packet.queue_name,
         selector_text=packet.filter,
@@ -31,17 +31,17 @@ def _create_consumer(handler: SessionAnswers, packet: packets.CreateConsumer) ->
 
 
 def _close_consumer(handler: SessionAnswers, packet: packets.ConsumerClose) -> None:
-    handler.session.close_consumer(packet.consumer_id)
+    handler.session.consumers.close(packet.consumer_id)
     handler.queue_names.pop(packet.consumer_id, None)
     handler.done_when_durable(True)
 
 
 def _flow(handler: SessionAnswers, packet: packets.FlowToken) -> None:
-    handler.session.receive_consumer_credits(packet.consumer_id, packet.credits)
+    handler.session.consumers.receive_credits(packet.consumer_id, packet.credits)
 
 
 def _force_delivery(handler: SessionAnswers, packet: packets.ForceConsumerDelivery) -> None:
-    handler.session.force_delivery(packet.consumer_id, packet.sequence)
+    handler.session.consumers.force_delivery(packet.consumer_id, packet.sequence)
 
 
 def _acknowledge(handler: SessionAnswers, packet: packets.Acknowledge) -> None:

@@ -68,13 +68,13 @@ class Reattachments(Generic[H]):
 
     def add(self, handler: H, host: str) -> None:
         """Add a new session; if its name is in use, the older session keeps it."""
-        name = handler.session.name
+        name = handler.session.state.name
         if len(name) >= REATTACH_NAME_CHARACTERS_MIN:
             self._sessions.setdefault(name, (host, handler))
 
     def remove(self, handler: H) -> None:
         """Remove a session that has ended."""
-        name = handler.session.name
+        name = handler.session.state.name
         found = self._sessions.get(name)
         if found is not None and found[1] is handler:
             del self._sessions[name]
@@ -82,7 +82,7 @@ class Reattachments(Generic[H]):
 
     def keep(self, handler: H, ttl_ms: int) -> bool:
         """Keep a session whose connection was lost for ``ttl_ms`` (-1 = the maximum). False = it must end."""
-        found = self._sessions.get(handler.session.name)
+        found = self._sessions.get(handler.session.state.name)
         if found is None or found[1] is not handler or not handler.survives:
             return False
         host = found[0]
@@ -127,10 +127,10 @@ class Reattachments(Generic[H]):
     def end(self, handler: H) -> None:
         """End a session that was not reattached, and its connection scope."""
         session = handler.session
-        scope = session.connection
+        scope = session.state.connection
         handler.close(failed=True)
-        if not any(other.session.connection is scope for other in self._detached):
-            scope.delete_temporary_queues(session.services.post_office)
+        if not any(other.session.state.connection is scope for other in self._detached):
+            scope.delete_temporary_queues(session.state.services.post_office)
 
     def close(self) -> None:
         """End all detached sessions when the node stops; others end with their connections."""

@@ -20,7 +20,7 @@ from understudy.limits import GROUP_HELD_REQUEST_BYTES, LARGE_BACKLOG_BYTES_PAUS
 from understudy.message import FORCED_DELIVERY, LargeMessage, Message, MessageType
 from understudy.protocols.core import consuming, queues, xa
 from understudy.protocols.core.answers import SessionAnswers
-from understudy.protocols.core.channel import Event
+from understudy.protocols.core.channel import Event, SessionChannel
 from understudy.protocols.core.consuming import delivery_frames
 from understudy.protocols.core.link import CoreLink
 from understudy.routing.grouping import Undecided
@@ -53,8 +53,20 @@ Handler = Callable[["CoreSession", Any], object]
 class CoreSession(SessionAnswers):
     """The handler of one channel and the callback of its ``ServerSession``."""
 
-    def __init__(self, connection: CoreLink, channel_id: int, confirmation_window: int) -> None:
-        super().__init__(connection, channel_id, confirmation_window)
+    def __init__(
+        self,
+        connection: CoreLink,
+        channel_id: int,
+        confirmation_window: int,
+        make_session: Callable[[CoreSession], ServerSession],
+    ) -> None:
+        """Raises what ``make_session`` raises, which makes the session that calls this handler."""
+        session = make_session(self)
+        channel = SessionChannel(
+            connection, channel_id, confirmation_window, session.state.when_durable, self.internal_error
+        )
+        super().__init__(session, channel)
+        self._alias = session.state.alias
         self._held: deque[tuple[packets.Packet, int]] | None = None
         """Packets that came after the last piece of a large message whose file is being synced, or after messages
         that wait for the next turn (``_hold_sends``); None when nothing is held. The first is that packet itself."""
@@ -67,17 +79,6 @@ class CoreSession(SessionAnswers):
         self._settled: list[Callable[[], None]] = []
         """Called when nothing is held any more."""
 
-    def made(self, session: ServerSession) -> None:
-        """The session was created."""
-        self.session = session
-        self._alias = session.alias
-        self.channel.when_durable = session.when_durable
-        self.channel.internal_error = self.internal_error
-
-    def discard(self) -> None:
-        """The session could not be created."""
-        self.channel.fire(Event.END)
-
     @property
     def survives(self) -> bool:
         """Whether the session survives the loss of its connection (``reattachment.Reattachable``)."""
@@ -85,7 +86,7 @@ class CoreSession(SessionAnswers):
 
     def check_idle(self) -> None:
         """Give up a large message of which no piece has come for a long time."""
-        self.session.large.check_idle()
+        self.session.uploads.check_idle()
 
     # --- incoming ------------------------------------------------------------------------------
 
@@ -120,7 +121,7 @@ class CoreSession(SessionAnswers):
         large message that came next after one whose file is being made safe. A session that confirms commands takes
         none: they are confirmed in their order.
         """
-        held, large = self._held, self.session.large
+        held, large = self._held, self.session.uploads
         if held is None or not self._storing or len(held) > 1 or self._counts:
             return False
         if packet is None:
@@ -132,18 +133,18 @@ class CoreSession(SessionAnswers):
     @property
     def congested(self) -> bool:
         """Whether its client should not be read until the disk has caught up."""
-        undecided = self._undecided or self.session.large.undecided
+        undecided = self._undecided or self.session.uploads.undecided
         if undecided is not None:
             # that takes long, and other sessions of the client go on
             return self._held_bytes > undecided.allowance_bytes
         if self._held is not None and not self._takes_ahead():
             return True
-        return self.session.large.backlog_bytes > LARGE_BACKLOG_BYTES_PAUSE
+        return self.session.uploads.backlog_bytes > LARGE_BACKLOG_BYTES_PAUSE
 
     @property
     def awaits_decision(self) -> bool:
         """Whether packets are held until the queue of a message group is decided."""
-        return self._undecided is not None or self.session.large.undecided is not None
+        return self._undecided is not None or self.session.uploads.undecided is not None
 
     def when_settled(self, call: Callable[[], None]) -> None:
         """Call once nothing is held: mostly now."""
@@ -158,7 +159,7 @@ class CoreSession(SessionAnswers):
         packet_type = packet.packet_type if isinstance(packet, RefusedPacket) else type(packet)
         if packet_type in _ALWAYS_ANSWERED or _answer_wanted(packet):
             correlation_id = getattr(packet, "correlation_id", NO_CORRELATION)
-            self.session.in_order(self._fail, None if correlation_id == NO_CORRELATION else correlation_id, error)
+            self.session.state.in_order(self._fail, None if correlation_id == NO_CORRELATION else correlation_id, error)
         else:
             log.info("request failed", extra={"packet": packet_type.__name__, "error": str(error)})
 
@@ -173,12 +174,12 @@ class CoreSession(SessionAnswers):
         )
         if packet_type is packets.SessionSend:
             done = partial(self._done_with, refused.correlation_id) if refused.requires_response else None
-            session.failed(error, done, session.sending_transaction)
+            session.state.failed(error, done, session.state.sending_transaction)
         elif packet_type is packets.SessionSendLarge:
             self.channel.connection.hold(self)
-            session.large.refuse(error)
+            session.uploads.refuse(error)
         elif packet_type is packets.SessionSendContinuation:
-            session.large.give_up(error)
+            session.uploads.give_up(error)
             self._continue_large(cast(packets.SessionSendContinuation, refused.packet))
         elif packet_type in xa.ANSWERED:
             xa.refuse(self, error)
@@ -270,17 +271,17 @@ class CoreSession(SessionAnswers):
             header = packets.message_of_header(packet.header)
         except BrokerError as error:
             # its pieces are on their way: the answer to the last one says why
-            self.session.large.refuse(error)
+            self.session.uploads.refuse(error)
         else:
-            self.session.large.begin(header)
+            self.session.uploads.begin(header)
 
     def _continue_large(self, packet: packets.SessionSendContinuation) -> None:
         if packet.continues:
-            self.session.large.take(packet.body)
+            self.session.uploads.take(packet.body)
             return
         self.channel.connection.uploading.pop(self, None)
         done = partial(self._done_with, packet.correlation_id) if packet.requires_response else None
-        if self.session.large.finish(packet.body, packet.message_body_size, done, self._go_on):
+        if self.session.uploads.finish(packet.body, packet.message_body_size, done, self._go_on):
             self.channel.connection.hold(self)
             if self._held is None:
                 self._held = deque()
@@ -292,7 +293,7 @@ class CoreSession(SessionAnswers):
         self._storing = False
         connection = self.channel.connection
         connection.uploading.pop(self, None)
-        if not self.channel.ended and self.session.large.open:
+        if not self.channel.ended and self.session.uploads.open:
             # of which pieces were taken ahead
             connection.hold(self)
         if held:
@@ -326,11 +327,11 @@ class CoreSession(SessionAnswers):
     # --- session, transactions -----------------------------------------------------------------
 
     def _start(self, _: packets.SessionStart) -> None:
-        self.session.start()
+        self.session.consumers.start()
 
     def _stop(self, _: packets.SessionStop) -> None:
-        self.session.stop()
-        self.session.in_order(self.done, None)
+        self.session.consumers.stop()
+        self.session.state.in_order(self.done, None)
 
     def _commit(self, packet: packets.Commit) -> None:
         # From 132 on the request has a field for it, so a refusal has one too (artemis-core s. 3.3).
@@ -343,21 +344,21 @@ class CoreSession(SessionAnswers):
     def _close(self, _: packets.SessionClose) -> None:
         self.channel.flush_confirmations()
         self.session.close(failed=False)
-        self.session.when_durable(self._closed)
+        self.session.state.when_durable(self._closed)
 
     def _closed(self) -> None:
         self.done(None)
         self.end()
 
     def _add_metadata(self, packet: packets.AddMetadata | packets.AddMetadataV2) -> None:
-        self.session.add_metadata(packet.key, packet.value)
+        self.session.state.add_metadata(packet.key, packet.value)
         if getattr(packet, "requires_confirmation", True):
-            self.session.in_order(self.done, None)
+            self.session.state.in_order(self.done, None)
 
     def _add_unique_metadata(self, packet: packets.UniqueAddMetadata) -> None:
-        self.session.add_unique_metadata(packet.key, packet.value)
+        self.session.state.add_unique_metadata(packet.key, packet.value)
         if packet.requires_confirmation:
-            self.session.in_order(self.done, None)
+            self.session.state.in_order(self.done, None)
 
     def _confirmed(self, packet: packets.PacketsConfirmed) -> None:
         self.channel.confirmed(packet.command_id)
@@ -449,7 +450,7 @@ class CoreSession(SessionAnswers):
         """The connection is gone under it. True: it waits for its client; False: it has ended."""
         if self.channel.connection.services.reattachments.keep(self, ttl_ms):
             self.channel.fire(Event.LOSE)
-            self.session.pause_deliveries()
+            self.session.consumers.pause_deliveries()
             return True
         self.close(failed=True)
         return False
@@ -461,8 +462,8 @@ class CoreSession(SessionAnswers):
         if uploading:
             connection.hold(self)
         self.version = connection.decoder.version
-        self.session.move(connection.scope)
-        self.session.resume_deliveries()
+        self.session.state.move(connection.scope)
+        self.session.consumers.resume_deliveries()
 
     def close(self, *, failed: bool) -> None:
         """End it without being asked by its client. Does nothing when it has ended."""

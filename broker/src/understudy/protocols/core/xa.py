@@ -33,7 +33,7 @@ def _request(handler: SessionAnswers, packet: Any) -> None:
         if handler.gives_up(error):
             return
         answer = _refusal(handler, error)
-    handler.session.when_durable(handler.channel.send_packet, answer)
+    handler.session.state.when_durable(handler.channel.send_packet, answer)
 
 
 def _commit(handler: SessionAnswers, packet: packets.XaCommit) -> None:
@@ -49,7 +49,7 @@ def _commit(handler: SessionAnswers, packet: packets.XaCommit) -> None:
         forget_frames(error)
         if handler.gives_up(error):
             return
-        handler.session.when_durable(handler.channel.send_packet, _refusal(handler, error))
+        handler.session.state.when_durable(handler.channel.send_packet, _refusal(handler, error))
 
 
 def _refusal(handler: SessionAnswers, error: BrokerError) -> packets.Packet:
@@ -68,7 +68,7 @@ def _failed(handler: SessionAnswers, packet: packets.XaFailed) -> None:
 
 def _in_doubt(handler: SessionAnswers, _: packets.XaInDoubt) -> None:
     # a branch that is not listed has ended: its end must be durable before the transaction manager forgets the branch
-    handler.session.when_durable(
+    handler.session.state.when_durable(
         handler.channel.send_packet, packets.XaInDoubtResponse(handler.session.branches.in_doubt())
     )
 

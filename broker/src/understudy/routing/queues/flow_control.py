@@ -3,7 +3,7 @@
 A consumer waits while its credit is not above zero. ``counts_bytes`` says what a delivery costs: the bytes of its
 frames, or one for each message. The consumer subtracts the cost in place, because that is done for every delivery.
 
-Not here: whether the socket keeps up (``Consumer.writable``), credits of producers (``session.credits``).
+Not here: whether the socket keeps up (``Consumer.writable``), credits of producers (``session.send_requests``).
 """
 
 from __future__ import annotations

@@ -72,6 +72,11 @@ class Owner(Protocol):
         """Whether the node stops serving because its network check failed, and will serve again."""
         ...
 
+    @property
+    def unopened(self) -> bool:
+        """Whether this is a backup that follows a store with which no node was ever active."""
+        ...
+
     def fail(self, error: BaseException) -> None:
         """A part can no longer do its work: the node ends, soon."""
         ...

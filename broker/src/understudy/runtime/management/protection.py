@@ -91,8 +91,7 @@ class NodeProtection:
         if self._life.state is NodeState.ACTIVE:
             member = self._parts.topology.member(self._parts.lock.node_id)
             return None if member is None or member.backup is None else f"{member.backup.host}:{member.backup.port}"
-        replica = None if self._replication is None else self._replication.replica
-        return self._standby.announced_to if replica is None else replica.active_node
+        return self._standby.announced_to if self._replication is None else self._life.policy.active_node
 
     def trouble(self) -> str | None:
         """Why the node is not ready although its state is."""
@@ -101,7 +100,7 @@ class NodeProtection:
             if store is not None and store.full:
                 return f"disk full: {store.full_reason}"
             return None if self._serving.is_open else CLOSED
-        return self._standby.following_error or self._waiting_because() or self._standby.check()
+        return self._standby.following_error or self._waiting_because() or self._standby.why_not_take_over()
 
     def _waiting_because(self) -> str | None:
         policy = self._life.policy

@@ -31,9 +31,12 @@ STALL_MS: Final = 5_000
 class NodeScaleDown:
     """Scale-down of one node, from one activation to its end."""
 
-    def __init__(self, parts: NodeParts, owner: Owner) -> None:
+    def __init__(
+        self, parts: NodeParts, owner: Owner, record: Callable[[LogEnd], MovedStore | None] = lambda end: None
+    ) -> None:
         """Args:
         owner: After an error its messages stay, and while it is isolated.
+        record: Makes the record of a replica that the target is to keep.
         """
         self._parts = parts
         self._owner = owner
@@ -41,8 +44,7 @@ class NodeScaleDown:
         """The plan, from the choice of the target to the end; None: messages stay here."""
         self.outcome: ScaleDownOutcome | None = None
         """Outcome of the last one; None: no node took the messages."""
-        self.record: Callable[[LogEnd], MovedStore | None] = lambda end: None
-        """Make the record of a replica that the target is to keep; set by the node."""
+        self._record = record
         self._requested: ScaleDownConfiguration | None = None
         """Settings of a scale-down that an administrator has requested."""
 
@@ -126,7 +128,7 @@ class NodeScaleDown:
             configuration = replace(configuration, ha_policy=policy)
 
         def record() -> packets.StoreMoved | None:
-            moved = self.record(self._end(broker))
+            moved = self._record(self._end(broker))
             if moved is None:
                 return None
             end = moved.end

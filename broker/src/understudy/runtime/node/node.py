@@ -19,15 +19,14 @@ from understudy.broker import Broker
 from understudy.config.model import Configuration
 from understudy.errors import BrokerError, ConfigError, DiskFailed, ManagementError, StoreError
 from understudy.ha.life.node import NodeLife
-from understudy.ha.life.policy import Compose, Decisions, Done, NodeState, Policy, Role
+from understudy.ha.life.policy import Compose, Done, NodeState, Policy, Role
 from understudy.runtime.base.environment import Environment
 from understudy.runtime.base.process import Process
 from understudy.runtime.management.protection import NodeProtection
 from understudy.runtime.node.activation import Activation
 from understudy.runtime.node.assembly import make_parts
-from understudy.runtime.node.opened_store import OpenedStore
-from understudy.runtime.node.policies import make_policy, make_replication
 from understudy.runtime.node.serving import Serving
+from understudy.runtime.node.sides import make_sides
 from understudy.runtime.node.standby import NodeStandby
 from understudy.security.authorization import SecurityPolicy
 from understudy.store.messages.message_store import MessageStore
@@ -76,20 +75,14 @@ class BrokerNode:
         self.parts = make_parts(configuration, environment, security, instance_directory, process)
         self.standby = NodeStandby(self.parts, self)
         self.activation = Activation(environment.clock)
-        self.replication = make_replication(self.parts, self)
-        self.life = NodeLife(self._make_policy, self.standby, self, self._life_changed)
-        self.opened = OpenedStore(self.parts, self.standby, self.policy.fence, self, self.replication)
-        self.serving = Serving(self.parts, self.opened, self, self.replication)
+        sides = make_sides(self.parts, self.standby, self)
+        self.opened, self.replication = sides.opened, sides.replication
+        self.serving = Serving(self.parts, sides.opened, self, sides.scale_down, sides.replication)
+        self.life = NodeLife(sides.make_policy, self.standby, self, self._life_changed)
         self.protection = NodeProtection(
             self.parts, self.life, self.standby, self.opened, self.serving, self.replication, self.activation
         )
         """Says which node takes over."""
-        if self.replication is not None:
-            self.replication.of(self.opened)
-            self.replication.position.standby = self.standby
-
-    def _make_policy(self, life: Decisions) -> Policy:
-        return make_policy(self.parts, self.standby, self.replication, life, lambda: self.serving.scale_down.outcome)
 
     def _life_changed(self) -> None:
         self._state_changed.set()
@@ -128,6 +121,11 @@ class BrokerNode:
     def error(self) -> BrokerError | None:
         """The error because of which the node ends, or None."""
         return self.life.error
+
+    @property
+    def unopened(self) -> bool:
+        """Whether this is a backup that follows a store with which no node was ever active."""
+        return self.policy.unopened
 
     @property
     def isolating(self) -> bool:
@@ -332,10 +330,7 @@ class BrokerNode:
         self.parts.lock.close()
         if self.serving.colocation is not None:
             self.serving.colocation.close()
-        if self.replication is not None:
-            self.replication.close(lambda: self._set_ended(error))
-        else:
-            self._set_ended(error)
+        self.policy.close(lambda: self._set_ended(error))
 
     def _set_ended(self, error: BrokerError | None) -> None:
         if not self._ended.done():

@@ -10,11 +10,12 @@ from understudy.ports import Fence, HoldableLogWriter, Worker
 from understudy.protocols.access import LoginWorkers
 from understudy.runtime.base.parts import NodeParts, Owner
 from understudy.runtime.node.standby import NodeStandby
-from understudy.runtime.replica.replication import NodeReplication
 from understudy.runtime.replica.scrubbing import scrub_active
 from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.messages.large_messages import LargeMessages
 from understudy.store.messages.message_store import MessageStore
+from understudy.store.replication.copy_messages import Directory
+from understudy.store.replication.shipping import Shipping, ShippingWriter
 
 
 class OpenedStore:
@@ -26,19 +27,19 @@ class OpenedStore:
         standby: NodeStandby,
         fence: Fence,
         owner: Owner,
-        replication: NodeReplication | None = None,
+        shipping: Shipping | None = None,
     ) -> None:
         """Args:
         standby: Has read the log.
         fence: Says whether written batches may be confirmed.
         owner: Called when the store cannot be written any more.
-        replication: Sends the operations on the files to a replica; None in a node without replication.
+        shipping: Sends the operations on the files to a replica; None in a node without replication.
         """
         self._parts = parts
         self._standby = standby
         self.fence = fence
         self._owner = owner
-        self._replication = replication
+        self._shipping = shipping
         self.store: MessageStore | None = None
         self._log: Applier | None = None
         self._bodies: Applier | None = None
@@ -85,8 +86,13 @@ class OpenedStore:
         self._bodies = Applier(disk, configuration.large_messages_directory, retention)
         appliers = (self._log, self._bodies, self._log)
         self._writers = [parts.environment.log_writer(parts.turn, applier, self.fence) for applier in appliers]
-        if self._replication is not None:
-            self._writers = self._replication.writers(self._writers)
+        if self._shipping is not None:
+            # of the log, of bodies, and of housekeeping in the directory of the log
+            directories = (Directory.LOG, Directory.BODIES, Directory.LOG)
+            self._writers = [
+                ShippingWriter(writer, directory, self._shipping)
+                for writer, directory in zip(self._writers, directories, strict=True)
+            ]
         for each in self._writers:
             each.hold()
         self._releases = [each.release for each in self._writers]
@@ -128,8 +134,9 @@ class OpenedStore:
             on_failure=self._owner.fail,
             opened=self._opened,
         )
-        if self._replication is not None:
-            self._replication.files.expect(store)
+        if self._shipping is not None:
+            # the other node of the pair has a copy of the store, or will have one
+            store.quarantine.repairs.expect_other(configuration.name, configuration.other_copy_wait_ms)
         log_format = store.format
         parts.formats.log_version = lambda: log_format.version
         log_format.readable = parts.formats.lowest

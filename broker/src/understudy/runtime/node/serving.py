@@ -50,20 +50,20 @@ class Serving:
         parts: NodeParts,
         opened: OpenedStore,
         owner: Owner,
+        scale_down: NodeScaleDown,
         replication: NodeReplication | None = None,
     ) -> None:
         """Args:
         opened: Has the store when the steps are done.
         owner: Ends when the store fails; hands over when management asks for it.
+        scale_down: Moves the messages of the node away when that is wanted.
         replication: Takes replicas; None in a node without replication.
         """
         self._parts = parts
         self._opened = opened
         self._owner = owner
-        self.scale_down = NodeScaleDown(parts, owner)
+        self.scale_down = scale_down
         self._replication = replication
-        if replication is not None:
-            self.scale_down.record = replication.used.authority.moved_record
         self.colocation = make_colocation(parts)
         """Backups hosted here and asked for; None without a colocated policy."""
         self.broker: Broker | None = None

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Final
 
 from understudy.errors import StoreError, StoreVersionUnsupported
 from understudy.ha.life.activation import Step
-from understudy.ha.locks.local_sequence import LocalSequence
-from understudy.ha.replication.ports import EmptyStart
-from understudy.ports import Worker
 from understudy.runtime.base.parts import NodeParts, Owner
-from understudy.runtime.replica.empty_start import make_empty_start
+from understudy.runtime.node.standby_faults import StandbyFaults
 from understudy.store.log.follower import Follower
 
 log = logging.getLogger(__name__)
@@ -36,9 +32,12 @@ class NodeStandby:
         self.follower: Follower | None = None
         self.following_error: str | None = None
         """The reason why the log cannot be followed at the moment."""
-        self.check: Callable[[], str | None] = lambda: None
-        """Why this node would not take over; None: it may. Called about every ``CHECK_MS``, which logs a new reason."""
+        self._faults = StandbyFaults(parts, owner)
         self._checked_s = 0.0
+
+    def why_not_take_over(self) -> str | None:
+        """Why this node would not take over; None: it may. Called about every ``CHECK_MS``, which logs a new reason."""
+        return self._faults.find()
 
     @property
     def announced_to(self) -> str | None:
@@ -53,7 +52,7 @@ class NodeStandby:
         now_s = self._parts.loop.time()
         if now_s - self._checked_s >= CHECK_MS / 1000:
             self._checked_s = now_s
-            self.check()
+            self.why_not_take_over()
         pace = self._parts.watch.pace
         delay_ms = pace.delay_ms
         if pace.needs_poll(self.follower):
@@ -88,10 +87,6 @@ class NodeStandby:
             return True
         member = self._parts.topology.member(self._parts.lock.node_id)
         return member is not None and member.backup is not None
-
-    def empty_start(self, local: LocalSequence, worker: Worker, saved_max: int) -> EmptyStart:
-        """The empty start of this node, when its messages have moved to another one; see ``make_empty_start``."""
-        return make_empty_start(self._parts, local, worker, saved_max)
 
     # --- activation ----------------------------------------------------------------------------
 

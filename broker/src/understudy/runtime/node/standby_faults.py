@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 
 from understudy.cluster.membership.announcement import announcement_fault
-from understudy.ha.life.policy import Role
-from understudy.ha.shared.policy import SharedStorePolicy
-from understudy.runtime.base.parts import NodeParts
+from understudy.config.high_availability import Role
+from understudy.runtime.base.parts import NodeParts, Owner
 
 log = logging.getLogger(__name__)
 
@@ -15,9 +14,10 @@ log = logging.getLogger(__name__)
 class StandbyFaults:
     """Reasons for which one passive node could not take over; a new reason is logged."""
 
-    def __init__(self, parts: NodeParts, policy: SharedStorePolicy) -> None:
+    def __init__(self, parts: NodeParts, owner: Owner) -> None:
+        """``owner``: knows whether the store is unopened."""
         self._parts = parts
-        self._policy = policy if policy.role is Role.BACKUP else None
+        self._owner = owner
         self._said: str | None = None
 
     def find(self) -> str | None:
@@ -30,13 +30,14 @@ class StandbyFaults:
         return found
 
     def _find(self) -> str | None:
-        if self._policy is None:
+        policy = self._parts.configuration.current.ha_policy
+        if policy.role is not Role.BACKUP or policy.replication is not None:
             return None
         membership = self._parts.membership
         if membership is None:
             return "there is no cluster-connection: neither the active node nor its clients know this backup"
         fault = announcement_fault(membership, self._parts.topology)
-        if not self._policy.unopened:
+        if not self._owner.unopened:
             return fault
         directory = self._parts.configuration.current.journal_directory
         text = f"no primary has opened the store of this backup yet ({directory}): has its primary the same directory?"

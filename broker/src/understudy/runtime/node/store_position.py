@@ -22,10 +22,11 @@ from understudy.store.seen import Position, position_of
 class StorePosition:
     """Position of one node's store as noted at its lock manager."""
 
-    def __init__(self, parts: NodeParts, authority: Authority, worker: Worker) -> None:
+    def __init__(self, parts: NodeParts, authority: Authority, worker: Worker, standby: NodeStandby) -> None:
         """Begin without reading the position.
 
         Args:
+            standby: Reads the log.
             authority: Has the numbers, if there is a lock manager.
             worker: Reads the log once more if it seems to be too short.
         """
@@ -33,8 +34,7 @@ class StorePosition:
         self._authority = authority
         self._worker = worker
         self.notes = PositionNotes(authority.position_numbers, parts.turn)
-        self.standby: NodeStandby | None = None
-        """Reads the log; set once."""
+        self._standby = standby
 
     def steps(self) -> tuple[Step, Step]:
         """The first steps of an activation. The comparison comes before anything is claimed: a node that was put back
@@ -61,8 +61,7 @@ class StorePosition:
         noted = await read
         if isinstance(noted, BrokerError):
             raise noted
-        assert self.standby is not None
-        found = position_of(await self.standby.read_to_end())
+        found = position_of(await self._standby.read_to_end())
         if not found.reaches(noted.epoch, noted.sequence):
             found = await self._end_of_log()
         self._parts.watch.check_kept(found, (noted.epoch, noted.sequence), numbers.name)

@@ -176,11 +176,6 @@ class FileExchange:
 
     # --- an active node -----------------------------------------------------------------------------
 
-    def expect(self, store: MessageStore) -> None:
-        """The store has begun its epoch: the other node of the pair has a copy of it, or will have one."""
-        configuration = self._parts.configuration.current
-        store.quarantine.repairs.expect_other(configuration.name, configuration.other_copy_wait_ms)
-
     def attach(self, store: MessageStore, name: str, protocol: int) -> None:
         """The replica of that name is in sync; both nodes speak that version of the protocol."""
         repairs = store.quarantine.repairs

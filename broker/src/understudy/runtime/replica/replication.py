@@ -14,16 +14,15 @@ from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.life.activation import Step
 from understudy.ha.locks.local_sequence import LocalSequence
-from understudy.ha.replication.ports import Authority, Listener, Replica
-from understudy.ports import HoldableLogWriter, Worker
+from understudy.ha.replication.ports import Authority
+from understudy.ports import Worker
 from understudy.replication.active_link import ActiveLink, CopyOwner, LinkOptions
 from understudy.runtime.base.parts import NodeParts, Owner
+from understudy.runtime.node.standby import NodeStandby
 from understudy.runtime.node.store_position import StorePosition
-from understudy.runtime.node.waiting_acceptors import WaitingAcceptors
 from understudy.runtime.replica.copied_store import EarlierNote, adopt_identity, earlier_data, own_data
 from understudy.runtime.replica.copying import DamagedFiles, FileExchange, SourceCopy, StoreOwner
-from understudy.store.replication.copy_messages import Directory
-from understudy.store.replication.shipping import Shipping, ShippingWriter
+from understudy.store.replication.shipping import Shipping
 from understudy.wire.core import packets
 
 
@@ -38,21 +37,27 @@ class ReplicationParts:
     """Reads and writes files."""
     place: Callable[[str, packets.ReplicaRegistration], str | None]
     """Why a node may not be the replica (``LinkOptions.place``)."""
+    shipping: Shipping
+    """Sends the operations on the files of this node while it is active."""
 
 
 class NodeReplication:
     """The replication of one node. Implements ``Replication`` and ``LinkEvents``."""
 
-    def __init__(self, parts: NodeParts, used: ReplicationParts, owner: Owner) -> None:
+    def __init__(
+        self, parts: NodeParts, used: ReplicationParts, owner: Owner, stores: StoreOwner, standby: NodeStandby
+    ) -> None:
         """No replica is taken.
 
         Args:
             owner: Ends when the node may not go on without its replica.
+            stores: Has the store while the node is active.
+            standby: Reads the log before that.
         """
         self._parts = parts
         self.used = used
         self._owner = owner
-        self.shipping = Shipping()
+        self._stores = stores
         environment, settings = parts.environment, used.settings
         connection = parts.configuration.current.cluster_connection(settings.cluster_name)
         self.link = ActiveLink(
@@ -65,7 +70,7 @@ class NodeReplication:
                 place=used.place,
             ),
             used.authority,
-            self.shipping,
+            used.shipping,
             self._make_copy,
             self,
             environment.lock_clock or environment.clock,
@@ -76,10 +81,7 @@ class NodeReplication:
         self._protocol = 0
         """Version of the replication protocol that the replica speaks."""
         self.files = FileExchange(parts, used.worker, self.link.copy_send)
-        self.position = StorePosition(parts, used.authority, used.worker)
-        self.replica: Replica | None = None
-        """Copy of another node's store on this node; set once."""
-        self._stores: StoreOwner | None = None
+        self.position = StorePosition(parts, used.authority, used.worker, standby)
         self._replica_asks: Callable[[], None] | None = None
         if parts.membership is not None:
             parts.membership.pair_state = self._pair_state
@@ -90,7 +92,7 @@ class NodeReplication:
     def _make_copy(self, owner: CopyOwner, protocol: int) -> SourceCopy:
         self._protocol = protocol
         return SourceCopy(
-            self._parts, self._opened(), self.used.worker, self.used.authority, owner, protocol, self._damaged
+            self._parts, self._stores, self.used.worker, self.used.authority, owner, protocol, self._damaged
         )
 
     def adopt_identity(self) -> None:
@@ -106,27 +108,7 @@ class NodeReplication:
         """Data of this node that another active node did not have; see ``runtime.replica.copied_store``."""
         return earlier_data(self._parts)
 
-    def listener(self) -> Listener | None:
-        """Acceptors for the time that this node waits; None with a lock manager."""
-        return WaitingAcceptors(self._parts, self.used.authority) if self.used.authority.by_votes else None
-
     # --- the active node -----------------------------------------------------------------------------
-
-    def of(self, stores: StoreOwner) -> None:
-        """The owner of the store; called once."""
-        self._stores = stores
-
-    def _opened(self) -> StoreOwner:
-        assert self._stores is not None
-        return self._stores
-
-    def writers(self, writers: Sequence[HoldableLogWriter]) -> list[HoldableLogWriter]:
-        """Writers in front of those of the store: of the log, of bodies, and of housekeeping in the log's directory."""
-        directories = (Directory.LOG, Directory.BODIES, Directory.LOG)
-        return [
-            ShippingWriter(writer, directory, self.shipping)
-            for writer, directory in zip(writers, directories, strict=True)
-        ]
 
     @property
     def congested(self) -> bool:
@@ -169,7 +151,7 @@ class NodeReplication:
         await self._answer_of(self.used.authority.commit)
 
     def _prepare(self) -> None:
-        self.shipping.begin()
+        self.used.shipping.begin()
 
     async def _finish(self) -> None:
         finished: asyncio.Future[None] = self._parts.loop.create_future()
@@ -177,7 +159,7 @@ class NodeReplication:
         await finished
 
     def _accept(self) -> None:
-        store = self._opened().store
+        store = self._stores.store
         assert store is not None
         self.link.open(store.node_id, store.epoch, store.context)
         self.position.open(store)
@@ -197,21 +179,11 @@ class NodeReplication:
         self.link.leave()
 
     def close(self, closed: Callable[[], None]) -> None:
-        """The node has ended: call ``closed`` when operations that its copy has received are executed, and no bytes are
-        read for the other node any more.
-        """
-
         def ended() -> None:
             self.used.worker.close()
             closed()
 
-        def copy_ended() -> None:
-            self.files.close(ended)
-
-        if self.replica is not None:
-            self.replica.end(copy_ended)
-        else:
-            copy_ended()
+        self.files.close(ended)
 
     # --- replication.active_link.LinkEvents -----------------------------------------------------------
 
@@ -221,7 +193,7 @@ class NodeReplication:
         if parts.membership is not None:
             # voters let this replica take over from now on (``cluster.membership.held_votes``)
             parts.membership.join(parts.lock.node_id)
-        store = self._opened().store
+        store = self._stores.store
         assert store is not None
         self.files.attach(store, registration.name, self._protocol)
         if registration.wants_failback and self._replica_asks is not None:
@@ -229,17 +201,17 @@ class NodeReplication:
 
     def replica_lost(self, registration: packets.ReplicaRegistration) -> None:
         self._parts.topology.set_backup(self._parts.lock.node_id, None)
-        self.files.detach(self._opened().store)
+        self.files.detach(self._stores.store)
 
     def copy_received(self, data: bytes) -> None:
         self.files.receive(data)
 
     def cannot_go_on(self, error: BrokerError) -> None:
-        self.files.detach(self._opened().store)
+        self.files.detach(self._stores.store)
         self._owner.fail(error)
 
     def put_back(self, registration: packets.ReplicaRegistration) -> BrokerError | None:
-        store = self._opened().store
+        store = self._stores.store
         if store is None:
             return None
         return self._parts.watch.put_back(store, registration.had_epoch, registration.had_sequence)

@@ -7,42 +7,88 @@ active node also asks the members that it knows from the topology, as ``AnyNodeL
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
 from understudy.cluster.membership.topology import Member
 from understudy.config.high_availability import ReplicationConfiguration, Role
-from understudy.config.model import ClusterConnectionConfiguration
+from understudy.errors import ConfigError
+from understudy.ha.replication.policy import ReplicationOptions
+from understudy.ha.replication.standby_life import StandbyLife
 from understudy.replication.place import ReplicaPlace
-from understudy.replication.replica_link import ReplicaOptions
+from understudy.replication.replica_link import ReplicaLink, ReplicaOptions
 from understudy.runtime.base.parts import NodeParts
+from understudy.runtime.members.member_rules import peer_options
+from understudy.runtime.net.connector import LoopDialer
+from understudy.runtime.replica.copied_store import TargetCopy
+from understudy.runtime.replica.replication import ReplicationParts
 from understudy.wire.core.transport import TransportConfiguration
 
 
-def replica_candidates(
-    parts: NodeParts, cluster: ClusterConnectionConfiguration, options: ReplicaOptions
-) -> Sequence[TransportConfiguration]:
-    """Connectors at which the active node of a replica may be."""
-    configured = [parts.configuration.connectors.transport(name) for name in cluster.static_connectors]
-    configured += parts.discovery.connectors(cluster.discovery_group)
-    own, members = _members(parts, options)
-    found = candidates(own, configured, members, options.group)
-    if options.asks_all():
-        others = (each.primary for each in parts.topology.members())
-        found += [each for each in others if each is not None and not any(map(each.same_place, found))]
-    return found
+class ReplicaSearch:
+    """The members of the cluster that one node asks when it looks for its active node."""
 
+    def __init__(
+        self, parts: NodeParts, settings: ReplicationConfiguration, own: TransportConfiguration, life: StandbyLife
+    ) -> None:
+        """Args:
+        settings: Of the replication of this node.
+        own: Connector of this node.
+        life: Of this node while it is not active.
+        """
+        self._parts = parts
+        self._settings = settings
+        self._own = own
+        self._life = life
+        self._role = parts.configuration.current.ha_policy.role
 
-def members_not_asked(
-    parts: NodeParts, options: ReplicaOptions, answered: Sequence[TransportConfiguration]
-) -> Sequence[str]:
-    """URLs of members that may be active with the data of this pair and gave no answer in a search.
+    def node_id(self, place_taken: bool) -> str | None:
+        """Node id of the only node of which this one becomes the replica; None: of any node of the group. A backup is
+        free when the pair of its data has another replica, or a group-name of its own.
 
-    Args:
-        options: How it registers.
-        answered: Connectors of the nodes that answered.
-    """
-    own, members = _members(parts, options)
-    wanted = [each for each in candidates(own, [], members, options.group) if not each.same_place(options.connector)]
-    return tuple(each.to_url() for each in wanted if not any(map(each.same_place, answered)))
+        Args:
+            place_taken: Whether an active node has another replica.
+        """
+        settings, authority = self._settings, self._life.authority
+        if settings.of_node:
+            return settings.of_node
+        may_be_free = self._role is Role.BACKUP and not authority.by_votes
+        if may_be_free and (place_taken or _serves_another_group(self._parts, settings.group_name)):
+            return None
+        return authority.data_node_id()
+
+    def candidates(self, place_taken: bool) -> Sequence[TransportConfiguration]:
+        """Connectors at which the active node may be. A primary whose data was refused asks every member: one of them
+        may have its messages (ADR 0126).
+        """
+        parts = self._parts
+        cluster = parts.configuration.current.cluster_connection(self._settings.cluster_name)
+        configured = [parts.configuration.connectors.transport(name) for name in cluster.static_connectors]
+        configured += parts.discovery.connectors(cluster.discovery_group)
+        own, members = self._members(place_taken)
+        found = candidates(own, configured, members, self._settings.group_name)
+        if self._role is Role.PRIMARY and self._life.refused:
+            others = (each.primary for each in parts.topology.members())
+            found += [each for each in others if each is not None and not any(map(each.same_place, found))]
+        return found
+
+    def not_asked(self, answered: Sequence[TransportConfiguration], place_taken: bool) -> Sequence[str]:
+        """URLs of members that may be active with the data of this pair and gave no answer in a search.
+
+        Args:
+            answered: Connectors of the nodes that answered.
+            place_taken: Whether an active node has another replica.
+        """
+        own, members = self._members(place_taken)
+        found = candidates(own, [], members, self._settings.group_name)
+        wanted = [each for each in found if not each.same_place(self._own)]
+        return tuple(each.to_url() for each in wanted if not any(map(each.same_place, answered)))
+
+    def _members(self, place_taken: bool) -> tuple[Member | None, Sequence[Member]]:
+        """The entry of the own node id, and those of all nodes of which this one may become the replica."""
+        only, topology = self.node_id(place_taken), self._parts.topology
+        members = topology.members() if only is None else ()
+        return topology.member(only or self._parts.lock.node_id), members
 
 
 def others_not_asked(
@@ -95,18 +141,11 @@ def replica_place(parts: NodeParts, settings: ReplicationConfiguration) -> Repli
     return ReplicaPlace(primary=role is Role.PRIMARY and settings.coordination_id is None, kept=is_kept)
 
 
-def serves_another_group(parts: NodeParts, group: str | None) -> bool:
+def _serves_another_group(parts: NodeParts, group: str | None) -> bool:
     """Whether a node with another group-name is active with the data of this one: it takes this one no more."""
     member = parts.topology.member(parts.lock.node_id)
     active = member is not None and member.primary is not None
     return active and group is not None and member is not None and member.backup_group not in (None, group)
-
-
-def _members(parts: NodeParts, options: ReplicaOptions) -> tuple[Member | None, Sequence[Member]]:
-    """The entry of the own node id, and those of all nodes of which this one may become the replica."""
-    only = options.node_id()
-    members = parts.topology.members() if only is None else ()
-    return parts.topology.member(only or parts.lock.node_id), members
 
 
 def candidates(
@@ -131,3 +170,38 @@ def candidates(
         if connector is not None and not any(each.same_place(connector) for each in found):
             found.append(connector)
     return found
+
+
+def replica_of(parts: NodeParts, used: ReplicationParts, options: ReplicationOptions, life: StandbyLife) -> ReplicaLink:
+    """The copy on this node, which calls ``life``. Raises ConfigError: there is no cluster-connection."""
+    configuration, settings = parts.configuration.current, used.settings
+    own = parts.configuration.own_connector()
+    if own is None or parts.credentials is None:
+        raise ConfigError("replication needs a cluster-connection", path="core/ha-policy/replication")
+    cluster = configuration.cluster_connection(settings.cluster_name)
+    saved_max = settings.max_saved_replicated_journals_size
+    search = ReplicaSearch(parts, settings, own, life)
+    replica_options = ReplicaOptions(
+        configuration.name,
+        own,
+        settings.group_name,
+        options.wants_failback,
+        parts.credentials,
+        replace(peer_options(cluster), silence_ms=settings.silence_ms),
+        used.authority.copied_at,
+        search.node_id,
+        search.not_asked,
+        partial(others_not_asked, parts, own),
+        parts.watch.had,
+        parts.environment.replication_protocol,
+    )
+    return ReplicaLink(
+        replica_options,
+        search.candidates,
+        life,
+        lambda link: TargetCopy(parts, used.worker, used.local, saved_max, link),
+        LoopDialer(parts.loop, parts.turn, parts.configuration.tls_for),
+        parts.environment.clock,
+        parts.turn,
+        parts.turn,
+    )

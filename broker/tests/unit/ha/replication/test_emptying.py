@@ -11,7 +11,7 @@ from understudy.ha.replication.standby_life import StandbyState
 
 
 def test_a_node_whose_messages_have_moved_sets_its_data_aside_and_asks_again() -> None:
-    node = Node()
+    node = Node(empties=True)
     node.set_aside()
     node.life.begin()
     node.authority.answer(ActivationRefused("the newest is 8"))
@@ -25,7 +25,7 @@ def test_a_node_whose_messages_have_moved_sets_its_data_aside_and_asks_again() -
 
 
 def test_the_data_stays_while_an_active_node_is_known() -> None:
-    node = Node()
+    node = Node(empties=True)
     node.set_aside()
     node.life.begin()
     node.authority.answer(ActivationRefused("the newest is 8"))
@@ -35,8 +35,7 @@ def test_the_data_stays_while_an_active_node_is_known() -> None:
 
 
 def test_an_answer_of_the_lock_manager_ends_a_request_that_was_repeated_meanwhile() -> None:
-    node = Node()
-    node.life.empty_start = node.empty
+    node = Node(empties=True)
     node.life.hear_moved(MOVED)
     node.life.begin()
     node.authority.answer(ActivationRefused("the newest is 8"))
@@ -49,8 +48,7 @@ def test_an_answer_of_the_lock_manager_ends_a_request_that_was_repeated_meanwhil
 
 
 def test_an_answer_that_comes_late_changes_nothing() -> None:
-    node = Node()
-    node.life.empty_start = node.empty
+    node = Node(empties=True)
     node.life.hear_moved(MOVED)
     node.life.begin()
     node.authority.answer(ActivationRefused("the newest is 8"))
@@ -63,15 +61,14 @@ def test_an_answer_that_comes_late_changes_nothing() -> None:
 
 
 def test_a_node_goes_on_setting_aside_before_it_asks_for_anything() -> None:
-    node = Node()
-    node.life.empty_start = node.empty
+    node = Node(empties=True)
     node.empty.pending = True
     node.life.begin()
     assert (node.empty.begun, node.authority.calls) == ([None], [])
 
 
 def test_data_that_cannot_be_set_aside_ends_the_node() -> None:
-    node = Node()
+    node = Node(empties=True)
     node.set_aside()
     node.life.begin()
     node.authority.answer(ActivationRefused("the newest is 8"))
@@ -81,7 +78,7 @@ def test_data_that_cannot_be_set_aside_ends_the_node() -> None:
 
 
 def test_the_record_that_another_node_keeps_reaches_the_authority() -> None:
-    node = Node()
+    node = Node(empties=True)
     node.set_aside()
     node.life.begin()
     node.authority.answer(ActivationRefused("the newest is 8"))
@@ -90,9 +87,8 @@ def test_the_record_that_another_node_keeps_reaches_the_authority() -> None:
 
 
 def test_the_node_that_has_the_messages_gets_time_to_say_more_than_a_lock_manager_knows() -> None:
-    node = Node()
+    node = Node(empties=True)
     node.authority.moved = MOVED
-    node.life.empty_start = node.empty
     node.life.begin()
     began_ms = node.time.monotonic_ms()
     while not node.empty.begun:
@@ -114,9 +110,9 @@ def search(node: Node) -> None:
 @pytest.mark.parametrize("heard", [True, False])
 def test_data_that_lacks_the_end_waits_for_the_node_that_has_the_messages(*, heard: bool) -> None:
     """A search that began before the record was found may have missed it, and one without its answer did."""
-    node = Node()
-    node.life.empty_start, node.empty.lacking = node.empty, True
-    node.life.missing_batch.not_asked = lambda: ("tcp://other:61616",)
+    node = Node(empties=True)
+    node.empty.lacking = True
+    node.replica.others_missing.append("tcp://other:61616")
     node.life.begin()
     for _ in range(5):
         search(node)
@@ -127,14 +123,14 @@ def test_data_that_lacks_the_end_waits_for_the_node_that_has_the_messages(*, hea
     if heard:
         node.life.hear_moved(MOVED)
     else:
-        node.life.missing_batch.not_asked = lambda: ()
+        node.replica.others_missing.clear()
     search(node)
     assert node.empty.begun == [MOVED]
 
 
 def test_the_first_search_after_the_record_was_found_counts() -> None:
-    node = Node()
-    node.life.empty_start, node.empty.lacking = node.empty, True
+    node = Node(empties=True)
+    node.empty.lacking = True
     node.life.begin()
     for _ in range(5):
         search(node)

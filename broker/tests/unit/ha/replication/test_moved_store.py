@@ -9,7 +9,7 @@ import pytest
 
 from support.local_files import StepWorker, given_promise, local_sequence
 from understudy.errors import BrokerError, LockLost
-from understudy.ha.life.policy import Decisions, NodeState, Role, ScaleDownOutcome, Standby
+from understudy.ha.life.policy import Decisions, NodeState, Role, ScaleDownOutcome
 from understudy.ha.locks.distributed_lock import LockManager
 from understudy.ha.locks.local_sequence import LocalSequence
 from understudy.ha.locks.sequence_verdict import next_claim
@@ -18,6 +18,7 @@ from understudy.ha.replication.moved_store import LogEnd, MovedNumbers, MovedSto
 from understudy.ha.replication.policy import ReplicationOptions, ReplicationPolicy
 from understudy.ha.replication.ports import Answer, Authority, Cause, Replication
 from understudy.ha.replication.shared_note import SharedNote
+from understudy.ha.replication.standby_life import StandbyLife
 from understudy.ha.replication.standing import Notes, Origin, Standing, WaitingCopy, has_moved, standing, waiting_copy
 from understudy.ha.replication.vote_authority import VoteAuthority, VoteAuthorityOptions
 from understudy.ha.votes.decisions import QuorumVoter
@@ -247,7 +248,7 @@ class Backup:
         self.policy = ReplicationPolicy(
             ReplicationOptions(Role.BACKUP, restart_backup=restart_backup),
             self.life,
-            create_autospec(Standby, instance=True),
+            create_autospec(StandbyLife, instance=True),
             self.authority,
             self.replication,
             self.time,

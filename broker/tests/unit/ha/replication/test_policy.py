@@ -7,9 +7,10 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from understudy.ha.life.policy import Decisions, NodeState, Role, Standby, WithoutManager
+from understudy.ha.life.policy import Decisions, NodeState, Role, WithoutManager
 from understudy.ha.replication.policy import ReplicationOptions, ReplicationPolicy
 from understudy.ha.replication.ports import Authority, Replication
+from understudy.ha.replication.standby_life import StandbyLife
 from understudy.ports import Timers
 from understudy.testing.manual_time import ManualTime
 
@@ -26,7 +27,7 @@ def test_a_backup_that_gave_its_role_back_goes_on_or_ends(restart_backup: bool, 
     policy = ReplicationPolicy(
         ReplicationOptions(Role.BACKUP, restart_backup=restart_backup),
         life,
-        create_autospec(Standby, instance=True),
+        create_autospec(StandbyLife, instance=True),
         authority,
         create_autospec(Replication, instance=True),
         create_autospec(Timers, instance=True),
@@ -45,7 +46,7 @@ def test_after_a_failback_that_failed_the_primary_waits_longer_each_time() -> No
     policy = ReplicationPolicy(
         ReplicationOptions(Role.BACKUP),
         life,
-        create_autospec(Standby, instance=True),
+        create_autospec(StandbyLife, instance=True),
         authority,
         replication,
         time,
@@ -81,7 +82,7 @@ def test_a_failback_waits_while_the_promise_of_the_replica_stands_in_for_the_loc
     policy = ReplicationPolicy(
         ReplicationOptions(Role.BACKUP),
         life,
-        create_autospec(Standby, instance=True),
+        create_autospec(StandbyLife, instance=True),
         authority,
         replication,
         create_autospec(Timers, instance=True),

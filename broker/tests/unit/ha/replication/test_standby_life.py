@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -115,9 +116,9 @@ def test_an_incomplete_copy_is_not_used_when_the_active_node_is_lost() -> None:
 PROMOTED = Promotion("n", 6, None, 7)
 
 
-def by_votes() -> Node:
+def by_votes(**around: Any) -> Node:
     """A node of a pair without a lock manager."""
-    node = Node()
+    node = Node(**around)
     node.authority.by_votes = True
     return node
 
@@ -161,9 +162,8 @@ def test_the_first_searches_take_one_retry_replication_wait_together(votes: bool
 
 def test_a_search_counts_once_all_broadcasts_were_heard() -> None:
     """Before that, the active node may be one of which nothing was heard."""
-    node = by_votes()
     heard = False
-    node.life.all_heard = lambda: heard
+    node = by_votes(all_heard=lambda: heard)
     node.life.begin()
     for seeks in (1, 2, 3):
         assert (node.authority.calls, node.replica.seeks) == ([], seeks)
@@ -212,10 +212,9 @@ def test_a_promotion_waits_for_the_end_of_the_search_then_the_node_asks_again(ea
 
 
 def test_a_node_listens_for_its_last_replica_after_one_retry_wait_and_until_it_copies() -> None:
-    node = by_votes()
     listening: list[bool] = []
+    node = by_votes(listener=ManualListener(listening))
     node.authority.listening = True
-    node.life.listener = ManualListener(listening)
     node.life.begin()
     node.life.not_found("refused")
     for wait_ms in (0, 100, 200, 400, 1_300):
@@ -300,7 +299,7 @@ def test_a_node_is_not_promoted_beside_a_node_that_its_last_search_found(early: 
 
 @pytest.mark.parametrize("state", list(StandbyState))
 def test_it_stops_in_every_state(state: StandbyState) -> None:
-    node = Node(complete=state is not StandbyState.COPYING)
+    node = Node(complete=state is not StandbyState.COPYING, empties=state is StandbyState.EMPTYING)
     steps: dict[StandbyState, list[Callable[[], None]]] = {
         StandbyState.REQUESTING: [node.life.begin],
         StandbyState.SEEKING: [node.life.begin, lambda: node.time.advance(REQUEST_MS)],
@@ -365,12 +364,12 @@ def hints(caplog: pytest.LogCaptureFixture) -> list[object]:
 
 def test_the_hint_to_accept_a_loss_comes_only_when_every_member_was_asked(caplog: pytest.LogCaptureFixture) -> None:
     node = Node()
-    missing = ["tcp://192.0.2.7:61616"]
-    node.life.not_asked = lambda: tuple(missing)
+    missing = node.replica.missing
+    missing.append("tcp://192.0.2.7:61616")
     node.life.begin()
     searched(node, 8)
     found = [each for each in caplog.records if each.getMessage() == "not active"]
-    assert [vars(each)["not_asked"] for each in found] == [missing]
+    assert [vars(each)["not_asked"] for each in found] == [["tcp://192.0.2.7:61616"]]
     assert "accept the loss" not in hints(caplog)
     missing.clear()
     searched(node, 2)
@@ -390,14 +389,13 @@ def test_a_copy_without_an_active_node_says_which_nodes_refused_it(caplog: pytes
 
 
 def test_data_that_must_not_be_served_is_not_and_the_node_looks_for_an_active_one() -> None:
-    node = Node()
-    why = StoreBehind("an older state of its disk was put back")
-    node.life.why_not_serve = lambda: why
+    why: StoreBehind | None = StoreBehind("an older state of its disk was put back")
+    node = Node(why_not_serve=lambda: why)
     node.life.begin()
     assert node.authority.requested is None
     assert (node.replica.seeks, node.life.waiting_because) == (1, str(why))
     node.life.not_found("none")
-    node.life.why_not_serve = lambda: None
+    why = None
     node.time.advance(2_000)
     assert node.authority.requested is not None
 

@@ -1,6 +1,6 @@
-"""The consuming side of a session: its consumers, their credit, and when they are delivered to.
+"""The consumers of a session, their credit, and when they are delivered to.
 
-Base of ``session.session.ServerSession``. Not here: what becomes of deliveries (``ServerSession.settle``).
+Not here: what becomes of deliveries (``ServerSession.settle``).
 """
 
 from __future__ import annotations
@@ -11,47 +11,37 @@ from understudy.errors import IllegalState, LimitExceeded
 from understudy.limits import CONSUMERS_PER_SESSION_MAX
 from understudy.routing.filter import parse_filter
 from understudy.routing.queues.flow_control import ByteCredits, FlowControl
-from understudy.session.callback import SessionCallback
-from understudy.session.connection_scope import ConnectionScope
 from understudy.session.consumer import BrowserConsumer, ServerConsumer
 from understudy.session.queries import QueueQueryResult
 from understudy.session.queue_requests import QueueRequests
-from understudy.session.security import SessionSecurity
-from understudy.session.services import SessionOptions, SessionServices
 from understudy.session.state import SessionState
 from understudy.session.visibility import check_own, visible_queue
 from understudy.terms import Permission
 
 
-class ConsumingSession(SessionState):
-    """A session with its consumers."""
+class SessionConsumers:
+    """The consuming side of one session."""
 
-    def __init__(
-        self,
-        name: str,
-        services: SessionServices,
-        *,
-        callback: SessionCallback,
-        connection: ConnectionScope,
-        security: SessionSecurity,
-        options: SessionOptions,
-    ) -> None:
-        super().__init__(name, services, callback=callback, connection=connection, security=security, options=options)
+    __slots__ = ("_directory", "_office", "_queues", "_state", "by_id", "started")
+
+    def __init__(self, state: SessionState, queues: QueueRequests) -> None:
+        """``queues``: describes the queue of a consumer, and deletes one that is not used any more."""
+        self._state = state
+        self._queues = queues
+        self._office = state.office
+        self._directory = state.office.directory
         self.started = False
         """Whether messages are delivered; ``start`` and ``stop`` change it."""
-        self.consumers: dict[int, ServerConsumer] = {}
-        self.queues = QueueRequests(self, services.post_office, services.registry)
-        self.order.permit = self.queues.permit
-        self._directory = services.post_office.directory
+        self.by_id: dict[int, ServerConsumer] = {}
 
     @property
-    def message_count_delivering(self) -> int:
-        """Number of deliveries outstanding at its consumers."""
-        return sum(len(consumer.delivering) for consumer in self.consumers.values())
+    def delivering_count(self) -> int:
+        """Number of deliveries outstanding at the consumers."""
+        return sum(len(consumer.delivering) for consumer in self.by_id.values())
 
     # -- consumers --------------------------------------------------------------------------------
 
-    def create_consumer(
+    def create(
         self,
         consumer_id: int,
         queue_name: str,
@@ -78,39 +68,35 @@ class ConsumingSession(SessionState):
             IllegalState: the id is taken.
             ObjectClosed: the session is closed.
         """
-        self.check_open()
-        if consumer_id in self.consumers:
-            raise IllegalState(f"session {self.alias} has a consumer {consumer_id}")
-        if len(self.consumers) >= CONSUMERS_PER_SESSION_MAX:
-            raise LimitExceeded(f"{len(self.consumers)} consumers in a session, limit {CONSUMERS_PER_SESSION_MAX}")
-        queue = visible_queue(self._directory, self.security, self.prefixes.plain(queue_name))
+        state = self._state
+        state.check_open()
+        if consumer_id in self.by_id:
+            raise IllegalState(f"session {state.alias} has a consumer {consumer_id}")
+        if len(self.by_id) >= CONSUMERS_PER_SESSION_MAX:
+            raise LimitExceeded(f"{len(self.by_id)} consumers in a session, limit {CONSUMERS_PER_SESSION_MAX}")
+        queue = visible_queue(self._directory, state.security, state.prefixes.plain(queue_name))
         if not browse_only:
-            check_own(queue, self.connection, self.security)
-        self.security.check(Permission.BROWSE if browse_only else Permission.CONSUME, queue.address.name, queue.name)
+            check_own(queue, state.connection, state.security)
+        state.security.check(Permission.BROWSE if browse_only else Permission.CONSUME, queue.address.name, queue.name)
         selector = parse_filter(selector_text)
         flow = flow if flow is not None else ByteCredits()
-        consumer: ServerConsumer
-        if browse_only:
-            consumer = BrowserConsumer(
-                consumer_id, self, queue, selector, priority or 0, self._callback, self.consumer_disconnected, flow
-            )
-        else:
-            consumer = ServerConsumer(
-                consumer_id, self, queue, selector, priority or 0, self._callback, self.consumer_disconnected, flow
-            )
+        kind = BrowserConsumer if browse_only else ServerConsumer
+        consumer = kind(consumer_id, state, queue, selector, priority or 0, self.disconnected, flow)
+        if not browse_only:
             consumer.started = self.started
             queue.add_consumer(consumer)
-        self.consumers[consumer_id] = consumer
+        self.by_id[consumer_id] = consumer
         for listener in self._directory.listeners:
             listener.consumer_added(queue, consumer)
-        return self.queues.query_queue(queue.name)
+        return self._queues.query_queue(queue.name)
 
-    def close_consumer(self, consumer_id: int) -> None:
+    def close(self, consumer_id: int) -> None:
         """Close a consumer; its deliveries return to the queue. Raises IllegalState."""
-        self._close_consumer(self._consumer(consumer_id), failed=False)
+        self.end(self.with_id(consumer_id), failed=False)
 
-    def _close_consumer(self, consumer: ServerConsumer, *, failed: bool) -> None:
-        self.consumers.pop(consumer.consumer_id, None)
+    def end(self, consumer: ServerConsumer, *, failed: bool) -> None:
+        """Close a consumer of this session. ``failed``: the connection was lost, so delivery counts stay."""
+        self.by_id.pop(consumer.consumer_id, None)
         consumer.started = False
         queue = consumer.queue
         self._office.redelivery.cancel(queue, consumer.cancel(failed=failed), delay_redelivery=False)
@@ -118,21 +104,22 @@ class ConsumingSession(SessionState):
         for listener in self._directory.listeners:
             listener.consumer_removed(queue, consumer)
         if not consumer.browse_only:
-            self.queues.consumer_left(queue.name)
+            self._queues.consumer_left(queue.name)
 
-    def consumer_disconnected(self, consumer: ServerConsumer) -> None:
+    def disconnected(self, consumer: ServerConsumer) -> None:
         """Disconnect a consumer whose queue is being deleted."""
-        self._close_consumer(consumer, failed=False)
+        self.end(consumer, failed=False)
 
-    def _consumer(self, consumer_id: int) -> ServerConsumer:
-        consumer = self.consumers.get(consumer_id)
+    def with_id(self, consumer_id: int) -> ServerConsumer:
+        """The consumer of an id. Raises IllegalState."""
+        consumer = self.by_id.get(consumer_id)
         if consumer is None:
-            raise IllegalState(f"session {self.alias} has no consumer {consumer_id}")
+            raise IllegalState(f"session {self._state.alias} has no consumer {consumer_id}")
         return consumer
 
-    def receive_consumer_credits(self, consumer_id: int, amount: int) -> None:
+    def receive_credits(self, consumer_id: int, amount: int) -> None:
         """The client grants credit to a consumer (``flow_control``). Raises IllegalState."""
-        self._consumer(consumer_id).receive_credits(amount)
+        self.with_id(consumer_id).receive_credits(amount)
 
     def drain(self, consumer_id: int, drained: Callable[[int], None]) -> None:
         """Deliver what the credit of a consumer allows, then take back the rest of it.
@@ -143,46 +130,46 @@ class ConsumingSession(SessionState):
         Raises:
             IllegalState: there is no such consumer.
         """
-        self._consumer(consumer_id).drain(drained)
+        self.with_id(consumer_id).drain(drained)
 
     def force_delivery(self, consumer_id: int, sequence: int) -> None:
         """Deliver waiting messages, earlier sends of this session included, then the marker.
         Raises IllegalState.
         """
-        consumer = self._consumer(consumer_id)
-        context = self._office.store.context
-        lane = self.order.lane or context
-        if self.order.sequence > lane.durable:
-            self.order.sequence = context.appended
+        consumer = self.with_id(consumer_id)
+        context, order = self._office.store.context, self._state.order
+        lane = order.lane or context
+        if order.sequence > lane.durable:
+            order.sequence = context.appended
             lane.when_durable(context.appended, self._force_delivery, consumer, sequence)
         else:
             consumer.force_delivery(sequence)
 
     def _force_delivery(self, consumer: ServerConsumer, sequence: int) -> None:
-        if self.consumers.get(consumer.consumer_id) is consumer:
+        if self.by_id.get(consumer.consumer_id) is consumer:
             consumer.force_delivery(sequence)
 
     def start(self) -> None:
         """Deliveries may begin."""
         if not self.started:
             self.started = True
-            for consumer in list(self.consumers.values()):
+            for consumer in list(self.by_id.values()):
                 consumer.started = True
                 consumer.prompt()
 
     def stop(self) -> None:
         """No deliveries until ``start``; browsers go on."""
         self.started = False
-        for consumer in self.consumers.values():
+        for consumer in self.by_id.values():
             if not consumer.browse_only:
                 consumer.started = False
 
     def pause_deliveries(self) -> None:
         """The socket is gone: ask before the next delivery."""
-        for consumer in self.consumers.values():
+        for consumer in self.by_id.values():
             consumer.allowance_bytes = 0
 
     def resume_deliveries(self) -> None:
         """The socket takes data again."""
-        for consumer in list(self.consumers.values()):
+        for consumer in list(self.by_id.values()):
             consumer.prompt()

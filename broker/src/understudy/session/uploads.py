@@ -21,7 +21,7 @@ from understudy.session.send_requests import SendRequests
 from understudy.session.state import SessionState
 from understudy.session.transaction import Transaction
 from understudy.session.upload import Upload
-from understudy.session.upload_slots import UploadSlot, UploadSlots
+from understudy.session.upload_slots import UploadSlot
 
 
 @dataclass(slots=True, eq=False)
@@ -41,16 +41,16 @@ class _Whole:
             self.slot.release()
 
 
-class LargeRequests:
+class Uploads:
     """The large-message side of one session."""
 
     __slots__ = (
         "_clock",
         "_finishing",
         "_sends",
-        "_session",
         "_slot",
         "_slots",
+        "_state",
         "_store",
         "_touched_ms",
         "_upload",
@@ -58,20 +58,16 @@ class LargeRequests:
         "undecided",
     )
 
-    def __init__(self, session: SessionState, sends: SendRequests, slots: UploadSlots) -> None:
-        """Args:
-        session: Session that receives the large messages.
-        sends: Sends them when they are complete.
-        slots: Limits the number of unfinished ones.
-        """
+    def __init__(self, state: SessionState, sends: SendRequests) -> None:
+        """``sends``: sends large messages when they are complete."""
         self._sends = sends
-        self._slots = slots
+        self._slots = state.services.registry.uploads
         self._slot: UploadSlot | None = None
-        self._clock = session.services.clock
+        self._clock = state.services.clock
         self._touched_ms = 0
         """Monotonic time at which the latest piece came."""
-        self._session = session
-        self._store = session.services.post_office.store
+        self._state = state
+        self._store = state.services.post_office.store
         self._upload: Upload | None = None
         """The one of which pieces come."""
         self._whole: deque[_Whole] = deque()
@@ -109,9 +105,9 @@ class LargeRequests:
         try:
             if len(header.encoded) > LARGE_HEADER_BYTES_MAX:
                 raise LimitExceeded(f"a large message with a header of {len(header.encoded)} bytes")
-            session = self._session
+            state = self._state
             self._slot = self._slots.take(
-                session.connection.connection_id, session.security.user, self._store.large.unfinished_max
+                state.connection.connection_id, state.security.user, self._store.large.unfinished_max
             )
             header = upload.header = self._sends.prepared(header)
             if header.address is None:
@@ -163,7 +159,7 @@ class LargeRequests:
         Args:
             piece: May be empty.
             original_bytes: What the client says of the body's size before compression.
-            done: As for ``ServerSession.send``.
+            done: As for ``SendRequests.send``.
             over: Called when requests other than further large messages may be carried out, if that is later.
 
         Returns:
@@ -199,7 +195,7 @@ class LargeRequests:
             assert whole.outcome is not None
             message, error = whole.outcome
             # not that of before: an XA branch may have been undone for its age meanwhile
-            transaction = self._session.sending_transaction
+            transaction = self._state.sending_transaction
             self.undecided = None if message is None else self._send(message, whole.done, transaction)
             if self.undecided is not None:
                 self._whole.appendleft(whole)
@@ -209,7 +205,7 @@ class LargeRequests:
             if message is None and not (
                 isinstance(error, AddressFull) and self._sends.drop_when_full(whole.upload.header.address, whole.done)
             ):
-                self._session.failed(error or IllegalState("no large message"), whole.done, transaction)
+                self._state.failed(error or IllegalState("no large message"), whole.done, transaction)
 
     def _decided(self, over: Callable[[], None]) -> None:
         """The first one may be sent now."""
@@ -235,12 +231,12 @@ class LargeRequests:
 
     def _open(self) -> Upload:
         if self._upload is None:
-            raise IllegalState(f"{self._session!r}: a piece of a large message that was not announced")
+            raise IllegalState(f"{self._state!r}: a piece of a large message that was not announced")
         return self._upload
 
     def _send(self, message: LargeMessage, done: Done | None, transaction: Transaction | None) -> Undecided | None:
         try:
             return self._sends.route(message, message.large.size_bytes, done, transaction)
         except BrokerError as error:
-            self._session.failed(error, done, transaction)
+            self._state.failed(error, done, transaction)
             return None
