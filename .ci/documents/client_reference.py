@@ -1,6 +1,7 @@
 """``python -m documents.client_reference > docs/client-url.md``: every parameter of client URLs.
 
-The honoured ones with default and meaning from ``client.core.url.options``, the others from ``client.core.url.parameters``.
+The honoured ones with default and meaning from ``client.core.url.options``, the others from
+``client.core.url.parameters``.
 """
 
 from __future__ import annotations
