@@ -209,6 +209,9 @@ class _Standby:
         self.life = StandbyLife(self, self, self.authority, time, lambda life: self, retry_wait_ms=2_000)  # type: ignore
         self._ended: list[Callable[[], None]] = []
 
+    def others_not_asked(self) -> list[str]:
+        return []
+
     def take_place(self) -> None:
         self._report("passive")
 
