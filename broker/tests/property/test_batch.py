@@ -250,7 +250,7 @@ def check(todo: Any, max_size_bytes: int, consumers: int, most: int, node_max: t
                 assert together.sessions[sender].sends.send_batch(sends, 0, answers) == sends.count
                 for correlation_id, each in zip(ids, encoded, strict=True):
                     done = partial(single.answered.answer_run, (correlation_id,)) if wanted else None
-                    single.sessions[sender].send(Message.decode(each), done)
+                    single.sessions[sender].sends.send(Message.decode(each), done)
                 if not ends:
                     continue
             assert together.view() == single.view()

@@ -154,8 +154,10 @@ class Model:
                 "expiration": expiration, "size_bytes": len(body), "location": place, "durable": durable and here,
                 "delivery_count": 0, "file_id": None, "body": None if paged else body,
             }  # fmt: skip
-        add = self.waiting.add_paged_run if paged else self.waiting.level(4).add_run
-        add(RunSlice(run, 0, count, 4, -1, durable=here, shared=None if here else {}))
+        part = RunSlice(run, 0, count, 4, -1, durable=here, shared=None if here else {})
+        if paged:
+            part.let_go()
+        assert self.waiting.level(4).add(part) == (count, sum(each > 0 for each in expirations))
 
     def pop_run(self, room_bytes: int, now_ms: int, may_take: bool | None) -> None:
         """Take the messages that one consumer gets at once; ``may_take``: whether messages of groups are taken."""
