@@ -135,7 +135,7 @@ def test_a_record_that_is_no_state_is_refused() -> None:
 
 
 def test_the_refusals_that_end_a_gate_are_sentences_of_the_broker() -> None:
-    source = Path(__file__).resolve().parents[4] / "broker/src/understudy/ha"
-    text = "".join(path.read_text() for path in source.glob("witness_*.py"))
+    source = Path(__file__).resolve().parents[4] / "broker/src/understudy/ha/witness"
+    text = "".join(path.read_text() for path in source.glob("*.py"))
     for words in REFUSALS:
         assert words in text, words
