@@ -17,7 +17,7 @@ from understudy.client.core.url.parsing import parse_url
 from understudy.errors import BrokerError, ConfigError
 from understudy.limits import BROADCAST_NODES_MAX
 from understudy.management.doors.http import parse_invocation
-from understudy.management.operations.invocation import InvocationRequest
+from understudy.management.operations.invocation import InvocationRequest, Requester
 from understudy.management.operations.resources import CONTROLS
 from understudy.management.operations.table import Kind, Parameter
 from understudy.runtime.management.node_view import _TOKEN
@@ -146,7 +146,9 @@ def _carry_out(wanted: InvocationRequest) -> None:
         session.sends.send(text(f"m{number}", "q", properties={"n": number, "s": "x"}))
     session.consumers.create(0, "q", "n > 1")
     answers: list[tuple[object, BrokerError | None]] = []
-    node.invocations.carry_out(wanted, _TOKEN, lambda result, error: answers.append((result, error)))
+    node.invocations.carry_out(
+        wanted, Requester(_TOKEN, "127.0.0.1"), lambda result, error: answers.append((result, error))
+    )
     for _ in range(100):
         if answers:
             break
