@@ -408,13 +408,14 @@ def test_a_session_that_has_sent_to_the_name_before_may_not_any_more(make_member
     wait_knows(first, "q")
     (bridge,) = first.get("/api/v1/cluster")[1]["bridges"]  # type: ignore[misc]
     name = str(bridge["queue"])  # type: ignore[index]
-    assert invoke(first, "broker", "destroyQueue", name, True)[0] == 200
     with connect(url(first)) as connection, connection.session() as session:
         producer = session.producer(name, routing="multicast")
+        assert invoke(first, "broker", "destroyQueue", name, True)[0] == 200
         producer.send("to an address without queues")
         second.kill()
         second.start().wait_ready("active")
-        wait_until(lambda: depth(first, name) == 0, "there is no store-and-forward queue again", first)
+        again = "there is no store-and-forward queue again"
+        wait_until(lambda: invoke(first, f"queue.{name}", "getMessageCount") == (200, 0), again, first)
         with pytest.raises(BrokerError, match="takes no messages of clients"):
             producer.send("for the member")
 

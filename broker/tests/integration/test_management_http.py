@@ -97,7 +97,9 @@ def test_health_needs_no_token() -> None:
     async def test(server: ManagementServer, node: FakeNodeView) -> None:
         assert (await ask(server, "GET", "/health/live", {}))[:2] == (200, {"status": "live"})
         ready = await ask(server, "GET", "/health/ready", {})
-        assert ready[:2] == (200, {"ready": True, "state": "active", "reason": None})
+        assert ready[0] == 200
+        assert isinstance(ready[1], dict)
+        assert ready[1].items() >= {"ready": True, "state": "active", "reason": None, "protected": True}.items()
         node.change(state="starting")
         assert (await ask(server, "GET", "/health/ready", {}))[0] == 503
 

@@ -16,7 +16,7 @@ async def work(url: str, cut: asyncio.Event) -> tuple[list[int], int]:
     """Send and receive in transactions; the numbers received, and how often the session was a new one."""
     connection = await aio.connect(url)
     session = await connection.session(transacted=True)
-    name = session._state.name
+    name = session._state.channel.name
     producer = await session.producer("q", window=100)
     consumer = await session.consumer("q")
     received: list[int] = []
@@ -37,7 +37,7 @@ async def work(url: str, cut: asyncio.Event) -> tuple[list[int], int]:
         if len(received) % 10 == 0:
             await session.commit()
     await session.commit()
-    new = session._state.name != name
+    new = session._state.channel.name != name
     await connection.close()
     return received, int(new)
 
@@ -80,10 +80,10 @@ def test_a_restarted_node_answers_a_reattachment_as_one_that_never_knew(pair: Pa
         session = await connection.session()
         producer = await session.producer("q")
         await producer.send(b"before")
-        name = session._state.name
+        name = session._state.channel.name
         pair.primary.kill()
         await producer.send(b"after")
-        assert session._state.name != name
+        assert session._state.channel.name != name
         await connection.close()
 
     asyncio.run(run())

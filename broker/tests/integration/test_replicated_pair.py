@@ -175,7 +175,7 @@ def test_a_second_backup_attaches_when_the_first_one_is_gone(make_pair: Callable
     second = pair.nodes[2].start()
     wait_logged(pair.primary, "the node has a replica")
     wait_until(lambda: second.get("/health/ready")[0] == 200, second)
-    assert second.get("/health/ready")[1] == {"ready": True, "state": "passive", "reason": IN_LINE}
+    assert second.get("/health/ready")[1]["reason"] == IN_LINE
     pair.backup.kill()
     wait_in_sync(pair.primary, second, 2)
     wait_until(lambda: logged(second, "AMQ221024") == 1, second)
