@@ -197,7 +197,7 @@ class ReferenceModel:
 
     def credits(self, number: int, which: int, how: int) -> None:
         client = self.client(number)
-        if client is not None and client.session.consumers:
+        if client is not None and client.session.consumers.by_id:
             self.give_credits(
                 client, sorted(client.session.consumers.by_id)[which % len(client.session.consumers.by_id)], how
             )
@@ -244,7 +244,7 @@ class ReferenceModel:
 
     def close_consumer(self, number: int, which: int, _: int) -> None:
         client = self.client(number)
-        if client is not None and client.session.consumers:
+        if client is not None and client.session.consumers.by_id:
             client.session.consumers.close(
                 sorted(client.session.consumers.by_id)[which % len(client.session.consumers.by_id)]
             )
