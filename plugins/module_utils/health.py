@@ -42,7 +42,7 @@ class Row:
     """The release in place."""
     running_release: str = ""
     roll_phase: str = ""
-    """Its phase in a roll that has not finished, by its record and by whether it runs; empty if it is in none."""
+    """The phase of the node in an unfinished roll, by its record and by whether the node runs; empty: none."""
     without_lock_manager: str = ""
     """Why the active node runs without its lock manager; empty if it has it."""
     witness: str = ""

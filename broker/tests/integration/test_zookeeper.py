@@ -278,7 +278,7 @@ def test_a_server_that_is_not_the_right_one_gets_no_session(
 def test_the_session_of_a_process_that_has_ended_is_closed(
     tmp_path: Path, secure: Callable[..., tuple[Ensemble, Files]], *, tls: bool
 ) -> None:
-    """Its timeout is longer than the wait of this test: the releaser closes it (``runtime.locks.release``)."""
+    """The session lives longer than the wait of this test: the releaser closes it (``runtime.locks.release``)."""
     if tls:
         ensemble, files = secure("127.0.0.1", tick_ms=1_000)
         _close_a_session(ensemble, files)

@@ -179,7 +179,7 @@ def test_duplicate_ids_are_kept_when_a_log_before_a_take_over_ends_with_a_segmen
 
 
 def test_a_node_that_begins_empty_has_the_duplicate_ids_of_the_last_batch():
-    """It had found the record of the lock manager, and began before the node with its messages gave them."""
+    """The node began by the record of the lock manager, before the node with its messages had sent their ids."""
     assert judge(200028, SCENARIOS["scaled-replicas"]) == ""
 
 

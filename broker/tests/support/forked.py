@@ -129,7 +129,7 @@ class Popen(subprocess.Popen[Any]):
             super()._execute_child(args, executable, *rest)  # type: ignore[misc]  # private, so it has no type
             return
         if not _template.fits():
-            super()._execute_child(args, executable, *rest)  # type: ignore[misc]
+            super()._execute_child(args, executable, *rest)  # type: ignore[misc]  # private, as above
             return
         for_child = (pipes[0], pipes[3], pipes[5])
         self.pid = _template.fork(
@@ -138,11 +138,11 @@ class Popen(subprocess.Popen[Any]):
             [each if each != -1 else number for number, each in enumerate(for_child)],
         )
         self._forked = self._child_created = True
-        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]  # private, as above
 
     def _internal_poll(self, *arguments: Any, **options: Any) -> int | None:
         if not self._forked:
-            found: int | None = super()._internal_poll(*arguments, **options)  # type: ignore[misc]
+            found: int | None = super()._internal_poll(*arguments, **options)  # type: ignore[misc]  # private, as above
             return found
         if self.returncode is None:
             self.returncode = _template.exit_code(self.pid)
@@ -150,7 +150,7 @@ class Popen(subprocess.Popen[Any]):
 
     def _wait(self, timeout: float | None) -> int:
         if not self._forked:
-            found: int = super()._wait(timeout)  # type: ignore[misc]
+            found: int = super()._wait(timeout)  # type: ignore[misc]  # private, as above
             return found
         if self.returncode is None:
             # a child stays until its exit code was asked for, by this thread or by another one

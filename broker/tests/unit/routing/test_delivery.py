@@ -315,7 +315,7 @@ def test_messages_are_delivered_on_a_valid_proof_and_an_old_one_is_renewed_first
 
 
 def test_a_node_that_has_lost_its_lock_delivers_nothing() -> None:
-    """Its successor may have delivered the messages already, and got their acknowledgements."""
+    """The successor of such a node may have delivered the messages already, and got their acknowledgements."""
     world, fence, session, failures = fenced()
     world.clock.advance(1)
     fence.why = LockLost("taken")

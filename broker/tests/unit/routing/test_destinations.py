@@ -226,7 +226,7 @@ def test_a_message_for_a_third_node_waits_in_the_queue_that_leads_there() -> Non
 
 
 def test_a_message_that_two_nodes_have_kept_has_the_id_of_the_first_one() -> None:
-    """It may have come from the first one already. Sent again by the second one it is recognised by the id of that."""
+    """A message that the second node sends again is recognised by the id of the first node, which may have sent it."""
     node = Receiving()
     flow = node.directory.create_queue(
         QueueConfiguration("sf", "sf", RoutingType.MULTICAST, internal=True), may_create_address=True

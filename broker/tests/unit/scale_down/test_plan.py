@@ -48,7 +48,7 @@ def test_a_node_without_messages_leaves_its_record() -> None:
 
 @pytest.mark.parametrize("left", ["message", "prepared transaction"])
 def test_a_node_that_has_something_left_leaves_no_record(left: str) -> None:
-    """With the record the primary would begin with an empty store, and the messages left here would never be served."""
+    """A primary that has the record begins with an empty store: messages left at this node would never be served."""
     node = Finish(prepared=left != "message")
     if left == "message":
         node.world.session().sends.send(text("refused"))

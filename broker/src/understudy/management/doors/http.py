@@ -425,7 +425,8 @@ def ready_json(node: Node, parameters: Sequence[tuple[str, str]] = ()) -> Json:
     """
     if any(each not in (("protected", "true"), ("protected", "false")) for each in parameters):
         raise ValueError("the only parameter is protected=true or protected=false")
-    return to_builtins(readiness(node, protected=("protected", "true") in parameters))  # type: ignore[no-any-return]
+    ready = readiness(node, protected=("protected", "true") in parameters)
+    return to_builtins(ready)  # type: ignore[no-any-return]  # a struct becomes a dict
 
 
 def readers_json(readers: Readers) -> Json:

@@ -16,13 +16,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, compress, repeat
 from operator import not_
-from typing import Final
 
 from understudy.errors import LimitExceeded
+from understudy.kernel.changes import FORWARDED_KEY
 from understudy.limits import DUPLICATE_ID_BYTES_MAX
-
-#: Before the keys of messages that a core bridge forwards, so that no ``_AMQ_DUPL_ID`` of a client equals one.
-_BRIDGED: Final = b"\0bridge\0"
 
 
 class DuplicateIdCache:
@@ -92,7 +89,7 @@ class DuplicateIdCache:
 
     def _append(self, ids: Sequence[bytes]) -> None:
         """Put ids that have their sequences already into the circles of their kinds."""
-        bridged = [*map(bytes.startswith, ids, repeat(_BRIDGED))]
+        bridged = [*map(bytes.startswith, ids, repeat(FORWARDED_KEY))]
         if True in bridged:
             self._forwarded = self._extended(self._forwarded, compress(ids, bridged))
             ids = [*compress(ids, map(not_, bridged))]
@@ -134,7 +131,7 @@ def forwarded_id_bytes(value: object) -> bytes:
     Raises:
         LimitExceeded: longer than ``DUPLICATE_ID_BYTES_MAX``.
     """
-    return duplicate_id_bytes(_BRIDGED + duplicate_id_bytes(value))
+    return duplicate_id_bytes(FORWARDED_KEY + duplicate_id_bytes(value))
 
 
 def duplicate_id_bytes(value: object) -> bytes:
