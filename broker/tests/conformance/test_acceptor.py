@@ -205,13 +205,19 @@ def test_invalid_input_ends_its_connection_and_no_other(kind: str, tmp_path: Pat
     run(kind, tmp_path, with_sockets(case))
 
 
-def test_a_protocol_that_is_not_served_is_closed_without_an_answer(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("first", "answer"), [(b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n"), (b"no protocol", b"")]
+)
+def test_a_client_of_a_protocol_that_is_not_served_is_answered_and_closed(
+    kind: str, tmp_path: Path, first: bytes, answer: bytes
+) -> None:
     async def case(sockets: Sockets) -> None:
         end = sockets.dial()
         await until(lambda: bool(end.connections))
-        end.connections[0].send(b"GET / HTTP/1.1\r\n\r\n")
+        end.connections[0].send(first)
         await until(lambda: bool(end.lost))
-        assert end.data == b""
+        assert end.data[: len(answer)] == answer
+        assert bool(end.data) == bool(answer)
         assert sockets.handlers == []
 
     run(kind, tmp_path, with_sockets(case))
