@@ -16,9 +16,10 @@ from click.testing import CliRunner, Result
 from support.ports import free_port
 from support.processes import COMMAND
 from understudy.cli.main import cli, exit_code_of
+from understudy.cli.managing.places import invoke
 from understudy.cli.node.status import Place
 from understudy.client import sync
-from understudy.errors import BrokerError, Unreachable
+from understudy.errors import AuthenticationFailed, BrokerError, Unreachable
 
 
 class Node:
@@ -62,6 +63,10 @@ class Node:
         if isinstance(found.exception, BrokerError):
             assert exit_code_of(found.exception) == code, found.exception
         return found.output
+
+    def invoke(self, operation: str, *parameters: object) -> Any:
+        """The result of an operation of the broker."""
+        return invoke(Place.of(self.directory / "node", None, None), "broker", operation, *parameters)
 
     def connect(self) -> sync.Connection:
         """A connection of the client."""
@@ -111,6 +116,60 @@ def test_queues(node: Node) -> None:
     assert "1 message with it" in node.run("queue", "delete", "q1", "--yes")
     node.run("queue", "show", "q1", code=1)
     assert [each["name"] for each in node.json("queue", "list")] == ["DLQ", "ExpiryQueue"]
+
+
+def test_users(node: Node) -> None:
+    by_node = (
+        "--url",
+        f"http://127.0.0.1:{node.http}",
+        "--token-file",
+        str(node.directory / "node/etc/management-token"),
+    )
+
+    def on_node(*arguments: str, code: int = 0, typed: str | None = None) -> str:
+        found = CliRunner().invoke(cli, [*arguments, *by_node], input=typed)
+        ended = exit_code_of(found.exception) if isinstance(found.exception, BrokerError) else found.exit_code
+        assert ended == code, (arguments, found.output, found.exception)
+        return found.output
+
+    def logs_in(name: str, password: str) -> bool:
+        try:
+            sync.connect(node.url, name, password).close()
+        except AuthenticationFailed:
+            return False
+        return True
+
+    assert "it is in force" in on_node("user", "add", "alice", "--role", "amq", "--role", "extra", typed="first-word\n")
+    assert logs_in("alice", "first-word"), "at once"
+    on_node("user", "add", "alice", "--role", "amq", code=1, typed="other-word\n")
+    on_node("user", "add", "bert", "--role", "amq", code=2, typed="\n")
+    assert json.loads(on_node("user", "list", "--json", "--filter", "name=alice")) == [
+        {"name": "alice", "roles": ["amq", "extra"]}
+    ]
+    on_node("user", "password", "alice", typed="second-word\n")
+    assert (logs_in("alice", "first-word"), logs_in("alice", "second-word")) == (False, True)
+    on_node("user", "roles", "alice", "--role", "extra")
+    # the same by the files of the instance, whatever the node does
+    assert [each for each in node.json("user", "list") if each["name"] == "alice"] == [
+        {"name": "alice", "roles": ["extra"]}
+    ]
+    node.run("user", "add", "carl", "--role", "amq", typed="third-word\n")
+    until(lambda: logs_in("carl", "third-word"))
+    node.run("user", "remove", "carl", code=2)
+    node.run("user", "rm", "carl", "--yes")
+    until(lambda: "carl" not in on_node("user", "list"))
+    on_node("user", "remove", "alice", "--yes")
+    assert not logs_in("alice", "second-word")
+    on_node("user", "remove", "alice", "--yes", code=1)
+    for answer in (("addUser", "dora", "fourth-word", "amq", True), ("resetUser", "admin", None, None, True)):
+        with pytest.raises(BrokerError, match="hashes only"):
+            node.invoke(*answer)
+    assert json.loads(node.invoke("listUser", "admin")) == [{"username": "admin", "roles": ["amq"]}]
+    log = (node.directory / "log").read_text()
+    files = "".join(each.read_text() for each in (node.directory / "node/etc").glob("artemis-*"))
+    assert [each for each in ("first", "second", "third", "fourth") if f"{each}-word" in log + files] == []
+    assert '"operation": "addUser"' in log
+    assert "password=***" in log
 
 
 def test_addresses(node: Node) -> None:

@@ -1,23 +1,251 @@
-"""``understudy user``: entries of the users file of a broker with security enabled."""
+"""``understudy user``: users with passwords, in the files of an instance or by the management of a node (ADR 0161)."""
 
 from __future__ import annotations
 
+import inspect
+import os
 import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
 
 import click
 
+from understudy.cli.managing.confirming import confirm, yes_option
+from understudy.cli.managing.contexts import current_context
+from understudy.cli.managing.places import invoke, items, require_active
+from understudy.cli.node.defaults import default_directory
+from understudy.cli.node.instances import config_of
+from understudy.cli.node.status import Place, token_file_option, url_option
+from understudy.cli.tables import Table, View, figure_column, view_options
 from understudy.cli.terminal import Commands, echo
 from understudy.errors import ConfigError
+from understudy.management.model.access import User
 from understudy.runtime.base.environment import SystemEntropy
 from understudy.runtime.files.replacement import replace
+from understudy.runtime.logins.user_files import UserFiles
 from understudy.security.password_hashes import PasswordHash, is_plain, is_scram
 from understudy.security.properties_file import entries, replaced
+from understudy.security.user_changes import added, listed, removed, reset
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+USERS: Final = Table("users", (figure_column(User, "name", "user"), figure_column(User, "roles")))
+
+
+class Users(Protocol):
+    """The users of one node."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Users with their roles, in the order of their names."""
+        ...
+
+    def add(self, name: str, password: str, roles: Sequence[str]) -> None:
+        """Add a user. Raises BrokerError."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a user. Raises BrokerError: there is none of the name."""
+        ...
+
+    def reset(self, name: str, password: str | None, roles: Sequence[str] | None) -> None:
+        """Change the password or the roles; None keeps. Raises BrokerError: there is no such user."""
+        ...
+
+    def note(self) -> str:
+        """When a change takes effect, and where else it has to be made."""
+        ...
+
+
+class UsersOfInstance:
+    """Users in the files of an instance, whether its node is active, passive or not running."""
+
+    def __init__(self, directory: Path) -> None:
+        """Raises ConfigError: there is no users file that logins are checked with."""
+        # the modules of a node take long to load, and other commands of the group do not need them
+        from understudy.cli.node.user_files import logins_beside, users_and_roles
+
+        folder = config_of(directory).parent
+        logins = logins_beside(folder)
+        if not logins.has_users_file:
+            raise ConfigError("no login module has a users file: logins are checked elsewhere", file=str(folder))
+        self._files: UserFiles = users_and_roles(folder, logins)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [{"name": name, "roles": roles} for name, roles in sorted(listed(self._files.read()).items())]
+
+    def add(self, name: str, password: str, roles: Sequence[str]) -> None:
+        self._files.change(lambda texts: added(texts, name, password, roles, SystemEntropy()))
+
+    def remove(self, name: str) -> None:
+        self._files.change(lambda texts: removed(texts, name))
+
+    def reset(self, name: str, password: str | None, roles: Sequence[str] | None) -> None:
+        self._files.change(lambda texts: reset(texts, name, password, roles, SystemEntropy()))
+
+    def note(self) -> str:
+        return f"{self._files.users.parent}: written; a node that runs uses it within 2 s"
+
+
+class UsersOfNode:
+    """Users of an active node, by its management."""
+
+    def __init__(self, place: Place) -> None:
+        """Raises NotActive."""
+        require_active(place)
+        self._place = place
+
+    def rows(self) -> list[dict[str, Any]]:
+        return items(self._place, "users")
+
+    def add(self, name: str, password: str, roles: Sequence[str]) -> None:
+        invoke(self._place, "broker", "addUser", name, password, ",".join(roles))
+
+    def remove(self, name: str) -> None:
+        invoke(self._place, "broker", "removeUser", name)
+
+    def reset(self, name: str, password: str | None, roles: Sequence[str] | None) -> None:
+        invoke(self._place, "broker", "resetUser", name, password, None if roles is None else ",".join(roles))
+
+    def note(self) -> str:
+        peer = self._place.ask("/api/v1/node")["peer"]
+        if peer is None:
+            return "it is in force"
+        return (
+            f"it is in force here; the node at {peer['connector']} has files of its own: change them on its host, too"
+        )
+
+
+def users_options(command: F) -> F:
+    """``--instance``, ``--url`` and ``--token-file``; the command gets the argument ``users``."""
+
+    @wraps(command)
+    def with_users(instance: Path | None, url: str | None, token_file: Path | None, **options: Any) -> Any:
+        return command(users=_users(instance, url, token_file), **options)
+
+    instance_option = click.option(
+        "--instance",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Instance directory whose files are changed, running or not; default without --url and context: that of"
+        " `understudy run`.",
+    )
+    for option in (token_file_option, url_option, instance_option):
+        with_users = option(with_users)
+    with_users.__doc__ = inspect.cleandoc(command.__doc__ or "")
+    return with_users  # type: ignore[return-value]  # click adds options to the function and returns it
+
+
+def _users(instance: Path | None, url: str | None, token_file: Path | None) -> Users:
+    if instance is not None and url is None:
+        return UsersOfInstance(instance)
+    chosen = current_context(os.environ)
+    if url is None and (chosen is None or not chosen["nodes"]):
+        return UsersOfInstance(default_directory(os.environ))
+    return UsersOfNode(Place.of(instance, url, token_file))
+
+
+_roles_option = click.option(
+    "--role", "roles", multiple=True, required=True, help="A role of the user, as named in broker.xml; repeatable."
+)
+
+
+def _password() -> str:
+    """A password: typed twice on a terminal, else the first line of standard input. Raises UsageError: it is empty."""
+    if sys.stdin.isatty():
+        password: str = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise click.UsageError("the password is empty: type it, or give it on standard input")
+    return password
 
 
 @click.group(cls=Commands)
 def user() -> None:
-    """Make entries for artemis-users.properties."""
+    """Show, add, change and remove users with passwords."""
+
+
+@user.command("list")
+@users_options
+@view_options(USERS)
+def list_users(users: Users, view: View) -> None:
+    """Show users of the files of a node with their roles; users of a directory are not listed.
+
+    \b
+    Example: understudy user list --filter roles=amq
+    """
+    view.rows(USERS, users.rows())
+
+
+@user.command()
+@users_options
+@click.argument("name")
+@_roles_option
+def add(users: Users, name: str, roles: tuple[str, ...]) -> None:
+    """Add the user NAME. The password is asked for on a terminal, and otherwise read from standard input.
+
+    It is stored as a salted hash, and never an argument that other users of the host can see.
+
+    \b
+    Example: understudy user add alice --role orders --role amq
+
+    Exit codes: 0 added; 1 the user exists, or the node refuses; 2 usage; 3 not active or not reachable.
+    """
+    users.add(name, _password(), roles)
+    echo(f"user {name} added: {users.note()}")
+
+
+@user.command()
+@users_options
+@click.argument("name")
+@yes_option
+def remove(users: Users, name: str, yes: bool) -> None:
+    """Remove the user NAME. Its sessions have no permissions from then on.
+
+    \b
+    Example: understudy user remove alice --yes
+
+    Exit codes: 0 removed; 1 there is no such user; 2 no terminal and no --yes; 3 not active or not reachable.
+    """
+    confirm(f"Remove user {name}?", yes=yes)
+    users.remove(name)
+    echo(f"user {name} removed: {users.note()}")
+
+
+@user.command()
+@users_options
+@click.argument("name")
+def password(users: Users, name: str) -> None:
+    """Give the user NAME another password, which is asked for as by `user add`. Roles stay.
+
+    \b
+    Example: understudy user password alice
+
+    Exit codes: 0 changed; 1 there is no such user; 2 usage; 3 not active or not reachable.
+    """
+    users.reset(name, _password(), None)
+    echo(f"password of user {name} changed: {users.note()}")
+
+
+@user.command()
+@users_options
+@click.argument("name")
+@_roles_option
+def roles(users: Users, name: str, roles: tuple[str, ...]) -> None:
+    """Give the user NAME exactly these roles. The password stays.
+
+    \b
+    Example: understudy user roles alice --role orders --role reports
+
+    Exit codes: 0 changed; 1 there is no such user; 2 usage; 3 not active or not reachable.
+    """
+    users.reset(name, None, roles)
+    echo(f"user {name} has the roles {', '.join(roles)}: {users.note()}")
+
+
+# the name of Artemis
+user.add_command(remove, "rm")
 
 
 @user.command(name="hash")
@@ -31,13 +259,7 @@ def hash_password(name: str) -> None:
     \b
     Example: understudy user hash alice >> etc/artemis-users.properties
     """
-    if sys.stdin.isatty():
-        password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
-    else:
-        password = sys.stdin.readline().rstrip("\n")
-    if not password:
-        raise click.UsageError("the password is empty")
-    echo(f"{name} = {PasswordHash.make(password, SystemEntropy())}")
+    echo(f"{name} = {PasswordHash.make(_password(), SystemEntropy())}")
 
 
 @user.command()
@@ -58,7 +280,7 @@ def convert(file: Path, dry_run: bool) -> None:
         entropy = SystemEntropy()
         plain = [entry for entry in found if is_plain(entry)]
         if plain and not dry_run:
-            hashes = {entry.key: str(PasswordHash.make(entry.value, entropy)) for entry in plain}
+            hashes: dict[str, str | None] = {entry.key: str(PasswordHash.make(entry.value, entropy)) for entry in plain}
             replace(file, replaced(text, str(file), hashes).encode())
     except ConfigError as error:
         raise click.ClickException(str(error)) from error

@@ -31,6 +31,7 @@ from understudy.management.operations.audit import shown_parameters
 from understudy.management.operations.table import Operation, Operations
 from understudy.ports import Timers
 from understudy.protocols.services import ProtocolServices
+from understudy.security.user_changes import UserChange
 from understudy.session.callback import SessionSecurity
 from understudy.terms import Permission
 
@@ -41,6 +42,19 @@ Answer = Callable[[object, BrokerError | None], None]
 
 Reload = Callable[[Callable[[tuple[BrokerError, ...]], None]], None]
 """Reads broker.xml, users, roles and certificates again, and calls back with the errors."""
+
+ChangeUsers = Callable[[UserChange, Callable[[BrokerError | None], None]], None]
+"""Changes the files of users and roles, applies them, and calls back with the error."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFiles:
+    """Files of the instance of a node, for requests of management."""
+
+    reload: Reload
+    change_users: ChangeUsers | None = None
+    """None: security is off, or no login module has a users file."""
+
 
 #: Pause between two slices of an operation, for other work. Milliseconds.
 _PAUSE_MS: Final = 1
@@ -87,8 +101,8 @@ class ManagedNode:
     """Message counters of the node's queues."""
     settings: NodeSettings
     """Address settings and security settings, and their changes."""
-    reload: Reload | None = None
-    """Reads broker.xml again; None if there is no file."""
+    files: InstanceFiles | None = None
+    """Files of the instance; None if there are none."""
     bridges: Bridges | None = None
     """Core bridges of the node."""
     members: MemberExchange | None = None

@@ -25,7 +25,9 @@ from typing import Final, TypeVar
 from understudy.config.changes import changes
 from understudy.config.servers import LoadedConfig
 from understudy.errors import BrokerError, ConfigError
+from understudy.runtime.logins.user_files import UserFiles
 from understudy.runtime.node.node import BrokerNode
+from understudy.security.user_changes import UserChange
 
 R = TypeVar("R")
 
@@ -118,6 +120,31 @@ class ConfigurationFiles:
             log.exception("reload failed")
             errors.append(BrokerError("the reload failed; details are in the log"))
         done(tuple(errors))
+
+    def change_users(self, files: UserFiles, change: UserChange, done: Callable[[BrokerError | None], None]) -> None:
+        """Change the files of users and roles, and apply them at once. Called on the loop.
+
+        Args:
+            done: Called with the error, or with None once logins use the changed files.
+        """
+        task = asyncio.get_running_loop().create_task(self._change_users(files, change, done))
+        self._asked.add(task)
+        task.add_done_callback(self._asked.discard)
+
+    async def _change_users(
+        self, files: UserFiles, change: UserChange, done: Callable[[BrokerError | None], None]
+    ) -> None:
+        try:
+            await _in_thread(files.change, change)
+            self._users_stamp = await _in_thread(_stamps, self._users)
+            error = await self._reload_users()
+        except BrokerError as refused:
+            error = refused
+        except Exception:
+            # root of a task: the request gets its answer after an internal error, too
+            log.exception("change of users failed")
+            error = BrokerError("the change of users failed; details are in the log")
+        done(error)
 
     # --- broker.xml ------------------------------------------------------------------------------
 
