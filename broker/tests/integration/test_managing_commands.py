@@ -172,6 +172,50 @@ def test_users(node: Node) -> None:
     assert "password=***" in log
 
 
+def test_definitions(node: Node, tmp_path: Path) -> None:
+    file = tmp_path / "definitions.json"
+    node.run("queue", "create", "defined", "--max-consumers", "3")
+    node.run("address", "create", "news", "--type", "multicast")
+    node.client("send", "made-by-use", "x")
+    before = json.loads(node.run("definitions", "export"))
+    assert "made-by-use" not in json.dumps(before)
+    assert before["users"] == [{"name": "admin", "roles": ["amq"]}]
+    node.run("definitions", "export", "--output", str(file))
+    assert json.loads(file.read_text()) == before
+    assert node.json("definitions", "diff", str(file)) == []
+    before["queues"][[each["name"] for each in before["queues"]].index("defined")] |= {"max_consumers": None}
+    before["queues"].append({"name": "readers", "address": "news", "routing_type": "MULTICAST", "filter": "a = 1"})
+    before["address_settings"].append({"match": "news", "values": {"maxDeliveryAttempts": 4}})
+    before["security_settings"].append({"match": "news", "values": {"send": ["amq"], "edit": ["amq"]}})
+    before["diverts"].append({"name": "copy", "address": "news", "forwarding_address": "audit", "filter": "b = 2"})
+    before["users"].append({"name": "missing", "roles": ["amq"]})
+    file.write_text(json.dumps(before))
+    assert "5 changes would be made" in node.run("definitions", "import", str(file), "--dry-run")
+    assert node.json("queue", "show", "defined")["max_consumers"] == 3
+    node.run("definitions", "import", str(file), code=2)
+    told = node.run("definitions", "import", str(file), "--yes", code=1)
+    assert "5 changes made" in told
+    assert f"{file}:1 user 'missing': the file has no password" in told
+    assert node.json("queue", "show", "defined")["max_consumers"] is None
+    assert node.json("queue", "show", "readers")["filter"] == "a = 1"
+    left = [
+        (each["name"], each["action"])
+        for each in json.loads(node.result("definitions", "diff", str(file), "--json").output)
+    ]
+    assert left == [("missing", "impossible")]
+    before["users"].pop()
+    before["queues"].append({"name": "bad", "address": "bad", "routing_type": "ANYCAST", "filter": "a ="})
+    file.write_text(json.dumps(before, indent=1))
+    line = next(n for n, each in enumerate(file.read_text().splitlines(), 1) if '"bad"' in each) - 1
+    told = node.run("definitions", "import", str(file), "--yes", code=1)
+    assert f"{file}:{line} queue 'bad': " in told
+    assert "0 changes made" in told
+    for name in ("defined", "readers", "made-by-use"):
+        node.run("queue", "delete", name, "--yes")
+    node.invoke("destroyDivert", "copy")
+    node.run("address", "delete", "news", "--queues", "--yes")
+
+
 def test_addresses(node: Node) -> None:
     node.run("address", "create", "news", "--type", "multicast")
     node.run("address", "update", "news", "--type", "anycast", "--type", "multicast")

@@ -22,7 +22,6 @@ from understudy.config.model import Configuration
 from understudy.config.password_codec import KEY_VARIABLE
 from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
-from understudy.management.operations.invocation import InstanceFiles
 from understudy.runtime.base.environment import SystemClock, SystemEntropy
 from understudy.runtime.logins.user_files import UserFiles
 from understudy.runtime.logins.users_file import UsersFile
@@ -94,10 +93,8 @@ def watched_files(
         read_users,
         period_ms=node.configuration.configuration_file_refresh_period_ms,
     )
-    change_users = None
-    if has_roles and logins.has_users_file:
-        change_users = partial(files.change_users, users_and_roles(folder, logins))
-    node.serving.files = InstanceFiles(files.ask, change_users)
+    has_users_file = has_roles and logins.has_users_file
+    node.serving.files = files.on_request(users_and_roles(folder, logins) if has_users_file else None)
     return files
 
 

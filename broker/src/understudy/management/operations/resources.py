@@ -14,7 +14,6 @@ from understudy.management.operations import queue_forms
 from understudy.management.operations import routing as broker_routing
 from understudy.management.operations import settings as broker_settings
 from understudy.management.operations import transactions as broker_transactions
-from understudy.management.operations import users as broker_users
 from understudy.management.operations.address import AddressControls
 from understudy.management.operations.broker import BrokerControl
 from understudy.management.operations.diverts import DivertControls
@@ -37,7 +36,6 @@ class BrokerControls:
             *broker_settings.OPERATIONS,
             *broker_clients.OPERATIONS,
             *broker_transactions.OPERATIONS,
-            *broker_users.OPERATIONS,
             *broker_quarantine.OPERATIONS,
             *divert_control.OPERATIONS,
             *counter_control.BROKER_OPERATIONS,

@@ -10,8 +10,8 @@ from typing import Final
 
 from understudy.errors import BrokerError, ConfigError, ManagementError
 from understudy.management.json_text import to_json
-from understudy.management.operations.broker import without_directory
 from understudy.management.operations.invocation import Control
+from understudy.management.operations.remote_errors import without_directory
 from understudy.management.operations.table import Operation, flag, operation, text
 from understudy.security.user_changes import UserChange, added, removed, reset
 
@@ -73,7 +73,7 @@ def _change(control: Control, change: UserChange) -> Generator[None, None, None]
 _NAME: Final = text("username")
 _PLAIN: Final = flag("plaintext")
 
-OPERATIONS: Final[tuple[Operation, ...]] = (
+USER_OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("listUser", list_users, "Users of the files with their roles, as JSON; with a name that user only.",
               text("username", nullable=True)),
     operation("addUser", add_user, "Add a user to the files of this node; roles are separated by commas.",

@@ -25,6 +25,7 @@ from typing import Final, TypeVar
 from understudy.config.changes import changes
 from understudy.config.servers import LoadedConfig
 from understudy.errors import BrokerError, ConfigError
+from understudy.management.operations.invocation import InstanceFiles
 from understudy.runtime.logins.user_files import UserFiles
 from understudy.runtime.node.node import BrokerNode
 from understudy.security.user_changes import UserChange
@@ -121,12 +122,15 @@ class ConfigurationFiles:
             errors.append(BrokerError("the reload failed; details are in the log"))
         done(tuple(errors))
 
-    def change_users(self, files: UserFiles, change: UserChange, done: Callable[[BrokerError | None], None]) -> None:
-        """Change the files of users and roles, and apply them at once. Called on the loop.
+    def on_request(self, users: UserFiles | None) -> InstanceFiles:
+        """The files of the node for requests of management.
 
         Args:
-            done: Called with the error, or with None once logins use the changed files.
+            users: The files of users and roles; None: logins are not checked with such files.
         """
+        return InstanceFiles(self.ask, None if users is None else partial(self._change, users))
+
+    def _change(self, files: UserFiles, change: UserChange, done: Callable[[BrokerError | None], None]) -> None:
         task = asyncio.get_running_loop().create_task(self._change_users(files, change, done))
         self._asked.add(task)
         task.add_done_callback(self._asked.discard)
