@@ -15,6 +15,7 @@ from understudy.cluster.membership.services import ClusterServices
 from understudy.config.model import Configuration
 from understudy.management.doors.messages import ManagementRequests
 from understudy.management.events.message_counters import MessageCounters
+from understudy.management.events.node_events import NodeEvents
 from understudy.management.events.notifications import Notifications
 from understudy.management.events.queue_reports import QueueReports
 from understudy.management.events.server_dump import ServerDump
@@ -199,15 +200,16 @@ class Broker:
         )
 
     def _notifications(self, configuration: Configuration) -> Notifications:
+        events = NodeEvents()
         notifications = Notifications(
             self.post_office,
             self.store.node_id,
             configuration.management_notification_address,
             sessions=not configuration.suppress_session_notifications,
         )
-        self.post_office.directory.listeners += [self.slow_consumers, self.counters, notifications]
-        self.slow_consumers.listeners.append(notifications)
-        self.post_office.diverts.listeners.append(notifications)
+        self.post_office.directory.listeners += [self.slow_consumers, self.counters, notifications, events]
+        self.slow_consumers.listeners += [notifications, events]
+        self.post_office.diverts.listeners += [notifications, events]
         return notifications
 
     def reconfigure(self, configuration: Configuration) -> Refusals:

@@ -216,6 +216,27 @@ def test_definitions(node: Node, tmp_path: Path) -> None:
     node.run("address", "delete", "news", "--queues", "--yes")
 
 
+def test_events_log_and_top(node: Node) -> None:
+    node.run("queue", "create", "seen")
+    node.client("send", "seen", "hello")
+    found = [each for each in node.json("events", "--limit", "2000") if each["fields"].get("queue") == "seen"]
+    assert [(each["event"], each["level"], each["node"]) for each in found] == [("queue created", "debug", "node")]
+    texts = [each["event"] for each in node.json("events", "--limit", "2000")]
+    assert any(each.startswith("active") for each in texts), texts
+    assert "managed" in texts
+    assert node.json("events", "--event", "UND000000") == []
+    log = CliRunner().invoke(cli, ["log", "--file", str(node.directory / "log"), "--event", found[0]["id"]])
+    assert log.output == "", "frequent events are no lines of the log"
+    log = CliRunner().invoke(cli, ["log", "--file", str(node.directory / "log"), "--json"])
+    assert "managed" in [json.loads(each)["event"] for each in log.output.splitlines()]
+    refused = node.result("log")
+    assert "standard error of the node" in str(refused.exception)
+    shown = json.loads(node.run("top", "--once", "--json"))
+    assert [each["message_count"] for each in shown["queues"] if each["name"] == "seen"] == [1]
+    assert "seen" in node.run("top", "--once", "--table", "queues", "--filter", "name=seen")
+    node.run("queue", "delete", "seen", "--yes")
+
+
 def test_addresses(node: Node) -> None:
     node.run("address", "create", "news", "--type", "multicast")
     node.run("address", "update", "news", "--type", "anycast", "--type", "multicast")

@@ -38,10 +38,12 @@ _COMMANDS: Final = {
     "definitions": "understudy.cli.managing.definitions.commands:definitions",
     "demo": "understudy.cli.node.demo:demo",
     "dlq": "understudy.cli.managing.dlq:dlq",
+    "events": "understudy.cli.managing.events:events",
     "failback": "understudy.cli.node.handing_over:failback",
     "failover": "understudy.cli.node.handing_over:failover",
     "ha": "understudy.cli.managing.ha:ha",
     "ledger": "understudy.cli.data.ledger:ledger",
+    "log": "understudy.cli.managing.log:log",
     "mask": "understudy.cli.mask:mask",
     "message": "understudy.cli.managing.messages:message",
     "migrate": "understudy.cli.data.migrate:migrate",
@@ -68,7 +70,7 @@ _COMMANDS: Final = {
 
 _SECTIONS: Final = {
     "Brokers and their state": (
-        "demo", "create", "run", "status", "top", "ha", "check", "stop", "start", "cluster", "witness",
+        "demo", "create", "run", "status", "top", "ha", "events", "log", "check", "stop", "start", "cluster", "witness",
     ),
     "Messages": ("send", "receive", "browse", "produce", "consume", "message", "dlq"),
     "Queues, addresses and clients": (

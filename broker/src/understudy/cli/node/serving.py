@@ -23,6 +23,8 @@ from understudy.config.servers import LoadedConfig
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.runtime.base.file_modes import check_directories, check_files
+from understudy.runtime.base.kept_events import keep_events
+from understudy.runtime.base.logs import journal_unit
 from understudy.runtime.management.listener import ManagementListener
 from understudy.runtime.node.volatile_store import VolatileStore
 from understudy.runtime.process.server import Server
@@ -48,6 +50,8 @@ class Instance:
     token_file: Path | None
     greets: bool = False
     """Whether the node prints example commands once it is active."""
+    log_file: str | None = None
+    """File of the log; None: standard error."""
 
     @property
     def pid_file(self) -> Path:
@@ -76,6 +80,7 @@ async def serve(
         read: Reads the file again.
         volatile: Its store if persistence is off; removed at the end.
     """
+    keep_events()
     colocated = loaded.configuration.ha_policy.colocated
     process = Server(1 + len(loaded.servers) + (0 if colocated is None else colocated.max_backups))
     maker = _Maker(process, place, allow_remote, read)
@@ -166,6 +171,8 @@ class _Maker:
             "config": str(place.config),
             "http_url": None if place.http == "off" else f"http://{place.http}",
             "token_file": str(place.token_file) if place.token_file else None,
+            "log_file": None if place.log_file is None else str(Path(place.log_file).resolve()),
+            "journal_unit": journal_unit(Path("/proc/self/cgroup"), os.environ),
             "servers": {name: each.http_url for name, each in servers.nodes.items()},
         }
         place.pid_file.parent.mkdir(parents=True, exist_ok=True)

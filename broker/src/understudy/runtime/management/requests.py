@@ -28,6 +28,7 @@ from understudy.management.model.node import Promotion, Server
 from understudy.management.model.queues import Message
 from understudy.management.operations.invocation import InvocationRequest
 from understudy.management.view import NodeView, ServersView
+from understudy.runtime.base.kept_events import KEPT
 from understudy.runtime.management.listener import ManagementListener
 from understudy.session.error_texts import ErrorTexts
 
@@ -71,6 +72,7 @@ class Requests:
             "startServer": self._start_server,
             "invoke": self._invoke,
             "cluster": self._cluster,
+            "events": self._events,
             "quarantine": self._quarantine,
             "readers": self._readers,
             "messages": self._messages,
@@ -157,6 +159,14 @@ class Requests:
 
     async def _cluster(self, request: web.Request) -> web.Response:
         return answered_with(200, to_builtins(self._view.cluster()))
+
+    async def _events(self, request: web.Request) -> web.Response:
+        try:
+            after, limit = door.parse_events(_parameters(request))
+        except ValueError as error:
+            return refuse(400, "bad-request", str(error))
+        found = KEPT.after(after, self._view.node().name, limit)
+        return answered_with(200, {"boot": KEPT.boot, "last": KEPT.last, "events": found})
 
     async def _quarantine(self, request: web.Request) -> web.Response:
         return answered_with(200, to_builtins(self._view.quarantine()))
