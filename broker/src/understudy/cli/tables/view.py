@@ -161,6 +161,8 @@ def view_options(*tables: Table, watch: bool = False, conditions: bool = True) -
         for option in reversed(_options(tables, watch=watch, conditions=conditions)):
             with_view = option(with_view)
         with_view.__doc__ = "\n\n".join([inspect.cleandoc(command.__doc__ or ""), *_help(tables)])
+        # decorators around this one copy it, so a command knows its tables
+        with_view.__dict__["tables"] = tables
         return with_view  # type: ignore[return-value]  # click adds options to the function and returns it
 
     return decorate
