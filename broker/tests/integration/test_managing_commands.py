@@ -6,6 +6,7 @@ import json
 import subprocess
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -235,6 +236,34 @@ def test_events_log_and_top(node: Node) -> None:
     assert [each["message_count"] for each in shown["queues"] if each["name"] == "seen"] == [1]
     assert "seen" in node.run("top", "--once", "--table", "queues", "--filter", "name=seen")
     node.run("queue", "delete", "seen", "--yes")
+
+
+def test_lines_of_the_log_name_configuration_peers_and_requests(node: Node) -> None:
+    lines = [json.loads(each) for each in (node.directory / "log").read_text().splitlines()]
+    start = lines[0]
+    assert (start["event"].startswith("Understudy "), start["server"], start["policy"]) == (True, "node", "single")
+    assert start["configuration"] == str(node.directory / "node/etc/broker.xml")
+    assert start["acceptors"] == f"artemis tcp://127.0.0.1:{node.port}"
+    assert start["users"] == f"1 user of {node.directory / 'node/etc/artemis-users.properties'}"
+    assert start["store"].startswith(str(node.directory / "node"))
+    with pytest.raises(AuthenticationFailed):
+        sync.connect(node.url, "stranger", "no-password-of-it")
+    place = Place.of(node.directory / "node", None, None)
+    body = json.dumps({"resource": "broker", "operation": "createAddress", "parameters": ["traced", "ANYCAST"]})
+    headers = {"Authorization": f"Bearer {place.token}", "X-Request-Id": "ticket-7", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{place.url}/api/v1/invoke", data=body.encode(), headers=headers)
+    with urllib.request.urlopen(request) as answer:
+        assert answer.headers["X-Request-Id"] == "ticket-7"
+    node.invoke("deleteAddress", "traced")
+    text = (node.directory / "log").read_text()
+    assert "no-password-of-it" not in text
+    lines = [json.loads(each) for each in text.splitlines()]
+    (refused,) = [each for each in lines if each["event"] == "login refused" and each["user"] == "stranger"]
+    assert (refused["level"], refused["peer"].rpartition(":")[0]) == ("warning", "127.0.0.1")
+    assert "unknown or the password is wrong" in refused["reason"]
+    managed = [each for each in lines if each["event"] == "managed" and "traced" in each["parameters"]]
+    assert managed[0]["request"] == "ticket-7"
+    assert managed[1]["request"] not in ("", "ticket-7"), "the node makes an id where the client has none"
 
 
 def test_addresses(node: Node) -> None:

@@ -28,6 +28,7 @@ from understudy.runtime.base.logs import journal_unit
 from understudy.runtime.management.listener import ManagementListener
 from understudy.runtime.node.volatile_store import VolatileStore
 from understudy.runtime.process.server import Server
+from understudy.security.authorization import SecurityPolicy
 
 log = logging.getLogger(__name__)
 
@@ -118,6 +119,7 @@ class _Maker:
         if configuration.security_enabled:
             for warning in logins_beside(place.config.parent).warnings:
                 log.warning("login.config", extra={"detail": warning})
+        log.info("Understudy %s starts", __version__, extra=start_fields(configuration, security, place))
         _check_modes(configuration, place)
         listener = self._listen(loaded, name)
         colocated = configuration.ha_policy.colocated
@@ -180,6 +182,27 @@ class _Maker:
             temporary = path.with_suffix(".tmp")
             temporary.write_text(text)
             temporary.replace(path)
+
+
+def start_fields(configuration: Configuration, security: SecurityPolicy, place: Instance) -> dict[str, object]:
+    """What a node runs with, for the first line of its log; without secrets."""
+    policy = configuration.ha_policy
+    kind = "single" if not policy.is_pair else "shared-store" if policy.replication is None else "replication"
+    folder = place.config.parent
+    users = "security is off, every client has every permission"
+    if configuration.security_enabled:
+        count = len(security.users())
+        users = f"{count} user{'' if count == 1 else 's'} of {user_files(folder, logins_beside(folder))[0]}"
+    return {
+        "server": configuration.name,
+        "configuration": str(place.config),
+        "store": configuration.journal_directory if configuration.persistence_enabled else "memory",
+        "policy": kind if kind == "single" else f"{kind} {policy.role.value}",
+        "acceptors": ", ".join(f"{each.name} {each.url}" for each in configuration.acceptors) or "none",
+        "users": users,
+        "management": place.http,
+        "pid": os.getpid(),
+    }
 
 
 def _added(server: str, file: str) -> ConfigWarning:

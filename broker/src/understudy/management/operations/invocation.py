@@ -56,6 +56,8 @@ class InstanceFiles:
     """None: security is off, or no login module has a users file."""
 
 
+#: Characters of the id of a request that are kept.
+REQUEST_ID_MAX: Final = 64
 #: Pause between two slices of an operation, for other work. Milliseconds.
 _PAUSE_MS: Final = 1
 
@@ -70,6 +72,8 @@ class InvocationRequest:
     parameters: tuple[object, ...] = ()
     peer: str = ""
     """Address of the requester, for the log."""
+    request_id: str = ""
+    """Id of the request that its client has given, or that the node has made, for the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,8 @@ class Requester:
     security: SessionSecurity
     host: str
     """Address without port, for which failed logins are counted."""
+    request_id: str = ""
+    """Id of the request for the log; empty: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +226,7 @@ class Invocations:
                 extra={
                     "user": requester.security.user,
                     "peer": requester.host,
+                    **({"request": requester.request_id} if requester.request_id else {}),
                     "resource": resource,
                     "operation": row.name,
                     "parameters": shown_parameters(row, values),
