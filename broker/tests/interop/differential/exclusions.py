@@ -20,7 +20,7 @@ class Exclusion:
 
 MIXED_COMPARISONS = Exclusion(
     "comparisons of absent properties with each other, of a wide number with a byte or short, negated shorts,"
-    " and <> between types",
+    " and `<>` between types",
     "JMS has no value for NULL = NULL and no truth for different types; Artemis says true, and false or an "
     "error for bytes and shorts",
 )
