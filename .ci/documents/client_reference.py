@@ -99,7 +99,10 @@ def page() -> str:
     lines += [f"| {name} | {why} |" for name, why in sorted(WITHOUT_EFFECT.items(), key=lambda each: each[0].lower())]
     lines += ["", "## Refused, unless set to false", "", "| parameter | why |", "|---|---|"]
     lines += [f"| {name} | {why} |" for name, why in sorted(REFUSED.items(), key=lambda each: each[0].lower())]
-    lines += ["", fill("Other spellings: " + ", ".join(f"{one} = {other}" for one, other in ALIASES.items()) + ".", 120)]
+    lines += [
+        "",
+        fill("Other spellings: " + ", ".join(f"{one} = {other}" for one, other in ALIASES.items()) + ".", 120),
+    ]
     return "\n".join(lines) + "\n"
 
 
