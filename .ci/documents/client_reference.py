@@ -1,4 +1,4 @@
-"""``python -m documents.client_reference > docs/client-url.md``: every parameter of client URLs.
+"""``python -m documents.client_reference > docs/use/client-url.md``: every parameter of client URLs.
 
 The honoured ones with default and meaning from ``client.core.url.options``, the others from
 ``client.core.url.parameters``.

@@ -1,4 +1,4 @@
-"""Generator of docs/management-over-messages.md from the tables of operations:
+"""Generator of docs/use/management-over-messages.md from the tables of operations:
 ``python -m understudy.management.reference``.
 
 Not here: operations, parameters and descriptions, which are in the tables.
@@ -23,7 +23,7 @@ Generated from the tables by `python -m understudy.management.reference`; do not
 
 A client manages the broker by sending messages to the address `activemq.management` (element `management-address`).
 Standard tools do so: the `artemis` command line, `ManagementHelper` of the Java client, `JMSManagementHelper`.
-The same operations are available over HTTP: [management-api.md](management-api.md#post-apiv1invoke).
+The same operations are available over HTTP: [management-api.md](../operate/management-api.md#post-apiv1invoke).
 
 
 ## Requests and replies

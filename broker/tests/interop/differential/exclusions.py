@@ -1,8 +1,8 @@
 """Behaviour that the programs leave out, with the reason: the brokers differ on purpose, or Artemis is not repeatable.
 
 Each entry is enforced by ``generator`` (it never draws it), by ``runner`` (it skips the step at both brokers, judged
-by the state so far) or by ``normaliser`` (it leaves the value out). docs/core-protocol.md lists them; a test holds
-the two together.
+by the state so far) or by ``normaliser`` (it leaves the value out). docs/build/core-protocol.md lists them; a test
+holds the two together.
 """
 
 from __future__ import annotations
@@ -362,5 +362,5 @@ IDLE_AT_START = Exclusion(
     " addresses the scan deletes those that were idle for long enough, Artemis all at every start",
 )
 
-#: All of them, as docs/core-protocol.md lists them.
+#: All of them, as docs/build/core-protocol.md lists them.
 EVERY = tuple(value for value in tuple(globals().values()) if isinstance(value, Exclusion))
