@@ -3,7 +3,7 @@
 Asking is no permission of its own, so a client that has none at all on an address learns nothing of it,
 not even whether it exists: the refusal is the same for what exists and what does not. A temporary
 queue is its maker's: another user needs ``manage`` to consume from it or to delete it, whatever the
-roles allow on names of that form (docs/security.md, class 9c).
+roles allow on names of that form (docs/operate/security.md, class 9c).
 
 Not here: permissions to do something (``session``).
 """
