@@ -67,7 +67,26 @@ MEANINGS: Final[dict[str, tuple[str, str]]] = {
         "A client speaks another protocol than CORE. It got an answer in its language.",
         "Configure the client for CORE, or the right port.",
     ),
-    "session refused": ("A login or a session was refused; `reason` says why.", "Check user, password and roles."),
+    "session refused": ("A session was refused; `error` says why.", "Correct the client, or wait until it may connect."),
+    "login refused": (
+        "A login was refused; `reason` says why, `further_since_last_line` how many more there were of this user and host.",
+        "Check user, password and roles.",
+    ),
+    "Understudy %s starts": ("A node starts; the fields say what it runs with.", "None."),
+    "the other node of the pair has disconnected while this one stops serving": (
+        "Part of a failback or of a stop.", "None."
+    ),
+    "queue created": ("A queue exists from now on.", "None."),
+    "queue deleted": ("A queue was deleted.", "None."),
+    "queue has another filter": ("The selector of a queue was changed.", "None."),
+    "address created": ("An address exists from now on.", "None."),
+    "address deleted": ("An address was deleted.", "None."),
+    "divert created": ("A divert exists from now on.", "None."),
+    "divert destroyed": ("A divert was removed.", "None."),
+    "consumer is slower than slow-consumer-threshold": (
+        "A consumer takes fewer messages than the threshold of its address.", "Look at the consumer."
+    ),
+    "change of users failed": ("An internal error prevented a change of users.", "Send the line to the developers."),
     "connection refused: too many": ("connections-allowed of the acceptor is reached.", "Close clients, or raise it."),
     "management token refused": ("A request had a wrong token.", "Check the file of the token of the caller."),
     "managed": ("Management changed something: user, peer, operation and parameters.", "None."),
@@ -158,6 +177,11 @@ def _given_id(call: ast.Call) -> str | None:
     return None
 
 
+def _is_frequent(event: Event) -> bool:
+    """Whether a node keeps an event although it is too frequent for the log (ADR 0162)."""
+    return event.component == "management.events.node_events"
+
+
 def page() -> str:
     """The page."""
     lines = [
@@ -173,8 +197,9 @@ def page() -> str:
         ("error", "Errors"),
         ("warning", "Warnings"),
         ("info", "Information"),
+        ("debug", "Events that the log leaves out (`understudy events` has them)"),
     ):
-        chosen = [each for each in events() if each.level == level]
+        chosen = [each for each in events() if each.level == level and (level != "debug" or _is_frequent(each))]
         lines += ["", f"## {title}", "", "| id | event | meaning | action | logger |", "|---|---|---|---|---|"]
         for each in chosen:
             meaning, action = each.meaning

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import threading
 import time
@@ -264,6 +266,26 @@ def test_lines_of_the_log_name_configuration_peers_and_requests(node: Node) -> N
     managed = [each for each in lines if each["event"] == "managed" and "traced" in each["parameters"]]
     assert managed[0]["request"] == "ticket-7"
     assert managed[1]["request"] not in ("", "ticket-7"), "the node makes an id where the client has none"
+
+
+def test_the_tour_of_the_page_of_questions(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[3] / "docs/operate/questions.md").read_text()
+    block = re.search(r"```sh\n(.*?)```", page, re.DOTALL)
+    assert block is not None
+    monkeypatch.chdir(tmp_path)
+    for name, value in {
+        "XDG_CONFIG_HOME": str(tmp_path), "UNDERSTUDY_URL": node.url, "UNDERSTUDY_USER": "admin",
+        "UNDERSTUDY_PASSWORD": "secret",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    arguments = ["context", "add", "here", "--management", f"http://127.0.0.1:{node.http}"]
+    token = str(node.directory / "node/etc/management-token")
+    assert CliRunner().invoke(cli, [*arguments, "--token-file", token]).exit_code == 0
+    lines = block[1].splitlines()
+    assert len(lines) > 15
+    for line in lines:
+        found = CliRunner().invoke(cli, shlex.split(line)[1:], input="a-password\n")
+        assert found.exit_code == 0, (line, found.output, found.exception)
 
 
 def test_addresses(node: Node) -> None:
