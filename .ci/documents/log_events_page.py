@@ -72,7 +72,7 @@ MEANINGS: Final[dict[str, tuple[str, str]]] = {
         "A login was refused; `reason` says why, `further_since_last_line` how many more there were of this user and host.",
         "Check user, password and roles.",
     ),
-    "Understudy %s starts": ("A node starts; the fields say what it runs with.", "None."),
+    "Understudy %s starts": ("A node starts; the fields name its configuration, store, policy, acceptors and users.", "None."),
     "the other node of the pair has disconnected while this one stops serving": (
         "Part of a failback or of a stop.", "None."
     ),

@@ -65,7 +65,7 @@ _HEADER_LINES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What an active node has said at one time."""
+    """Answers of an active node at one time."""
 
     at_s: float
     """Monotonic time."""

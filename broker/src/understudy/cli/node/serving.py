@@ -14,21 +14,21 @@ from typing import Final
 from understudy import __version__
 from understudy.cli.node.check import key_files
 from understudy.cli.node.defaults import DEFAULT_URL
+from understudy.cli.node.descriptions import Instance, node_facts, start_fields
 from understudy.cli.node.hosting import backup_parts, listen_for_management
 from understudy.cli.node.user_files import logins_beside, security_of, user_files, watched_files
 from understudy.cli.terminal import echo
 from understudy.config.instance_files import LOGIN_FILE
 from understudy.config.model import Configuration, ConfigWarning
 from understudy.config.servers import LoadedConfig
-from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.runtime.base.file_modes import check_directories, check_files
 from understudy.runtime.base.kept_events import keep_events
-from understudy.runtime.base.logs import journal_unit
 from understudy.runtime.management.listener import ManagementListener
 from understudy.runtime.node.volatile_store import VolatileStore
 from understudy.runtime.process.server import Server
-from understudy.security.authorization import SecurityPolicy
+
+__all__ = ["Instance", "notes_directory", "serve"]
 
 log = logging.getLogger(__name__)
 
@@ -39,30 +39,6 @@ SERVERS_FOLDER: Final = "servers"
 def notes_directory(instance: Path, server: str | None) -> Path:
     """Where a server notes which store it uses; None: that of ``core``."""
     return instance if server is None else instance / SERVERS_FOLDER / server
-
-
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """Paths of the files of one node, except its store."""
-
-    directory: Path
-    config: Path
-    http: str
-    token_file: Path | None
-    greets: bool = False
-    """Whether the node prints example commands once it is active."""
-    log_file: str | None = None
-    """File of the log; None: standard error."""
-
-    @property
-    def pid_file(self) -> Path:
-        """File with the process id while the node runs."""
-        return self.directory / "run" / "understudy.pid"
-
-    @property
-    def node_file(self) -> Path:
-        """File with the process id, the configuration and the management address while the node runs."""
-        return self.directory / "run" / "node.json"
 
 
 async def serve(
@@ -167,42 +143,12 @@ class _Maker:
         """Tell commands where the process and its servers are."""
         place, servers = self._place, self._process.servers
         main = next(iter(servers.nodes))
-        facts = {
-            "pid": os.getpid(),
-            "name": main,
-            "config": str(place.config),
-            "http_url": None if place.http == "off" else f"http://{place.http}",
-            "token_file": str(place.token_file) if place.token_file else None,
-            "log_file": None if place.log_file is None else str(Path(place.log_file).resolve()),
-            "journal_unit": journal_unit(Path("/proc/self/cgroup"), os.environ),
-            "servers": {name: each.http_url for name, each in servers.nodes.items()},
-        }
+        facts = node_facts(place, main, {name: each.http_url for name, each in servers.nodes.items()})
         place.pid_file.parent.mkdir(parents=True, exist_ok=True)
         for path, text in ((place.pid_file, f"{os.getpid()}\n"), (place.node_file, json.dumps(facts) + "\n")):
             temporary = path.with_suffix(".tmp")
             temporary.write_text(text)
             temporary.replace(path)
-
-
-def start_fields(configuration: Configuration, security: SecurityPolicy, place: Instance) -> dict[str, object]:
-    """What a node runs with, for the first line of its log; without secrets."""
-    policy = configuration.ha_policy
-    kind = "single" if not policy.is_pair else "shared-store" if policy.replication is None else "replication"
-    folder = place.config.parent
-    users = "security is off, every client has every permission"
-    if configuration.security_enabled:
-        count = len(security.users())
-        users = f"{count} user{'' if count == 1 else 's'} of {user_files(folder, logins_beside(folder))[0]}"
-    return {
-        "server": configuration.name,
-        "configuration": str(place.config),
-        "store": configuration.journal_directory if configuration.persistence_enabled else "memory",
-        "policy": kind if kind == "single" else f"{kind} {policy.role.value}",
-        "acceptors": ", ".join(f"{each.name} {each.url}" for each in configuration.acceptors) or "none",
-        "users": users,
-        "management": place.http,
-        "pid": os.getpid(),
-    }
 
 
 def _added(server: str, file: str) -> ConfigWarning:

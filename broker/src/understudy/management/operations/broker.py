@@ -20,7 +20,6 @@ from understudy.management.json_text import to_json
 from understudy.management.operations.bridges import bridge_names
 from understudy.management.operations.invocation import Control
 from understudy.management.operations.readers import READER_OPERATIONS
-from understudy.management.operations.remote_errors import without_directory
 from understudy.management.operations.settings import ROLE_PERMISSIONS
 from understudy.management.operations.table import Effect, Operation, operation, text
 from understudy.management.operations.transport import (
@@ -30,9 +29,9 @@ from understudy.management.operations.transport import (
     connector_parameters,
     described,
 )
-from understudy.management.operations.users import USER_OPERATIONS
 from understudy.routing.queues.queue import Queue
 from understudy.security.settings import FQQN_SEPARATOR
+from understudy.session.error_texts import without_directory
 
 
 def _shown(value: Enum) -> str:
@@ -253,7 +252,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *(operation(name, _configured(field), doc, returns=type(getattr(_DEFAULT, field)))
       for name, field, doc in _CONFIGURED),
     *READER_OPERATIONS,
-    *USER_OPERATIONS,
     operation("getVersion", lambda control: __version__, "Version of the broker.", returns=str),
     operation("getNodeID", lambda c: c.node.services.node_id, "Node id, shared by a primary and its backup.",
               returns=str),

@@ -11,9 +11,9 @@ from typing import Final
 from understudy.errors import BrokerError, ConfigError, ManagementError
 from understudy.management.json_text import to_json
 from understudy.management.operations.invocation import Control
-from understudy.management.operations.remote_errors import without_directory
 from understudy.management.operations.table import Operation, flag, operation, text
 from understudy.security.user_changes import UserChange, added, removed, reset
+from understudy.session.error_texts import without_directory
 
 
 def list_users(control: Control, name: str | None) -> str:

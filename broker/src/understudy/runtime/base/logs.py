@@ -120,7 +120,7 @@ def journal_unit(cgroup: Path, environment: Mapping[str, str]) -> str | None:
 
     Args:
         cgroup: File of the kernel that names the control groups of the process.
-        environment: Of the process.
+        environment: Variables, of which systemd sets ``JOURNAL_STREAM``.
     """
     if not _is_journal(environment.get("JOURNAL_STREAM", "")):
         return None
