@@ -34,7 +34,8 @@ def test_a_misspelt_option_of_send_is_found(tmp_path: Path, name: str, errors: i
     root = Path(__file__).parents[2]
     cache = str(root / ".mypy_cache" / "typed_send")
     found = subprocess.run(
-        [sys.executable, "-m", "mypy", "--config-file", "", "--strict", "--follow-imports", "silent", "--cache-dir", cache, str(program)],
+        [sys.executable, "-m", "mypy", "--config-file", "", "--strict", "--follow-imports", "silent",
+         "--cache-dir", cache, str(program)],
         capture_output=True, text=True, cwd=root / "src", check=False, timeout=280,
     )  # fmt: skip
     lines = [line for line in found.stdout.splitlines() if "error:" in line]
