@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Final
 
+from understudy.errors import JournalCorrupt
 from understudy.store.file_checks import TRAILER_BYTES, ends_with_seal
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name
-from understudy.store.snapshots.snapshot import parse_snapshot_name, read_snapshot_header
+from understudy.store.snapshots.snapshot import read_snapshot_header, snapshot_names
 from understudy.testing.runs.checkers import Violation
 from understudy.testing.runs.cluster import SimNode
 from understudy.testing.runs.cluster_configuration import PAIR, QUEUE, STORE, NodeRole
@@ -120,14 +122,15 @@ def settled_files(volume: SimVolume) -> list[str]:
     disk = volume.disk("auditor")
     found = [f"{_BODIES}/{name}" for name in disk.list(_BODIES) if name.endswith(".large")]
     names = disk.list(JOURNAL)
-    snapshots = [name for name in names if (parsed := parse_snapshot_name(name)) is not None and parsed[2]]
-    if not snapshots:
-        return [path for path in found if volume.content(path)]
-    newest = read_snapshot_header(disk.open(f"{JOURNAL}/{max(snapshots)}", read_only=True), max(snapshots)).number
+    begins_at = 0
+    for newest in snapshot_names(names)[:1]:
+        # a copy of the other node's log may have been interrupted in it
+        with suppress(JournalCorrupt):
+            begins_at = read_snapshot_header(disk.open(f"{JOURNAL}/{newest}", read_only=True), newest).number
     for name in names:
         parsed = parse_name(name)
         path = f"{JOURNAL}/{name}"
-        if parsed is None or not parsed[2] or parsed[0] >= newest:
+        if parsed is None or not parsed[2] or parsed[0] >= begins_at:
             continue
         if ends_with_seal(volume.content(path)[-TRAILER_BYTES:]):
             found.append(path)
