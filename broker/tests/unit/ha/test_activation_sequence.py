@@ -466,7 +466,7 @@ def test_a_cancelled_claim_gives_no_answer(state: ClaimState) -> None:
 
 @pytest.mark.parametrize("state", [ClaimState.CLAIMING, ClaimState.WRITING, ClaimState.COMMITTING, ClaimState.READING])
 def test_a_node_that_is_stopped_while_it_claims_waits_for_no_answer(state: ClaimState) -> None:
-    """It has lost its replica. What it leaves is what a kill leaves: the data of both nodes may activate, or its own."""
+    """It has lost its replica. What it leaves is what a kill leaves: both nodes may activate, or it alone."""
     service, node, claim, worker, _ = _claim_in(state)
     ended: list[str] = []
     claim.take_back(partial(ended.append, "ended"))
