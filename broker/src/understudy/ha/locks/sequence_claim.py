@@ -242,7 +242,7 @@ class SequenceClaim(Machine[State, Event]):
             (_S.CLAIMING, _E.CHANGED): To(_S.READING, _read),
             (_S.CLAIMING, _E.FAILED): To(_S.ENDED, _fail),
             (_S.CLAIMING, _E.CANCEL): To(_S.ENDED, _drop),
-            # the node has lost its replica, claims, and is stopped; the lock manager, which may be away, is not waited for
+            # the node has lost its replica and is stopped: no answer of a lock manager that may be away is waited for
             (_S.CLAIMING, _E.TAKE_BACK): To(_S.ENDED, _leave),
             (_S.CLAIMED, _E.COMMIT): To(_S.WRITING, _write),
             (_S.CLAIMED, _E.TAKE_BACK): To(_S.TAKING_BACK, _take_back),
