@@ -69,6 +69,7 @@ REGRESSIONS = {
     706: "no node could start after the log had been trimmed to a damaged record",
     1104: "a message damaged before its confirmation and sent again counted as reordered",
     1445: "a node counted as serving that was resumed at the moment at which the other activated, and had not run yet",
+    300028: "a message that was damaged before its confirmation, and delivered before and after, counted as duplicated",
     4194: "two consumers that were open together counted as successors because their deliveries did not overlap",
 }
 #: Likewise of the scenario `quorum`.
