@@ -175,6 +175,11 @@ def test_a_branch_that_a_scale_down_has_moved_is_decided():
     assert judge(836, SCENARIOS["members"]) == ""
 
 
+def test_a_replica_that_has_served_does_not_move_its_messages_later():
+    """Its primary began empty without the ids of messages, and took one that a client sent again for a new one."""
+    assert judge(301053, SCENARIOS["scaled-replicas"]) == ""
+
+
 def test_replicas_that_find_no_node_for_their_messages_serve_them():
     """Two pairs lost their primaries together. Their replicas were active without acceptors, and no node served."""
     assert judge(700025, SCENARIOS["scaled-replicas"]) == ""
