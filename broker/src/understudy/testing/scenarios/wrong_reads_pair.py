@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Final
 
+from understudy.errors import JournalCorrupt
 from understudy.store.file_checks import TRAILER_BYTES, ends_with_seal
-from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name
-from understudy.store.snapshots.snapshot import parse_snapshot_name, read_snapshot_header
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, segment_name
+from understudy.store.snapshots.snapshot import read_snapshot_header, snapshot_names
 from understudy.testing.runs.checkers import Violation
 from understudy.testing.runs.cluster import SimNode
 from understudy.testing.runs.cluster_configuration import PAIR, QUEUE, STORE, NodeRole
@@ -67,7 +69,8 @@ class WrongReadsStrikes(WitnessedStrikes):
         """Have a node read wrong bits: from its cache until that is dropped, or from the disk for a while."""
         self._end_wrong_reads()
         volume, cached = node.storage.volume, stream.random() < 0.5
-        paths = [path for path in settled_files(volume) if path not in self._damaged_paths()]
+        # what a node reads at its start is read again past the cache
+        paths = [path for path in settled_files(volume, first=cached) if path not in self._damaged_paths()]
         for path in paths:
             size_bytes = checked_bytes(volume, path)
             for _ in range(stream.randint(1, _BITS_MAX)):
@@ -115,19 +118,24 @@ def checked_bytes(volume: SimVolume, path: str) -> int:
     return len(volume.content(path)) - TRAILER_BYTES * path.endswith(".log")
 
 
-def settled_files(volume: SimVolume) -> list[str]:
-    """Bodies, and sealed segments that no node reads at its start."""
+def settled_files(volume: SimVolume, *, first: bool = False) -> list[str]:
+    """Bodies, and sealed segments that no node reads at its start; with ``first`` also the first one of the newest
+    epoch, whose begin each start reads.
+    """
     disk = volume.disk("auditor")
     found = [f"{_BODIES}/{name}" for name in disk.list(_BODIES) if name.endswith(".large")]
     names = disk.list(JOURNAL)
-    snapshots = [name for name in names if (parsed := parse_snapshot_name(name)) is not None and parsed[2]]
-    if not snapshots:
-        return [path for path in found if volume.content(path)]
-    newest = read_snapshot_header(disk.open(f"{JOURNAL}/{max(snapshots)}", read_only=True), max(snapshots)).number
-    for name in names:
-        parsed = parse_name(name)
-        path = f"{JOURNAL}/{name}"
-        if parsed is None or not parsed[2] or parsed[0] >= newest:
+    begins_at = 0
+    for newest in snapshot_names(names)[:1]:
+        # a copy of the other node's log may have been interrupted in it
+        with suppress(JournalCorrupt):
+            begins_at = read_snapshot_header(disk.open(f"{JOURNAL}/{newest}", read_only=True), newest).number
+    complete = [parsed for parsed in map(parse_name, names) if parsed is not None and parsed[2]]
+    newest_epoch = max((epoch for _, epoch, _ in complete), default=0)
+    begin = min((number for number, epoch, _ in complete if epoch == newest_epoch), default=0)
+    for number, epoch, _ in complete:
+        path = f"{JOURNAL}/{segment_name(number, epoch)}"
+        if number >= begins_at or ((number, epoch) == (begin, newest_epoch) and not first):
             continue
         if ends_with_seal(volume.content(path)[-TRAILER_BYTES:]):
             found.append(path)
