@@ -418,65 +418,6 @@ def test_a_claim_that_cannot_be_taken_back_ends_nevertheless(lost: bool) -> None
     assert claim.state is ClaimState.ENDED
 
 
-def _claim_in(state: ClaimState) -> tuple[MemoryService, Node, SequenceClaim, StepWorker, list[str]]:
-    """A claim in a state, with the texts that a withdrawal under way will add at its end."""
-    service, _time, (node,) = make(3, 3, immediate=False)
-    node.local._worker = worker = StepWorker()
-    node.manager.lock("n").fence.begin(10**6)
-    claim = SequenceClaim("n", node.manager, node.local, 3)
-    ended: list[str] = []
-    for _ in range(20):
-        if claim.state is state:
-            break
-        if claim.state is ClaimState.IDLE:
-            claim.begin(node.claim_answers.append)
-        elif claim.state is ClaimState.CLAIMED and state is ClaimState.TAKING_BACK:
-            claim.take_back(partial(ended.append, "ended"))
-        elif claim.state is ClaimState.CLAIMED:
-            claim.commit(node.claim_answers.append)
-        elif service.pending:
-            if state is ClaimState.READING:
-                service.numbers["n"] = 9
-            service.pending[0].carry_out()
-            service.pending[0].deliver()
-        elif worker.jobs:
-            worker.step()
-    assert claim.state is state
-    node.claim_answers.clear()
-    return service, node, claim, worker, ended
-
-
-def _carry_out_all(service: MemoryService, worker: StepWorker) -> None:
-    while worker.jobs:
-        worker.step()
-    for pending in list(service.pending):
-        pending.carry_out()
-        pending.deliver()
-
-
-@pytest.mark.parametrize("state", list(ClaimState))
-def test_a_cancelled_claim_gives_no_answer(state: ClaimState) -> None:
-    service, node, claim, worker, ended = _claim_in(state)
-    claim.cancel()
-    _carry_out_all(service, worker)
-    assert node.claim_answers == []
-    assert ended == (["ended"] if state is ClaimState.TAKING_BACK else []), "its caller waits"
-    assert claim.state is ClaimState.ENDED
-
-
-@pytest.mark.parametrize("state", [ClaimState.CLAIMING, ClaimState.WRITING, ClaimState.COMMITTING, ClaimState.READING])
-def test_a_node_that_is_stopped_while_it_claims_waits_for_no_answer(state: ClaimState) -> None:
-    """It has lost its replica. What it leaves is what a kill leaves: both nodes may activate, or it alone."""
-    service, node, claim, worker, _ = _claim_in(state)
-    ended: list[str] = []
-    claim.take_back(partial(ended.append, "ended"))
-    assert (ended, claim.state) == (["ended"], ClaimState.ENDED)
-    _carry_out_all(service, worker)
-    assert node.claim_answers == []
-    if state is not ClaimState.READING:
-        assert compare(service.numbers["n"], node.local.load() or 0) in (Verdict.IN_SYNC, Verdict.NOT_SERVED)
-
-
 @pytest.mark.parametrize("shared", [SEQUENCE_MAX, Claim(3, ATTEMPTS_MAX).number])
 def test_the_last_sequence_is_not_exceeded(shared: int) -> None:
     _, time, (node,) = make(shared, min(shared, SEQUENCE_MAX) if shared > 0 else 3)

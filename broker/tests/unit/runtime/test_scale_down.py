@@ -58,7 +58,7 @@ def test_messages_stay_after_an_error_and_during_isolation(
     ids=["copy", "served", "served, and colocated"],
 )
 def test_a_backup_that_has_served_its_data_serves_it_again(of_node: str | None, copy: bool, searches: bool) -> None:
-    """Its primary could not know what it lacks. A colocated one has no acceptors, and never serves."""
+    """The record of the move would not tell its primary which messages are new. A colocated one has no acceptors."""
     disk = SimVolume().disk("host")
     disk.make_directory("/journal")
     if copy:

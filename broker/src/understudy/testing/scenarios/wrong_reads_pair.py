@@ -11,26 +11,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Final
 
-from understudy.errors import JournalCorrupt
-from understudy.store.file_checks import TRAILER_BYTES, ends_with_seal
-from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, segment_name
-from understudy.store.snapshots.snapshot import read_snapshot_header, snapshot_names
 from understudy.testing.runs.checkers import Violation
 from understudy.testing.runs.cluster import SimNode
-from understudy.testing.runs.cluster_configuration import PAIR, QUEUE, STORE, NodeRole
+from understudy.testing.runs.cluster_configuration import PAIR, QUEUE, NodeRole
 from understudy.testing.runs.fault_plan import PASSIVE, Fault, FaultKind, draw_faults
 from understudy.testing.runs.plan import Plan
-from understudy.testing.runs.strikes import JOURNAL, Strikes
+from understudy.testing.runs.strikes import Strikes
 from understudy.testing.runs.witnessed_run import WitnessedRun
 from understudy.testing.runs.witnessed_strikes import WitnessedStrikes
 from understudy.testing.runs.workload import ClientPlan, ProducerJob
 from understudy.testing.scenarios.scenario import Scenario
-from understudy.testing.sim.disk import SimVolume
+from understudy.testing.scenarios.settled_files import checked_bytes, settled_files
 from understudy.testing.sim.loop import SimLoop, SimProcess
 
 #: Kinds of faults, and how often each is drawn, relative to the others.
@@ -41,7 +36,6 @@ WRONG_READS_KINDS: Final = {
     FaultKind.STOP: 1,
     FaultKind.CRASH_IN_COPY: 2,
 }
-_BODIES: Final = f"{STORE}/large-messages"
 #: Virtual seconds after which consumers and faults begin: the large messages are in the store.
 _BEGIN_S: Final = 3.0
 #: Pause of a consumer that was closed in the middle of a damaged large message. Seconds.
@@ -111,35 +105,6 @@ class WrongReadsStrikes(WitnessedStrikes):
         """See ``Strikes``; damaged files are for the nodes to find."""
         super().heal()
         self._end_wrong_reads()
-
-
-def checked_bytes(volume: SimVolume, path: str) -> int:
-    """Bytes of a file in which damage is always found: the last ones of a segment show that it has a seal."""
-    return len(volume.content(path)) - TRAILER_BYTES * path.endswith(".log")
-
-
-def settled_files(volume: SimVolume, *, first: bool = False) -> list[str]:
-    """Bodies, and sealed segments that no node reads at its start; with ``first`` also the first one of the newest
-    epoch, whose begin each start reads.
-    """
-    disk = volume.disk("auditor")
-    found = [f"{_BODIES}/{name}" for name in disk.list(_BODIES) if name.endswith(".large")]
-    names = disk.list(JOURNAL)
-    begins_at = 0
-    for newest in snapshot_names(names)[:1]:
-        # a copy of the other node's log may have been interrupted in it
-        with suppress(JournalCorrupt):
-            begins_at = read_snapshot_header(disk.open(f"{JOURNAL}/{newest}", read_only=True), newest).number
-    complete = [parsed for parsed in map(parse_name, names) if parsed is not None and parsed[2]]
-    newest_epoch = max((epoch for _, epoch, _ in complete), default=0)
-    begin = min((number for number, epoch, _ in complete if epoch == newest_epoch), default=0)
-    for number, epoch, _ in complete:
-        path = f"{JOURNAL}/{segment_name(number, epoch)}"
-        if number >= begins_at or ((number, epoch) == (begin, newest_epoch) and not first):
-            continue
-        if ends_with_seal(volume.content(path)[-TRAILER_BYTES:]):
-            found.append(path)
-    return [path for path in found if len(volume.content(path)) > HEADER_BLOCK_BYTES]
 
 
 class WrongReadsRun(WitnessedRun):
