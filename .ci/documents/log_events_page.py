@@ -67,14 +67,21 @@ MEANINGS: Final[dict[str, tuple[str, str]]] = {
         "A client speaks another protocol than CORE. It got an answer in its language.",
         "Configure the client for CORE, or the right port.",
     ),
-    "session refused": ("A session was refused; `error` says why.", "Correct the client, or wait until it may connect."),
+    "session refused": (
+        "A session was refused; `error` says why.",
+        "Correct the client, or wait until it may connect.",
+    ),
     "login refused": (
-        "A login was refused; `reason` says why, `further_since_last_line` how many more there were of this user and host.",
+        "A login was refused, for `reason`; `further_since_last_line` counts those of the user and host since then.",
         "Check user, password and roles.",
     ),
-    "Understudy %s starts": ("A node starts; the fields name its configuration, store, policy, acceptors and users.", "None."),
+    "Understudy %s starts": (
+        "A node starts; the fields name its configuration, store, policy, acceptors and users.",
+        "None.",
+    ),
     "the other node of the pair has disconnected while this one stops serving": (
-        "Part of a failback or of a stop.", "None."
+        "Part of a failback or of a stop.",
+        "None.",
     ),
     "queue created": ("A queue exists from now on.", "None."),
     "queue deleted": ("A queue was deleted.", "None."),
@@ -84,7 +91,8 @@ MEANINGS: Final[dict[str, tuple[str, str]]] = {
     "divert created": ("A divert exists from now on.", "None."),
     "divert destroyed": ("A divert was removed.", "None."),
     "consumer is slower than slow-consumer-threshold": (
-        "A consumer takes fewer messages than the threshold of its address.", "Look at the consumer."
+        "A consumer takes fewer messages than the threshold of its address.",
+        "Look at the consumer.",
     ),
     "change of users failed": ("An internal error prevented a change of users.", "Send the line to the developers."),
     "connection refused: too many": ("connections-allowed of the acceptor is reached.", "Close clients, or raise it."),
