@@ -285,7 +285,8 @@ docs: $(VENV)/.complete $(COLLECTION) ## Regenerate what is generated: machines,
 	$(INTEROP_PAGE)
 
 .PHONY: format
-format: $(VENV)/.complete ## Format the Python code
+format: $(VENV)/.complete ## Format the Python code, and wrap the prose of Markdown pages
+	$(PY) .ci/wrap.py
 	cd broker && ../$(RUFF) check --fix --no-cache . && ../$(RUFF) format --no-cache .
 	$(RUFF) check --fix --no-cache plugins .ci tests roles && $(RUFF) format --no-cache plugins .ci tests roles
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from textwrap import fill
 
 from understudy.management.differences import DIFFERENCES
 from understudy.management.events.notifications import Kind
@@ -88,12 +89,16 @@ Every notification has `_AMQ_NotifType` and `_AMQ_NotifTimestamp` (milliseconds 
 
 def render() -> str:
     """The page in Markdown."""
-    parts = [_HEAD, _DIFFERENT, *(f"- {text}\n" for text in DIFFERENCES.values())]
+    parts = [_HEAD, _DIFFERENT, *map(_item, DIFFERENCES.values())]
     for kind in CONTROLS:
         parts.extend(_resource(kind.operations))
     parts.append(_NOTIFICATIONS)
     parts.extend(f"| `{kind.name}` | {kind.doc} | {_list(kind.properties)} |\n" for kind in Kind)
     return "".join(parts)
+
+
+def _item(text: str) -> str:
+    return fill(text, 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False) + "\n"
 
 
 def _resource(operations: Operations) -> Iterator[str]:
