@@ -264,6 +264,10 @@ docs-site: $(VENV)/.site $(SITE_SCRIPTS)/.complete ## The documentation as a sit
 	$(MKDOCS)
 	@echo "open $(SITE)/html/index.html"
 
+.PHONY: pictures
+pictures: $(VENV)/.complete ## Pictures of commands in docs/images, from a pair that is started for them
+	PATH="$(ROOT)/$(BIN):$$PATH" $(DOCUMENTS).pictures docs/images
+
 .PHONY: docs-check
 docs-check: $(VENV)/.site ## The same without its scripts: no broken link, no warning
 	$(DOCUMENTS).site $(SITE)

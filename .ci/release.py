@@ -12,7 +12,7 @@
 | ``RELEASE-NOTES.md`` | the changes since the last release, from changelogs/fragments |
 | ``SHA256SUMS`` | checksums of all files above |
 
-Exit codes: 0 built; 1 a step failed, and its output is printed; 3 the native kernel cannot be built here, with the reason.
+Exit codes: 0 built; 1 a step failed, and its output is printed; 3 the native kernel cannot be built here.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import email
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -48,14 +49,20 @@ class Failed(Exception):
     """A command of a step failed; the message is its output."""
 
 
-def run(*command: str | Path, cwd: Path = ROOT, accepted: tuple[int, ...] = (0,)) -> int:
-    """Run a command.
+def run(*command: str | Path, cwd: Path = ROOT, accepted: tuple[int, ...] = (0,), **environment: str) -> int:
+    """Run a command, with the programs of this environment first in its path.
 
     Raises:
         Failed: It ended with an exit code that is not accepted.
     """
     done = subprocess.run(
-        [str(each) for each in command], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        [str(each) for each in command],
+        cwd=cwd,
+        env={**os.environ, "PATH": f"{BINARIES}:{os.environ['PATH']}", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
     if done.returncode not in accepted:
         raise Failed(f"{' '.join(str(each) for each in command)}\n{done.stdout}")
@@ -72,12 +79,15 @@ def version() -> str:
 def build_wheels(output: Path, with_kernel: bool) -> int:
     """Build the wheels; returns the exit code of the build of the kernel, 3 if this machine lacks what it needs."""
     wheels = output / "wheels"
-    pip = (BINARIES / "pip", "wheel", "--quiet", "--disable-pip-version-check", "-c", CONSTRAINTS)
+    pip = ("pip", "wheel", "--quiet", "--disable-pip-version-check", "-c", CONSTRAINTS)
     run(*pip, "--wheel-dir", wheels, ROOT / "broker")
     if not with_kernel:
         return 0
     builder = (sys.executable, KERNEL / "build.py", "--wheel-dir", wheels, "--sdist-dir", output)
-    return run(*builder, "--target-dir", ROOT / ".scratch/kernel-target", accepted=(0, 3))
+    # the tag of the oldest distributions that it runs on, in the place of one that an index refuses
+    portable = "--compatibility pypi"
+    target = ROOT / ".scratch/kernel-target"
+    return run(*builder, "--target-dir", target, accepted=(0, 3), MATURIN_PEP517_ARGS=portable)
 
 
 def build_sources(output: Path) -> None:
@@ -90,7 +100,7 @@ def build_sources(output: Path) -> None:
 
 def build_collection(output: Path) -> None:
     """Archive of the Ansible collection."""
-    run(BINARIES / "ansible-galaxy", "collection", "build", "--force", "--output-path", output, ROOT)
+    run("ansible-galaxy", "collection", "build", "--force", "--output-path", output, ROOT)
 
 
 def write_notes(output: Path) -> None:
@@ -100,11 +110,12 @@ def write_notes(output: Path) -> None:
         shutil.copytree(ROOT / "changelogs", copy / "changelogs")
         shutil.copytree(ROOT / "plugins", copy / "plugins", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "galaxy.yml", copy)
-        changelog = BINARIES / "antsibull-changelog"
+        changelog = "antsibull-changelog"
         if f"  {version()}:" not in (copy / "changelogs/changelog.yaml").read_text():
             run(changelog, "release", "--version", version(), cwd=copy)
         notes = output / "RELEASE-NOTES.md"
         run(changelog, "generate", "--only-latest", "--output-format", "md", "--output", notes, cwd=copy)
+        notes.write_text(f"# Understudy {version()}\n\n{notes.read_text()}")
 
 
 def components(wheels: Path) -> Iterator[Component]:

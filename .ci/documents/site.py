@@ -23,6 +23,8 @@ BASE: Final = ROOT / ".ci" / "site"
 #: Pages from which the others are found by their links.
 FIRST: Final = ("README.md", "CONTRIBUTING.md", "docs/README.md")
 DOORS: Final = ("Use", "Operate", "Build")
+#: Titles of folders in the navigation.
+TITLES: Final = {"adr": "Decisions", "machines": "State machines"}
 
 _LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 _FENCE = re.compile(r"^(\s*)(```+)(\w+)? ?([\w./-]+)?$")
@@ -104,7 +106,7 @@ def rendered(text: str, here: str, known: dict[str, str]) -> str:
 
 def folder_page(folder: str, names: list[str]) -> str:
     """A page that lists the pages of a folder without a README."""
-    title = Path(folder).name.capitalize()
+    title = TITLES.get(Path(folder).name, Path(folder).name.capitalize())
     return f"# {title}\n\n" + "".join(f"- [{Path(each).stem}]({Path(each).name})\n" for each in sorted(names))
 
 
@@ -121,9 +123,12 @@ def navigation(readme: str, known: dict[str, str]) -> list[dict[str, object]]:
                 continue
             seen.add(name)
             if name.endswith("/README.md") and name.startswith("docs/"):
-                inside = sorted(each for each in known if each.startswith(f"{posixpath.dirname(name)}/") and each != name)
+                inside = sorted(
+                    each for each in known if each.startswith(f"{posixpath.dirname(name)}/") and each != name
+                )
                 seen.update(inside)
-                entries.append({Path(name).parent.name.capitalize(): [name, *inside]})
+                folder = Path(name).parent.name
+                entries.append({TITLES.get(folder, folder.capitalize()): [name, *inside]})
             else:
                 entries.append(name)
         sections.append({door: entries})

@@ -1,7 +1,7 @@
 """Pages of documentation as scripts: the blocks of a page run in their order, as a reader would type them.
 
-A fenced block ```` ```bash ```` is typed in one shell. ```` ```bash NAME ```` is typed in a terminal of its own, which is
-open until the end of the page; the next block is typed when the node that it starts has said that its management
+A fenced block ```` ```bash ```` is typed in one shell. ```` ```bash NAME ```` is typed in a terminal of its own, which
+is open until the end of the page; the next block is typed when the node that it starts has said that its management
 listens, or when its commands have ended. ```` ```LANGUAGE NAME ```` of another language is written to the file NAME. A
 page runs in a directory and with a home of its own, in a network namespace in which only the loopback interface exists,
 so that its ports are free.
