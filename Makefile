@@ -296,4 +296,4 @@ format: $(VENV)/.complete ## Format the Python code, and wrap the prose of Markd
 
 .PHONY: clean
 clean: demo-clean ## Remove everything that was made here
-	rm -rf $(VENV) .scratch .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) dist .scratch .hypothesis .pytest_cache .mypy_cache .ruff_cache

@@ -164,7 +164,7 @@ def _must(command: Sequence[str], variables: Mapping[str, str], directory: Path)
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Build the wheel of understudy-kernel.")
     parser.add_argument("--wheel-dir", type=Path, help="directory for the wheel")
-    parser.add_argument("--sdist-dir", type=Path, help="directory for the archive of the sources; default: none is made")
+    parser.add_argument("--sdist-dir", type=Path, help="directory for the archive of the sources; default: none")
     parser.add_argument("--install", action="store_true", help="install the wheel for the interpreter that runs this")
     parser.add_argument("--target-dir", type=Path, help="where cargo keeps its work; default: a temporary directory")
     parser.add_argument("--check", action="store_true", help="only tell whether a build can be tried")

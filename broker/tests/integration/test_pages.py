@@ -14,6 +14,8 @@ ELSEWHERE = {
     "docs/operate/first-cluster.md": "tests/lab/test_first_cluster.py",
     "docs/use/java.md": "broker/tests/interop/test_java_page.py",
 }
+#: Pages that run in `make test-all` only; each takes several seconds.
+LONG = {f"docs/operate/{name}.md" for name in ("backup-and-restore", "from-rabbitmq", "sizing", "upgrade")}
 PAGES = sorted(
     str(path.relative_to(ROOT))
     for folder in ("use", "operate")
@@ -22,7 +24,10 @@ PAGES = sorted(
 )
 
 
-@pytest.mark.parametrize("page", [each for each in PAGES if each not in ELSEWHERE])
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(each, marks=[pytest.mark.long] * (each in LONG)) for each in PAGES if each not in ELSEWHERE],
+)
 def test_the_blocks_of_a_page_run_as_they_are_printed(page: str, tmp_path: Path) -> None:
     run_page(ROOT / page, tmp_path)
 
