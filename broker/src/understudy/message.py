@@ -41,7 +41,7 @@ ORIGINAL_ADDRESS: Final = "_AMQ_ORIG_ADDRESS"
 ORIGINAL_QUEUE: Final = "_AMQ_ORIG_QUEUE"
 ORIGINAL_MESSAGE_ID: Final = "_AMQ_ORIG_MESSAGE_ID"
 ORIGINAL_ROUTING_TYPE: Final = "_AMQ_ORIG_ROUTING_TYPE"
-#: How often a message was delivered before it left its queue for another broker (``routing.transit``).
+#: Number of times that a message was delivered before it left its queue for another broker (``routing.transit``).
 DELIVERIES: Final = "_AMQ_ORIG_DELIVERIES"
 #: A ``Transfer``: says that a message is one of another queue and not a new one.
 TRANSFER: Final = "_AMQ_ORIG_TRANSFER"

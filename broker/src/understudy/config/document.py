@@ -81,7 +81,7 @@ class Node:
     file: str = ""
     """The file that has it: broker.xml or an included one."""
     broken: bool = False
-    """Whether it has an error itself, and not only entries in it that were left out."""
+    """Whether the element has an error itself, and not only entries in it that were left out."""
     errors_of_entries: int = 0
     """Number of errors of the entries in it that were left out."""
 

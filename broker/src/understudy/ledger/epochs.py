@@ -38,7 +38,7 @@ class EpochOfNode:
     first_ms: int = 0
     """Time at which the first confirmation had arrived."""
     last_requested_ms: int = -1
-    """When the one that was requested last was requested; -1: of none the request is known."""
+    """Time in ms at which the one that was requested last was requested; -1: of none the request is known."""
     last: str = ""
     """Message that was confirmed last."""
 

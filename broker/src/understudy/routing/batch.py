@@ -105,7 +105,7 @@ class BatchSends:
         self._durable_ids: tuple[int, ...] = ()
         """Ids of the queues that need them in the log."""
         self._marked = False
-        """Whether they have duplicate ids."""
+        """Whether the gathered messages have duplicate ids."""
         self._head_bytes = 0
         """Bytes of a record in its segment beside the message."""
         self._held_bytes = 0

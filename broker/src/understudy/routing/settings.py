@@ -232,7 +232,7 @@ class AddressSettingsRepository:
         context.demand(self._durability_contract, own)
 
     def lane_of(self, settings: AddressSettings, context: OperationContext) -> Lane | None:
-        """Where messages of an address with these settings wait to be durable; None: in the context."""
+        """Lane in which messages of an address with these settings wait to be durable; None: the context."""
         own = settings.durability_contract
         return context.lane(None if own is None else Contract[own.name])
 

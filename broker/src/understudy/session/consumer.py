@@ -60,7 +60,7 @@ class Outstanding:
             yield from part
 
     def add(self, part: Part, now_ms: int = 0) -> None:
-        """Messages were delivered together, at this wall time."""
+        """Called when messages were delivered together, at this wall time."""
         parts = self._parts
         if not parts or now_ms - self._times[-1] > _SAME_TIME_MS or not parts[-1].join(part):
             parts.append(part.kept())
@@ -159,9 +159,10 @@ class ServerConsumer(Consumer):
         self.overhead_bytes = callback.delivery_overhead_bytes if flow.counts_bytes else 0
         self._pre_acknowledge = pre_acknowledge
         self._count_first = queue.store.settings.count_before_delivery and not (queue.internal or pre_acknowledge)
-        """Each delivery is counted in the log before it is sent."""
+        """Whether each delivery is counted in the log before it is sent."""
         if self._count_first:
-            self.overhead_bytes = 0  # one at a time: a run is not counted in the log
+            # messages are delivered one at a time: deliveries of a run are not counted in the log
+            self.overhead_bytes = 0
         self.delivering = Outstanding()
         self.messages_delivered = 0
         self.messages_acknowledged = 0
@@ -229,7 +230,8 @@ class ServerConsumer(Consumer):
                 )
 
     def _end_copies(self, part: Part) -> None:
-        """The queue is not non-destructive any more: end the copies of these messages that this consumer still has."""
+        """End the copies of these messages that this consumer still has; called when the queue is not non-destructive
+        any more."""
         for message_id in part.ids:
             copy = self.delivering.take_one(message_id)
             if copy and self.queue.kind is not None:
@@ -363,7 +365,7 @@ class ServerConsumer(Consumer):
         client would take the call's effect for an empty queue.
         """
         if self.started and not deliver(self.queue) and self.ready:
-            # it would mean that there is nothing: it waits until the whole queue was searched
+            # the answer would state that the queue has no message; it waits until the whole queue was searched
             self._forced = call
             self.queue.resume_scan(self)
         else:

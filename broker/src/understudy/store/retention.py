@@ -39,7 +39,7 @@ _BODY: Final = re.compile(r"(\d{1,20})\.large")
 
 @dataclass(frozen=True, slots=True)
 class RetentionSettings:
-    """Where segments and bodies are kept, and how long."""
+    """Directory in which segments and bodies are retained, and for how long."""
 
     directory: str
     """Absolute path of the retained files (element journal-retention-directory)."""

@@ -318,7 +318,7 @@ def piece_line(offset: int, data: bytes) -> str:
 
 
 def message_line(live: LiveMessage, transaction_id: int = 0) -> str:
-    """One message; after that of a large one its body must follow, ``PIECE_BYTES`` at a time.
+    """Encode the line of a message. After the line of a large message its body must follow, ``PIECE_BYTES`` at a time.
 
     Raises:
         RemoteProtocolError: the log has a message that is none.

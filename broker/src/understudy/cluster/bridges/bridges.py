@@ -134,7 +134,7 @@ class Bridges:
             bridge.queue_added(queue)
 
     def queue_removed(self, queue: Queue) -> None:
-        """A queue was deleted."""
+        """Called when a queue was deleted."""
         for bridge in (*self.by_name.values(), *self._leaving):
             bridge.queue_removed(queue)
 

@@ -58,7 +58,7 @@ class MembershipSettings:
     notification_attempts: int = 2
     """Repeated announcements after joining."""
     direct_connections_only: bool = False
-    """Only static connectors are dialled."""
+    """Whether only static connectors are dialled (allow-direct-connections-only)."""
     group: str | None = None
     """group-name of the replication."""
     shares_connector: bool = False

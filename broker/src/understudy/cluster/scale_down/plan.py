@@ -94,7 +94,7 @@ class ScaleDown:
         yield Pause.WRITTEN
 
     def forget_target(self) -> None:
-        """No message is at the target and here any more."""
+        """Forget the target: no message is at both nodes any more."""
         if self.record is not None:
             self._services.sessions.post_office.store.store_setting(replace(self.record, values=None))
 

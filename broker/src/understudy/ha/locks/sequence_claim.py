@@ -115,7 +115,8 @@ class SequenceClaim(Machine[State, Event]):
         self.fire(Event.COMMIT)
 
     def take_back(self, taken_back: Callable[[], None]) -> None:
-        """The activation has failed and nothing was served: give the number back, then call ``taken_back``."""
+        """Give the number back, then call ``taken_back``; called when the activation has failed and nothing was
+        served."""
         self.fire(Event.TAKE_BACK, taken_back)
 
     def cancel(self) -> None:

@@ -104,7 +104,7 @@ class GivenPromise:
             self._change(work, duration_ms, given)
 
     def void(self) -> None:
-        """The active node has stopped, and asks this one to take over."""
+        """Called when the active node has stopped, and asks this one to take over."""
         self._until_ms = 0
 
     def close(self) -> None:

@@ -431,7 +431,8 @@ class LockAuthority:
         return claimed
 
     def _lose(self, error: BrokerError) -> None:
-        """The lock is not held any more. Without a promise the node ends, and with it a claim that waits."""
+        """Called when the lock is not held any more. Without a promise the node ends, and with it a claim that
+        waits."""
         self._standing.lock_lost(error)
 
     # --- the lock of an active node that serves on a promise ---------------------------------------------

@@ -225,7 +225,7 @@ class Round(Machine[RoundState, RoundEvent]):
                 self.fire(RoundEvent.FAILED, self._unavailable())
 
     def _end_phase(self) -> None:
-        """Nothing was changed: try again if another round was in the way."""
+        """End a phase that changed nothing; try again if another round has prevented it."""
         if not self._refused or self._attempts >= ATTEMPTS:
             self.fire(RoundEvent.FAILED, self._unavailable())
         else:

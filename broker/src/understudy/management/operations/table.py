@@ -123,7 +123,7 @@ class Operation:
     returns: Any = FROM_CALL
     """Type of the result; ``FROM_CALL``: as the function is annotated."""
     changes: Effect | None = None
-    """None: an operation that requires the permission to edit takes effect at once."""
+    """Effect of the operation; None: one that requires the permission to edit takes effect at once."""
 
     @property
     def result(self) -> Any:

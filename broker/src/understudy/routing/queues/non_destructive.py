@@ -136,7 +136,7 @@ class NonDestructiveDeliveries:
         return False
 
     def left(self, consumer: Consumer) -> None:
-        """A consumer is gone."""
+        """Called when a consumer is gone."""
         self._again.pop(consumer, None)
 
     def _end(self, copy: DeliveredCopy) -> None:

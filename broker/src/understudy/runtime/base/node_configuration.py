@@ -70,7 +70,7 @@ class NodeConfiguration:
         return Sync.COMMITS if commits else Sync.SELDOM
 
     def bodies_max_bytes(self) -> int:
-        """Bodies of waiting messages in memory before further ones that the log has stay there only."""
+        """Bytes of bodies of waiting messages that may be in memory; further bodies are in the log only."""
         if self.current.global_max_size_bytes >= 0:
             # the policy of each address says what happens then
             return 1 << 62

@@ -22,7 +22,7 @@ from understudy.wire.core import packets
 
 log = logging.getLogger(__name__)
 
-#: How often the store-and-forward queues are looked at while their bridges empty them.
+#: Interval in ms at which the store-and-forward queues are looked at while their bridges empty them.
 LOOK_MS: Final = 50
 #: Longest time in which no bridge takes a message, after which they are stopped.
 STALL_MS: Final = 5_000

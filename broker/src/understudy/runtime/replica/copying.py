@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 def store_directories(parts: NodeParts) -> StoreDirectories:
-    """Where the store of a node is."""
+    """Directories of the store of a node."""
     configuration: Configuration = parts.configuration.current
     return StoreDirectories(
         parts.environment.disk, configuration.journal_directory, configuration.large_messages_directory
@@ -185,7 +185,7 @@ class FileExchange:
             repairs.attach(self.asker)
 
     def detach(self, store: MessageStore | None) -> None:
-        """The replica is lost."""
+        """Called when the replica is lost."""
         if store is not None:
             store.quarantine.repairs.detach()
         self.asker.lost()

@@ -49,7 +49,7 @@ _PART_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The same report that ``understudy.ledger.check`` makes, and the half-written last lines."""
+    """Report of an audit, equal to that of ``understudy.ledger.check``, and the half-written last lines of ledgers."""
 
     report: Report
     torn: dict[str, int]

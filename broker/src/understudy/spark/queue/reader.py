@@ -56,7 +56,7 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._consumer
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  the names are pyspark's
-        """Before the first batch."""
+        """The offset before the first batch."""
         return self._offset(0)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802

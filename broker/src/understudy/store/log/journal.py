@@ -453,7 +453,7 @@ class Journal:
         self._on_failure(error)
 
     def _prepared(self) -> None:
-        """A spare segment was made, or the disk has no space for it."""
+        """Called when a spare segment was made, or the disk has no space for it."""
         if self._life.state is JournalState.DRAINING:
             self.drain()
         self.flush()

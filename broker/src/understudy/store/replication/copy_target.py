@@ -102,7 +102,7 @@ class CopyTarget:
         self._saved_max = saved_max
         self.state = TargetState.TAKING_INVENTORY
         self.failure: BaseException | None = None
-        """Why the copy has failed here."""
+        """Reason why the copy has failed here."""
         self.log = Applier(self._disk, directories.log, summaries=False)
         self.bodies = Applier(self._disk, directories.bodies)
         self.sequence = 0

@@ -230,7 +230,7 @@ def encode_end(end: SnapshotEnd) -> bytes:
 
 
 def encode_reference(queue_id: int, reference: MessageReference) -> bytes:
-    """One reference."""
+    """Encode one reference."""
     assert reference.location is not None, "a reference in a snapshot has a location in the log"
     return REFERENCE.pack(
         queue_id,

@@ -82,7 +82,7 @@ class ReplicatedStrikes(Strikes):
         active = self.cluster.active()
         replication = active.server.replication if active is not None and active.server is not None else None
         if replication is None or not replication.link.in_sync:
-            # the rest would be nowhere
+            # the other messages would be on no node
             return
         noted = replication.position.notes.noted
         try:

@@ -102,7 +102,8 @@ class BranchProducerJob(ProducerJob):
     decide_s: float = 0.0
     """Between the answer to the request to prepare and the decision. Virtual seconds."""
     sends_on: bool = False
-    """Goes on sending in a branch that a failover undid, as the stock client does. Ours drops such messages."""
+    """Whether the producer sends in a branch that a failover has rolled back, as the client of Artemis does; ours drops
+    such messages."""
     patience_s: float = 10.0
     """After which a request that was cut off is not carried out any more."""
     log: BranchLog = field(default_factory=BranchLog, init=False, repr=False)

@@ -53,7 +53,7 @@ class Discovery:
         return datagram is not None and self._entries.receive(datagram, source, now_ms) in _HEARD
 
     def connectors(self, now_ms: int) -> tuple[Connector, ...]:
-        """Where nodes heard within the refresh timeout can be dialled, one per node."""
+        """Connectors of the nodes heard within the refresh timeout, one for each node."""
         self._entries.expire(now_ms)
         found = (self._connector(each.connector) for each in self._entries.all())
         return tuple({each.place: each for each in found if each is not None}.values())

@@ -18,9 +18,9 @@ class Life:
         """
         self.use(options)
         self.received_ms = 0
-        """When data was received last, by the monotonic clock."""
+        """Time in ms at which data was received last, by the monotonic clock."""
         self.ping_ms: int | None = None
-        """When the next ping is due; None: pings are off, or the connection does not work yet."""
+        """Time in ms at which the next ping is due; None: pings are off, or the connection does not work yet."""
         self._checked_ms = self._awake_since_ms = 0
 
     def use(self, options: ClientOptions) -> None:
@@ -47,7 +47,7 @@ class Life:
         if self._silence_ms is None or self._period_ms is None:
             return None
         if now_ms - self._checked_ms > 2 * self._period_ms:
-            # this process was stopped, or busy: the broker could not be heard, which is no silence
+            # this process was stopped or busy, so that it could not receive: this is no silence of the broker
             self._awake_since_ms = now_ms
         self._checked_ms = now_ms
         silent_since_ms = max(self.received_ms, self._awake_since_ms)

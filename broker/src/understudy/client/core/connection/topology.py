@@ -82,7 +82,7 @@ class Topology:
         self._nodes.pop(node_id, None)
 
     def primaries(self) -> tuple[Connector, ...]:
-        """Where the nodes serve, by node id.
+        """Connectors of the serving nodes, by node id.
 
         Each node lists the nodes of its cluster in an order of its own. A round over the nodes visits each of them once
         only if the order is the same whichever node the topology came from.

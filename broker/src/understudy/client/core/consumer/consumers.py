@@ -257,7 +257,7 @@ class Consumers:
     # life
 
     def session_lost(self) -> None:
-        """The server's session is gone with all deliveries."""
+        """Called when the server's session is gone with all deliveries."""
         self._changed.clear()
         self._acknowledging = False
         for consumer in self._consumers.values():
@@ -274,7 +274,7 @@ class Consumers:
             self._channel.link.before_flush(self.flush)
 
     def end(self, error: BrokerError) -> None:
-        """Nothing more will come."""
+        """End all consumers: no further message arrives."""
         for consumer in self._consumers.values():
             consumer.end(error)
         self._consumers.clear()

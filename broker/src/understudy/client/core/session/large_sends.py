@@ -176,7 +176,7 @@ class LargeBodySend:
         return self._waiting
 
     def drop(self) -> None:
-        """The piece was sent."""
+        """Called when the piece was sent."""
         self._waiting = None
         self._left = True
 

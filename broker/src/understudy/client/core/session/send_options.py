@@ -42,7 +42,7 @@ class MessageOptions(TypedDict, total=False):
     """The broker drops a message with an id that it knows; in a transaction the commit fails with
     ``DuplicateIdRejected``. Replaces the id that the producer makes."""
     reply_to: str | None
-    """Where the answer is sent: the name of a queue, or a destination such as ``topic://name``."""
+    """Destination of the answer: the name of a queue, or a destination such as ``topic://name``."""
     correlation_id: str | bytes | None
     """Joins a request and its answer (``JMSCorrelationID``)."""
 

@@ -93,7 +93,7 @@ class QueueAttributes(TypedDict, total=False):
     """Number of messages above which the oldest one is removed. -1 for any number."""
     enabled: bool
     auto_created: bool
-    """Whether it counts as made on demand, and so may be deleted when it is not used."""
+    """Whether the queue counts as made on demand, and so may be deleted when it is not used."""
 
 
 @dataclass(frozen=True, slots=True)
