@@ -83,7 +83,7 @@ class Transfer(IntFlag):
     NEEDS_QUEUE = 2
     """Answer with an error instead of a confirmation if no queue takes it."""
     FORWARDED = 4
-    """A bridge has sent it, which gives its messages no duplicate ids."""
+    """A bridge has sent the message, without a duplicate id."""
 
 
 class MessageType(IntEnum):

@@ -121,7 +121,7 @@ class HighAvailabilityPolicy:
     allow_failback: bool = _BACKUP.boolean("allow-failback")
     """Backup: becomes passive when its primary returns."""
     restart_backup: bool = _BACKUP.boolean("restart-backup")
-    """Backup: after a failback it continues as a backup."""
+    """Whether a backup continues as a backup after a failback (restart-backup)."""
     replication: ReplicationConfiguration | None = None
     """None: the nodes share a store, or there is one node."""
     scale_down: ScaleDownConfiguration | None = None

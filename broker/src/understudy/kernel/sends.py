@@ -223,7 +223,7 @@ class Sends:
         return self._any_grouped and any(trait & _GROUPED for trait in self._traits[row : row + count])
 
     def extents(self, row: int, count: int) -> zip[tuple[int, int, int]]:
-        """Offsets in ``data`` of these messages: start, message id, end."""
+        """Offsets of the messages in ``data``: start, message id, end."""
         end = row + count
         return zip(self._starts[row:end], self._headers[row:end], self._stops[row:end], strict=True)
 

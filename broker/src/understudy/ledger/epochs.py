@@ -33,7 +33,7 @@ class EpochOfNode:
     node_id: str
     epoch: int
     nodes: set[str] = field(default_factory=set)
-    """Nodes that confirmed in it."""
+    """Nodes that confirmed in the epoch."""
     confirmations: int = 0
     first_ms: int = 0
     """Time at which the first confirmation had arrived."""

@@ -30,7 +30,7 @@ from understudy.routing.response_order import Answer, BatchTransaction, Response
 from understudy.store.messages.reference import Arrival, RunSlice
 
 Answered = Callable[[Sequence[int]], None]
-"""Answers the requests with these correlation ids: their messages are safe."""
+"""Answers requests, given by their correlation ids, whose messages are safe."""
 
 
 class Taking:
@@ -338,7 +338,7 @@ class BatchSends:
         except BrokerError:
             raise
         except Exception as bug:
-            # none of these sessions may go on as if its messages were safe
+            # no session of the batch may continue as if its messages were safe
             context.appended = self._office.store.last_sequence
             tell_owners(bug, answers)
 
@@ -388,7 +388,7 @@ class BatchSends:
 
 
 def _holders(queues: tuple[Queue, ...]) -> int:
-    """How many addresses have these queues."""
+    """Number of different addresses of some queues."""
     return 1 if len(queues) == 1 else len({queue.address for queue in queues})
 
 

@@ -332,7 +332,7 @@ class Balancer:
         if kind not in routing_types:
             return None
         if kind is RoutingType.MULTICAST and self.mode in _WITHOUT_ANYCAST and self.remote:
-            # to other nodes goes only what names the routing type
+            # only a message that names its routing type goes to other nodes
             return None
         cycles: dict[str, list[int]] = {}
         for name, candidates in groups.items():
@@ -390,7 +390,7 @@ class Balancer:
         return tuple(dict.fromkeys(each.queue for some in self._by_routing_name().values() for each in some))
 
     def shared(self, turns: Turns, count: int) -> None:
-        """``count`` messages went to those whose turn it was."""
+        """Note that ``count`` messages went to the bindings whose turn it was."""
         groups = self._by_routing_name()
         for name, cycle in turns.cycles.items():
             self._turns[name] = (cycle[(count - 1) % len(cycle)] + 1) % len(groups[name])

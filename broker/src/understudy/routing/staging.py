@@ -107,7 +107,7 @@ class StagedSends:
         self._closed: deque[tuple[int, list[Entry]]] = deque()
         """Chunks that were not packed, with the sequence up to which the log must be durable before they are."""
         self._kept: list[Entry] = []
-        """Packed as far as they can be: without their bodies."""
+        """Staged messages that were packed, as far as they can be, without their bodies."""
         self._blocks: dict[tuple[Queue, int], list[_Held]] = {}
         """Queue and priority to the oldest messages."""
         self._ended = False
@@ -198,7 +198,7 @@ class StagedSends:
                 yield queue, reference
 
     def ids(self, queue: Queue) -> Iterator[int]:
-        """Message ids of those of one queue; they stay."""
+        """Message ids of the staged messages of one queue, which stay staged."""
         for (owner, _), held in self._blocks.items():
             if owner is queue:
                 for each in held:
@@ -241,7 +241,7 @@ class Acknowledgements:
         self._open: dict[Queue, list[Part]] = {}
         """The newest of each queue, in the parts in which they were delivered."""
         self._counts: dict[Queue, int] = {}
-        """How many these are."""
+        """Number of the acknowledged messages, by queue."""
         self._blocks: dict[Queue, list[tuple[_Held, array[int]]]] = {}
         """The oldest of each queue, with their positions in it."""
 
@@ -308,7 +308,7 @@ class Acknowledgements:
                 queue.acknowledged(part)
 
     def ids(self, queue: Queue) -> Iterator[int]:
-        """Message ids of those of one queue; they stay."""
+        """Message ids of the staged messages of one queue, which stay staged."""
         for held, _ in self._blocks.get(queue, ()):
             yield from (reference.message_id for reference in held.block.references())
         for part in self._open.get(queue, ()):

@@ -106,7 +106,7 @@ class BranchMember(Protocol):
     """A session that may work in a branch."""
 
     branch: Branch | None
-    """The branch in which it works."""
+    """The branch in which the session works."""
 
     def enlist(self, transaction: Transaction) -> None:
         """Work in another transaction of the same branch from then on."""
@@ -133,7 +133,7 @@ class Branch(Machine[State, Event]):
         self.refusal = ""
         """Reason why the branch could not be prepared or committed and was rolled back; empty without one."""
         self.members: list[BranchMember] = []
-        """Sessions that work in it."""
+        """Sessions that work in the branch."""
 
     def require(self, event: Event) -> None:
         """Raises XaError(PROTOCOL) if the event cannot be taken now."""

@@ -166,7 +166,7 @@ class ServerConsumer(Consumer):
         self.delivering = Outstanding()
         self.messages_delivered = 0
         self.messages_acknowledged = 0
-        """Settled by it, committed or not; what slow-consumer-threshold is about."""
+        """Number of messages that the consumer has settled, committed or not; compared with slow-consumer-threshold."""
         self._large: LargeDelivery | None = None
         """The large message that is being delivered."""
         self._forced: Callable[[], None] | None = None
@@ -174,7 +174,7 @@ class ServerConsumer(Consumer):
 
     @property
     def browse_only(self) -> bool:
-        """False: it removes the messages that it acknowledges."""
+        """Return False: the consumer removes the messages that it acknowledges."""
         return False
 
     def writable(self) -> bool:
@@ -193,7 +193,7 @@ class ServerConsumer(Consumer):
                 self._store_counts(part)
             charged = self._send(self.consumer_id, part)
         except StoreError:
-            # the dispatcher puts them back
+            # the dispatcher puts the messages back
             part.count_delivery(-1)
             raise
         except Exception as bug:
@@ -206,7 +206,7 @@ class ServerConsumer(Consumer):
         self._delivered(part)
 
     def _delivered(self, part: Part) -> None:
-        """Messages were sent: they are outstanding unless they need no acknowledgement."""
+        """Note sent messages, which are outstanding unless they need no acknowledgement."""
         count = len(part)
         self.messages_delivered += count
         if not self._pre_acknowledge:
@@ -216,7 +216,7 @@ class ServerConsumer(Consumer):
             # The dispatcher counts them as handed out afterwards; the sum is right.
             self.queue.acknowledge(part)
         except BaseException:
-            # The log cannot take it: the dispatcher puts them back.
+            # The log has no space for the delivery counts: the dispatcher puts the messages back.
             part.count_delivery(-1)
             raise
         self.messages_acknowledged += count
@@ -255,7 +255,7 @@ class ServerConsumer(Consumer):
         self._send_pieces()
 
     def _begin_large(self, reference: MessageReference, message: LargeMessage, delivery_count: int) -> bool:
-        """Announce it, unless its file is damaged."""
+        """Announce a large message, unless its file is damaged."""
         session = self.session
         try:
             self._large = LargeDelivery(
@@ -447,7 +447,7 @@ class BrowserConsumer(ServerConsumer):
 
     @property
     def browse_only(self) -> bool:
-        """True: it removes no message."""
+        """Return True: a browser removes no message."""
         return True
 
     def _quarantine(self, reference: MessageReference, error: BrokerError) -> None:

@@ -46,7 +46,7 @@ class Event(Enum):
     WORK = auto()
     """A send or an acknowledgement in it."""
     FAIL = auto()
-    """An operation in it failed."""
+    """An operation in the transaction failed."""
     PREPARE = auto()
     COMMIT = auto()
     ROLL_BACK = auto()
@@ -102,7 +102,7 @@ class Work:
 
     @property
     def room(self) -> int:
-        """Messages that it may still count."""
+        """Number of messages that may still be added."""
         room = self._maximum - self.count
         return room if self._within is None else min(room, self._within.room)
 
@@ -411,7 +411,7 @@ class Transaction(Machine[State, Event]):
             self._office.acceptance.discard(queues, parts)
 
     def _end_unseen(self) -> None:
-        """The log forgets it, and no queue sees its sends."""
+        """End the transaction without an effect: the log forgets it, and no queue gets its messages."""
         self._drop_held()
         if self._log_id:
             self._office.store.store_rollback(self._log_id)

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 AddressText = tuple[str, tuple[int, ...], bool, Mapping[str, object]]
-"""Name, routing types, whether it was made on demand, settings."""
+"""Text of the record of an address: name, routing types, whether it was made on demand, settings."""
 QueueText = tuple[str, int, str | None, bool, Mapping[str, object]]
 """Name, routing type, filter, whether it is durable, settings."""
 

@@ -166,7 +166,7 @@ class NodeLock:
         return self._released
 
     def note_release(self) -> None:
-        """See ``StoreLock``. Raises DiskFailed: it could not be made durable."""
+        """See ``StoreLock``. Raises DiskFailed: the note could not be made durable."""
         self._write_release(_RELEASED)
 
     def _write_release(self, mark: bytes) -> None:

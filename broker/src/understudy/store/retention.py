@@ -185,7 +185,7 @@ class Retention:
                 return _Kept(path, size_bytes, 0, 0, 0)
             found = read_seal(file, header)
             if found is None:
-                # an epoch ended it
+                # the segment was ended by a new epoch
                 return _Kept(path, size_bytes, header.created_ms, *_ids(file, number, epoch))
             seal = found[1]
             return _Kept(path, size_bytes, seal.sealed_ms, seal.message_id_min, seal.message_id_max)

@@ -122,7 +122,7 @@ class LateChanges:
     counts: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     """Queue id and message id to the delivery count, and to the wall time of the redelivery or 0."""
     locations: dict[int, Location] = field(default_factory=dict)
-    """Message id to where it lies now."""
+    """Present locations of copied messages, by message id."""
 
 
 class StoreState:
@@ -269,7 +269,7 @@ class StoreState:
         self.remember_duplicates(address_id, (duplicate_id,))
 
     def remember_duplicates(self, address_id: int, duplicate_ids: Sequence[bytes]) -> None:
-        """The address has seen these ids, in order; see ``remember_duplicate``."""
+        """Remember duplicate ids that an address has seen, in order; see ``remember_duplicate``."""
         if address_id not in self.addresses:
             return
         ids = self.duplicate_ids.get(address_id)

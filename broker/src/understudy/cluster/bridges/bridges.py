@@ -139,10 +139,10 @@ class Bridges:
             bridge.queue_removed(queue)
 
     def address_added(self, address: Address) -> None:
-        """Addresses do not matter."""
+        """Do nothing: a bridge depends on its queue only."""
 
     def address_removed(self, address: Address) -> None:
-        """Addresses do not matter."""
+        """Do nothing: a bridge depends on its queue only."""
 
     def consumer_added(self, queue: Queue, consumer: Consumer) -> None:
         """Consumers do not matter."""

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 #: Longest search for a node that takes the messages (artemis-ha s. 6).
 SEARCH_MS: Final = 10_000
-#: Longest search for the node that has begun to take them.
+#: Longest search in ms for the node that has begun to take the messages.
 SEARCH_ONLY_MS: Final = 60_000
 #: Wait between two rounds of attempts.
 RETRY_MS: Final = 500

@@ -83,7 +83,7 @@ class Ending:
     served: bool
     """Whether the node was active, or was activating, and has deactivated."""
     error: BrokerError | None
-    """The error that ends it; None: it was stopped."""
+    """The error that ends the node; None: it was stopped."""
     fail_over: bool
     """The stop asked for another node to take over, whatever is configured."""
 

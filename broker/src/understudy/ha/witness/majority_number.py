@@ -221,7 +221,7 @@ class Round(Machine[RoundState, RoundEvent]):
                 # no member has the register
                 self._end_phase()
             elif self._found or len(self._errors) + len(self._refused) == len(self._group.members):
-                # a minority may have it: whether it counts shows at the next round
+                # a minority may have the number: the next round decides whether it counts
                 self.fire(RoundEvent.FAILED, self._unavailable())
 
     def _end_phase(self) -> None:

@@ -40,7 +40,7 @@ class Event(Enum):
     LOSE = auto()
     """The connection was lost."""
     MOVE = auto()
-    """The client reattaches it, perhaps before the loss of the connection was noticed."""
+    """The client reattaches the session, perhaps before the loss of its connection was noticed."""
     END = auto()
     """The session closes, or its client did not reattach in time."""
 

@@ -282,7 +282,7 @@ class CoreConnection(Machine[State, Event]):
         self.connection.abort()
 
     def kill(self, reason: str) -> None:
-        """End it because of how the client behaves."""
+        """End the connection because of the behaviour of its client."""
         log.warning("connection killed", extra={"peer": self.connection.peer, "reason": reason})
         self.fire(Event.PREVENT_REATTACHMENT)
         self.send(packets.DisconnectConsumerKill(self.services.shared.node_id), SESSION_SETUP_CHANNEL)

@@ -161,7 +161,7 @@ class DeadLetters:
     def _copy(
         self, message: Message, source: str, queue: str | None, target: Address, actual_expiry: int | None
     ) -> Message:
-        # those of a message for another member name its queues there
+        # queue ids of a message for another member name queues of that member
         properties = without_routes(message.properties)
         routing_type = properties.pop(ROUTING_TYPE, None)
         for name in (SCHEDULED_DELIVERY, DELIVERIES, HOPS, TRANSFER):

@@ -389,7 +389,7 @@ class Together:
         return self._log_id
 
     def admits(self) -> bool:
-        """True: it has no limits."""
+        """Return True: a divert has no limits."""
         return True
 
     def staged(self, queues: tuple[Queue, ...], parts: Arrival) -> None:
@@ -409,7 +409,7 @@ class Together:
             address.duplicate_ids.add(duplicate_id, store.last_sequence)
 
     def release(self, order: ResponseOrder, done: Done | None) -> None:
-        """Make it visible when the log has it, and then answer."""
+        """Make the message visible when the log has it, and then answer."""
         context = self._acceptance.context
         lane = order.lane or context
         if order.sequence > lane.durable:
@@ -430,7 +430,7 @@ class Together:
             try:
                 self._acceptance.store.store_rollback(self._log_id)
             except DiskFull:
-                # Without an outcome it is undone at the next activation.
+                # A transaction without an outcome is undone at the next activation.
                 pass
         for queues, parts in self._staged:
             self._acceptance.discard(queues, parts)

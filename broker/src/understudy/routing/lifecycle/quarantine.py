@@ -168,7 +168,7 @@ class DamagedMessages:
             queue.scheduled_count -= len(scheduled)
             for each in scheduled:
                 self.quarantine(queue, each, error)
-        # else a consumer has it, or it is set aside already
+        # otherwise a consumer has the message, or it is in the quarantine already
 
     def _met(self, number: int, offset: int) -> None:
         """Called when the consolidator has met damage that no message in memory explains."""

@@ -101,7 +101,7 @@ class QueueKind:
     # -- messages out ---------------------------------------------------------------------------
 
     def settled(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
-        """Deliveries are done. Returns those that leave the queue by that."""
+        """End deliveries that were acknowledged. Returns those whose messages leave the queue."""
         left = self._copies.settled(references)
         self.gate_may_open(len(left))
         return left

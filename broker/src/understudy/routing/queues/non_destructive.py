@@ -34,7 +34,7 @@ class DeliveredCopy(MessageReference):
     __slots__ = ("consumer", "file_id", "initial_delivery_count")
 
     consumer: Consumer
-    """The consumer that has it."""
+    """The consumer that has the copy."""
     file_id: int | None
     """File of a large message; held."""
     initial_delivery_count: int

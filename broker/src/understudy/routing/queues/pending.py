@@ -34,7 +34,7 @@ class PendingMessages:
         return sum(level.count for level in self._levels)
 
     def __iter__(self) -> Iterator[MessageReference]:
-        """All of them in delivery order; the structure must not change meanwhile."""
+        """Iterate over the pending messages in delivery order; no message may be added or taken meanwhile."""
         for level in self._levels:
             yield from level
 

@@ -194,7 +194,7 @@ class Queue(QueueCounts):
         self.read_back_left = 0
         """Messages that the present dispatch may still read back."""
         self.looks_left = 0
-        """Messages in memory that it may still pass over."""
+        """Number of messages in memory that the present dispatch may still pass over."""
         self.paused = bool(configuration.paused)
         self.deleted = False
         self.created_ms = office.now_ms
@@ -410,7 +410,7 @@ class Queue(QueueCounts):
                 self.office.redelivery.expire(self, original)
             return
         self.delivering_count -= 1
-        # no consumer tried it, should it have to stay for now
+        # no consumer was tried, in case the message has to stay for now
         reference.delivery_count -= 1
         self.office.redelivery.expire(self, reference)
 

@@ -29,7 +29,7 @@ class NodeConfiguration:
         """
         self.current = configuration
         self.connectors = Connectors(configuration.connectors, instance_directory)
-        """A running node keeps those that it was started with; management adds others."""
+        """Connectors of the node: those at its start, and others that management adds."""
         self._environment = environment
 
     def store_settings(self) -> StoreSettings:

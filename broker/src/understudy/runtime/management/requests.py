@@ -325,7 +325,7 @@ def _parameters(request: web.Request) -> list[tuple[str, str]]:
 
 
 async def _body(request: web.Request) -> bytes | None:
-    """The body; None when it is too large."""
+    """The body of a request; None when it is too large."""
     body = bytearray()
     async for chunk in request.content.iter_any():
         body += chunk

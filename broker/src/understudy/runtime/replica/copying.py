@@ -83,7 +83,7 @@ class Steps:
         self._ended: Callable[[], None] | None = None
 
     def go_on(self) -> None:
-        """Call the step if it is wanted and not under way."""
+        """Call the step if a call was requested and none is under way."""
         if not self._running and not self._closed and self._wants():
             self._running = True
             result: list[CopyMessage] = []

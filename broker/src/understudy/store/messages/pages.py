@@ -200,7 +200,7 @@ class Pages:
 
     def begin_file(self, chain: PageChain) -> int:
         """A new file for a chain; its number."""
-        # every time: it costs little, and an operator may have removed it
+        # at each start: the check costs little, and an operator may have removed the directory
         self._disk.make_directory(self._directory)
         self._number += 1
         number = PAGE_SEGMENT + self._number

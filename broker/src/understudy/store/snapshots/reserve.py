@@ -40,7 +40,7 @@ def keep_reserve(disk: Disk, directory: str, size_bytes: int) -> None:
         file.sync()
     except DiskFull:
         file.close()
-        # a part of it is of no use, and others need the space
+        # a part of a reserve is of no use, and other files need the space
         with suppress(StoreError, FileNotFoundError):
             disk.remove(path)
         return

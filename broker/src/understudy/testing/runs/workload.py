@@ -230,7 +230,7 @@ class ConsumerJob:
     pause_s: float = 0.0
     """Time in s that the work on one message takes."""
     begins_s: float = 0.0
-    """Virtual time before which it does nothing."""
+    """Virtual time in s at which the consumer begins."""
     polls: bool = False
     """Asks the broker for each message and does not wait for one that comes later (receive-no-wait)."""
     rollback_every: int = 0

@@ -67,7 +67,7 @@ class BranchWork:
     producer: str
     queue: str
     numbers: range
-    """Numbers of the messages it sent."""
+    """Numbers of the messages that were sent in the branch."""
     size_bytes: int
     taken: list[Row]
     """DELIVERED rows of the messages that it acknowledged."""

@@ -206,7 +206,7 @@ class Calls:
             _interrupt(self._line.popleft(), error)
 
     def answer(self, packet: Packet) -> bool:
-        """Take an answer; whether it belonged to the call in flight."""
+        """Take an answer. Returns whether it belonged to the call in flight."""
         call = self.in_flight
         if call is None or not isinstance(packet, call.expected):
             return False

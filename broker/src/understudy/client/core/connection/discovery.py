@@ -47,7 +47,7 @@ class Discovery:
         return self._entries.outcomes[Outcome.DAMAGED]
 
     def receive(self, data: bytes, now_ms: int, source: str = "") -> bool:
-        """Take a datagram; whether it named a place to dial."""
+        """Take a datagram. Returns whether it named a place to dial."""
         self._entries.expire(now_ms)
         datagram = data if self._channel is None else from_channel(self._channel, data)
         return datagram is not None and self._entries.receive(datagram, source, now_ms) in _HEARD

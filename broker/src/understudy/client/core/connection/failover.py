@@ -76,7 +76,7 @@ class Steps(Protocol):
     """Actions that the machine requires of its connection."""
 
     def dial(self, connector: Connector) -> None:
-        """Open a transport beside those being opened; answered by UP or DIAL_FAILED."""
+        """Open a further transport; the answer is the event UP or DIAL_FAILED."""
         ...
 
     def stagger(self, delay_ms: int) -> None:

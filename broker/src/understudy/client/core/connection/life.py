@@ -24,7 +24,7 @@ class Life:
         self._checked_ms = self._awake_since_ms = 0
 
     def use(self, options: ClientOptions) -> None:
-        """Watch with these time limits; they are complete at the next ``begin``."""
+        """Set the time limits of the watch, which begins with the next ``begin``."""
         self._ttl_ms = options.connection_ttl_ms
         self._silence_ms: int | None = None
         periods = [options.client_failure_check_period_ms] if options.client_failure_check_period_ms >= 0 else []

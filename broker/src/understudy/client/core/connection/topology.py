@@ -51,7 +51,7 @@ class Topology:
         return self._nodes.get(node_id)
 
     def node_up(self, node_id: str, event_id: int, primary: Connector | None, backup: Connector | None) -> bool:
-        """Take an announcement; whether it changed anything."""
+        """Take an announcement. Returns whether the topology has changed."""
         if event_id < self._removed.get(node_id, event_id):
             return False
         known = self._nodes.get(node_id)

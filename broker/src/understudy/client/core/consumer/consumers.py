@@ -112,7 +112,7 @@ class Consumers:
         self._channel.calls.add(Call(f"consume from {queue}", lambda _: packet, (QueueQueryResponse,), done))
 
     def close(self, consumer: ConsumerState, waiter: Waiter[None]) -> None:
-        """Stop it; buffered messages go back to the queue."""
+        """Close a consumer; its buffered messages go back to the queue."""
         if self._consumers.pop(consumer.consumer_id, None) is None or self._channel.closed is not None:
             consumer.end(ObjectClosed("the consumer is closed"))
             settle(waiter)(None, None)

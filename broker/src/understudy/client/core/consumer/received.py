@@ -156,7 +156,7 @@ class MessageView:
 
     @property
     def expires_at(self) -> datetime | None:
-        """The time at which it expires, in UTC; None for never."""
+        """The time at which the message expires, in UTC; None for never."""
         return _moment(self.message.expiration)
 
     @property

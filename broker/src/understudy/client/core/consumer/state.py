@@ -60,7 +60,7 @@ class ReceivedMessage(MessageView):
     ) -> None:
         super().__init__(message, delivery_count, stream)
         self.size_bytes = size_bytes
-        """Credits it costs."""
+        """Bytes of credit that the message costs."""
         self.consumer = consumer
         self.generation = consumer.channel.generation
         self.settled = False
@@ -70,7 +70,7 @@ class ReceivedMessage(MessageView):
 
     @property
     def queue(self) -> str:
-        """The queue it came from."""
+        """The queue that the message came from."""
         return self.consumer.queue
 
     def __repr__(self) -> str:
@@ -146,7 +146,7 @@ class ConsumerState:
         """Messages that arrived and were not taken."""
         return len(self._buffer)
 
-    # arrivals
+    # --- messages that arrive
 
     def arrived(self, message: Message, delivery_count: int, size_bytes: int) -> None:
         """SESS_RECEIVE_MSG."""

@@ -60,7 +60,7 @@ class OpenWork:
         self.late = False
         """Something depends on the next commit that waits for a session at the server."""
         self.rollback_only = False
-        """A failover undid work."""
+        """Whether a failover has undone work of the transaction, so that it can only be rolled back."""
 
     def done(self, *, attached: bool) -> None:
         """Something depends on the next commit; given to the server's session, if ``attached``."""

@@ -58,7 +58,7 @@ class Pending:
         self.body = body
         """Body of a large message."""
         self.correlation_id = 0
-        """0 until it is sent for the first time."""
+        """Correlation id of the send; 0 until its message is sent for the first time."""
         self.waiter = waiter
         self.confirm = confirm
         """Whether the broker answers; otherwise it is done when written."""

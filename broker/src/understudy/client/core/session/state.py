@@ -92,7 +92,7 @@ class SessionState:
 
     @property
     def options(self) -> SessionOptions:
-        """The options that it was made with."""
+        """The options with which the session was made."""
         return self.channel.options
 
     @property
