@@ -327,7 +327,7 @@ class LargeBody(NamedTuple):
     """Location of the body of a large message, as recorded in the log (docs/journal-format.md s. 6)."""
 
     file_id: int
-    """Names the file; the id of the message it came with. Dead letters share it."""
+    """Name of the file: the id of the message with which the body came. Dead letters share the file."""
     size_bytes: int
     crc: int
     """crc32 of the whole body."""

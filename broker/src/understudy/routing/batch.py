@@ -200,7 +200,7 @@ class BatchSends:
             if not all(office.memory.keeps(each, _holders(most), count, added_bytes) for each in holding):
                 return 0, 0
         balancer.shared(turns, count)
-        # one answer for all, after the last of them
+        # all sends have one answer, after the last of them
         correlation_ids = sends.correlation_ids[row : row + count]
         for number, (queues, picked, begin, rows) in enumerate(parts, start=1):
             alike = rows, picked.bytes_of(begin, rows), kind
@@ -354,7 +354,7 @@ class BatchSends:
         parts, answers, count = self._parts, self._answers, self._count
         address, held_bytes, promised = self._address, self._held_bytes, context.appended
         ids = self._duplicate_ids
-        # keeps no bytes that were read
+        # the columns keep no bytes that were read from the socket
         self._parts, self._answers, self._duplicate_ids, self._count = [], [], [], 0
         sends, row, _ = parts[0]
         transaction_id = transaction.log_id() if transaction is not None and durable_ids else 0

@@ -187,7 +187,7 @@ class SendRequests:
         def reply(message: Message) -> None:
             if reply_to is None:
                 return
-            # what the reply reports must be durable
+            # changes that the reply reports must be durable
             state.order.sequence = max(state.order.sequence, office.store.context.appended)
             try:
                 office.send(message.replace(address=reply_to), state.order)

@@ -214,7 +214,7 @@ class Upload(Machine[State, Event]):
             (State.STORING, Event.SAFE): To(State.STORED, _done),
             (State.STORING, Event.FAIL): To(State.DISCARDED, _failed_late),
             (State.STORING, Event.DISCARD): To(State.DISCARDED, _remove),
-            # news of the disk that come too late
+            # results of the disk that come after the end of the upload
             (State.DISCARDED, Event.SAFE): IGNORED,
             (State.DISCARDED, Event.FAIL): IGNORED,
             (State.DISCARDED, Event.DISCARD): IGNORED,

@@ -152,7 +152,7 @@ def read_entries(disk: DiskReader, directory: str, names: Sequence[str] | None =
         try:
             file = disk.open(path, read_only=True)
         except FileNotFoundError:
-            # removed between listing and opening
+            # the entry was removed between listing and opening
             continue
         try:
             head, size_bytes = file.read(0, _DESCRIPTION_BYTES_MAX), file.size()

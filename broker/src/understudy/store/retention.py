@@ -181,7 +181,7 @@ class Retention:
             try:
                 header = read_header(file, number, epoch)
             except JournalCorrupt:
-                # damaged: as if sealed long ago
+                # a damaged segment counts as sealed long ago
                 return _Kept(path, size_bytes, 0, 0, 0)
             found = read_seal(file, header)
             if found is None:

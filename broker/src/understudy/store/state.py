@@ -149,7 +149,7 @@ class StoreState:
         """Queue id to its waiting references. Routing takes these over at the activation; the store does
         not look at them afterwards."""
         self.duplicate_ids: dict[int, KnownIds] = {}
-        """Address id to ids."""
+        """Duplicate ids by address id."""
         self.transactions: dict[int, TransactionRecord] = {}
         self.live = LiveIndex()
         self.segments: dict[int, SegmentUse] = {}

@@ -379,7 +379,7 @@ def _to_json(tag: int, value: PropertyValue) -> Any:
         assert isinstance(value, bytes)
         return b64encode(value).decode("ascii")
     if tag in (FLOAT, DOUBLE):
-        # exact, and JSON has neither infinity nor not-a-number
+        # this form is exact, and JSON has neither infinity nor not-a-number
         assert isinstance(value, float)
         return _NOT_A_NUMBER + _BITS.pack(value).hex() if math.isnan(value) else value.hex()
     return value

@@ -141,7 +141,7 @@ class LogCopy:
             try:
                 self._scan_all()
             except FileNotFoundError:
-                # trimmed by a broker that runs there
+                # a running broker has trimmed the segment
                 continue
             if self.problem is None or self.problem == before:
                 return

@@ -80,7 +80,7 @@ class MemberFlow:
             self._all.tell(lambda listener: listener.remote_connected(known))
             return
         if known is not None:
-            # deleted and made again
+            # the queue was deleted and made again
             self._all.remove(known)
         binding = RemoteBinding(
             notice.cluster_name,

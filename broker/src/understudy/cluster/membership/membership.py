@@ -497,7 +497,7 @@ class Membership(Machine[State, Event]):
             own = self._topology.member(self.node_id) or Member(self.node_id, self._clock.wall_ms(), self._own)
             state = self.pair_state()
             if state is not None:
-                # first: what follows counts for this sequence
+                # set first, as the following calls count for this sequence
                 link.send(packets.QuorumVote(packets.PAIR_STATE, state))
             announcement = packets.NodeAnnounce(
                 node_id=self.node_id,

@@ -284,7 +284,7 @@ class Transfer(Machine[State, Event]):
         self._tell_end()
 
     def _lose_chosen(self, reason: str) -> None:
-        # dialled again when the transfer begins
+        # the target is dialled again when the transfer begins
         self._hang_up()
         self.error = reason
 

@@ -89,7 +89,7 @@ class GivenPromise:
             DiskFailed: the note of the process before cannot be read.
         """
         self.left_ms()
-        # kept whatever becomes of the note
+        # the promise is kept even if the note cannot be written
         self._until_ms = max(self._until_ms, self._clock.monotonic_ms() + duration_ms)
         self._remove_later()
         self._note(duration_ms, given)

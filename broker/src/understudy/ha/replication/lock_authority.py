@@ -237,7 +237,7 @@ class LockAuthority:
             claim.take_back(ended)
 
     def moved_record(self, end: LogEnd) -> MovedStore | None:
-        """See ``Authority``. The lock manager proves it; this one has the last batch of the log."""
+        """See ``Authority``. The lock manager proves the move; the record has the last batch of the log."""
         return MovedStore(self._node_id(), self.sequence, end)
 
     def moved_away(self, end: LogEnd, answer: Answer) -> None:
@@ -392,7 +392,7 @@ class LockAuthority:
 
     def _begin_request(self) -> None:
         if self._local.value is None:
-            # data that never had a number (artemis-ha s. 4.3)
+            # the data never had an activation sequence (artemis-ha s. 4.3)
             self._local.write(0, self._numbered)
             return
         self._request = ActivationRequest(

@@ -312,7 +312,7 @@ class CoreSession(SessionAnswers):
                 return
         if self._held is not None:
             if held:
-                # few were added, and many may wait
+                # few messages were added, and many may wait
                 held.extendleft(reversed(self._held))
                 self._held = held
             return

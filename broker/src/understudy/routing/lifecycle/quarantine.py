@@ -229,7 +229,7 @@ class DamagedMessages:
             return
         queue.scheduled_count += 1
         if isinstance(cause, DescriptorsExhausted):
-            # this says nothing about the message
+            # the error does not prove damage of the message
             log.warning("message cannot be read now", extra={"queue": queue.name, "error": str(cause)})
             self._scheduled.add(queue, reference, self._clock.wall_ms() + AGAIN_MS)
             return
@@ -459,7 +459,7 @@ class DamagedMessages:
             return
         taken = self._scheduled.take(queue, lambda each: each is reference, 1)
         if not taken:
-            # released, or gone with its queue
+            # the message was released, or deleted with its queue
             return
         self._aside.discard((queue.queue_id, reference.message_id))
         if isinstance(reference, LargeReference):

@@ -200,7 +200,7 @@ class Turn:
         for call, args in waiting:
             try:
                 call(*args)
-            except Exception as error:  # keeps none of the others from being heard
+            except Exception as error:  # an error prevents none of the other calls
                 if isinstance(error, BrokerError) and self.on_error is not None:
                     self.on_error(error)
                 else:

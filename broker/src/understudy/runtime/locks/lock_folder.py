@@ -89,7 +89,7 @@ class FolderLockManager:
 
     def start(self, listener: ManagerListener) -> None:
         self.stop()
-        # one thread, so that requests are executed in order
+        # a single thread executes requests in order
         worker = self._worker = ThreadWorker(self._loop, self._executor, 1)
 
         def looked(error: BaseException | None) -> None:

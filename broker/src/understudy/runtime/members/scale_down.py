@@ -115,7 +115,7 @@ class NodeScaleDown:
     def _end(self, broker: Broker) -> LogEnd:
         """The present end of the log."""
         store, replication = broker.store, self._parts.configuration.current.ha_policy.replication
-        # recorded before the first message moves
+        # the target is recorded before the first message moves
         common, last_batch = (0, b"") if replication is None else common_part(self._parts, store)
         return LogEnd(store.epoch, store.last_sequence, common, last_batch)
 

@@ -333,7 +333,7 @@ def _table(held: Sequence[tuple[Row, bytes, _Body]]) -> pa.Table:
         decoded = _decoded(rows, [raw for _, raw, _ in held])
     except JournalCorrupt:
         for row, raw, _ in held:
-            _decoded([row], [raw], row["offset"])  # raises the error with the place of its record
+            _decoded([row], [raw], row["offset"])  # this raises the error with the place of the record
         raise
     larges = [body.large for _, _, body in held]
     columns: dict[str, Any] = {name: [row[name] for row in rows] for name in _GIVEN} | decoded

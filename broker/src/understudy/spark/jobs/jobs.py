@@ -216,7 +216,7 @@ def _refuse_bad_lines(parsed: DataFrame, paths: Sequence[Path], files: LedgerFil
     for one in bad:
         file, line = str(paths[one["file_index"]]), files.line_number(one["file_index"], one["ordinal"])
         if not one["torn"]:
-            parse(one["value"], file=file, line=line)  # raises the error of the line
+            parse(one["value"], file=file, line=line)  # this raises the error of the line
             raise LedgerDamaged("no ledger row", file=file, line=line)
         torn[file] = line
     return torn

@@ -118,7 +118,7 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ConnectionFailed: the connection was lost and no other came back.
         """
         if not self._number or self._number_of(end) < self._number or not self.consumer.messages:
-            return  # nothing is held, or Spark repeats a commit
+            return  # no batch is held, or Spark repeats a commit
         if not self.consumer.acknowledge():
             log.warning("a batch was acknowledged during a failover; copies of its messages are dropped when they come")
 

@@ -200,7 +200,7 @@ class _Run:
 
     def _small(self, plan: LogPlan, rows: DataFrame) -> tuple[Position, SmallState]:
         kinds = [SEGMENT, *map(int, SMALL)]
-        # bindings and segments, never messages
+        # the state has bindings and segments, never messages
         collected = [row.asDict() for row in rows.where(F.col("kind").isin(kinds)).collect()]
         replay = SmallReplay(self._disk, plan, collected, self._settings.id_cache_size)
         chosen = replay.choose()

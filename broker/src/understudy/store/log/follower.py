@@ -179,7 +179,7 @@ class Follower:
                 self._update_chain()
                 return self._advance(max_bytes)
             except FileNotFoundError:
-                # trimmed, or renamed into place, between listing and opening
+                # the segment was trimmed, or renamed into place, between listing and opening
                 self._names = []
                 if self._files is not None:
                     self._files.forget()

@@ -401,7 +401,7 @@ def log_size_bytes(disk: Disk, directory: str) -> int:
             try:
                 file = disk.open(f"{directory}/{name}", read_only=True)
             except FileNotFoundError:
-                # trimmed between listing and opening
+                # the segment was trimmed between listing and opening
                 continue
             total += file.size()
             file.close()

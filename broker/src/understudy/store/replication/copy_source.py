@@ -474,7 +474,7 @@ class CopySource:
         number_and_epoch = parse_name(name)
         assert number_and_epoch is not None
         if not sealed and not final and number_and_epoch[1] >= self._epoch:
-            # being created, or being sealed
+            # the segment is being created, or sealed
             return None
         # the last segment of an older epoch may be cut at its end
         return _Extent(size_bytes, size_bytes, sealed)

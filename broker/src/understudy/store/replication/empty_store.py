@@ -180,7 +180,7 @@ def _records(planned: EmptyPlan, node_id: NodeId, wall_ms: int, state: StoreStat
     said = [
         (RecordType.EPOCH, 0, encode_epoch(uuid_bytes(node_id), planned.epoch, wall_ms, ())),
         *((RecordType.CHECKPOINT, flags, payload) for flags, payload in encode_checkpoint(items)),
-        # as if everything before had been trimmed
+        # the log begins as if earlier segments had been trimmed
         (RecordType.TRIM, 0, encode_trim(planned.segment, planned.log_sequence)),
     ]
     for place, (kind, flags, payload) in enumerate(said):

@@ -275,7 +275,7 @@ class SnapshotBuilder:
         cursor.sequence += 1
         state.sequence = cursor.sequence
         if cursor.offset == end:
-            # what a seal would say
+            # the values that a seal would have
             cursor.sealed = Stop.SEALED
         return True
 

@@ -340,7 +340,7 @@ class Consolidator:
     def _copy_forward(self, segments_max: int | None) -> _Run:
         """Append live messages of nearly dead segments again, so many segments at most, the emptiest first."""
         if self._known.count != self._passed_known:
-            # damaged records there may have been set aside since
+            # damaged records of the segment may be in the quarantine since
             self._passed.clear()
             self._passed_known = self._known.count
         newest = self._snapshots[0].number

@@ -35,7 +35,7 @@ def keep_reserve(disk: Disk, directory: str, size_bytes: int) -> None:
         if file.size() >= size_bytes:
             file.close()
             return
-        # new, or cut short by a crash
+        # the file is new, or was cut short by a crash
         file.allocate(size_bytes)
         file.sync()
     except DiskFull:

@@ -402,7 +402,7 @@ def apply_part(state: StoreState, kind: PartType, payload: bytes) -> None:
 
 
 def _apply_references(state: StoreState, payload: bytes) -> None:
-    # refuses an incomplete reference
+    # this refuses an incomplete reference
     REFERENCE.iter_unpack(payload)
     at = 0
     while True:

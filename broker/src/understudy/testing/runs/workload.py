@@ -505,7 +505,7 @@ async def _settle(
                 book.acknowledgement_refused(row)
             return
     elif job.mode == "client":
-        # cumulative, but only for deliveries of the present session
+        # the acknowledgement is cumulative, for deliveries of the present session only
         last = taken[-1][0]
         covered = [entry for entry in taken if entry[0].generation == last.generation]
         for _, row in covered:

@@ -342,7 +342,7 @@ class _Manager:
                 continue
             self._log.uncertain = False
 
-    # events for the ledger
+    # rows for the ledger
 
     def _settled(self, xid: Xid, *, committed: bool) -> None:
         work = self._log.open.pop(xid)

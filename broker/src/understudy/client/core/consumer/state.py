@@ -146,7 +146,7 @@ class ConsumerState:
         """Messages that arrived and were not taken."""
         return len(self._buffer)
 
-    # --- messages that arrive
+    # messages that arrive
 
     def arrived(self, message: Message, delivery_count: int, size_bytes: int) -> None:
         """SESS_RECEIVE_MSG."""

@@ -90,7 +90,7 @@ class ProducerState:
     def finished(self) -> None:
         """Note that a send has ended, with any outcome."""
         self.in_flight -= 1
-        # Woken at three quarters, so that a full pipeline is refilled in batches.
+        # Waiting sends are woken at three quarters, so that a full pipeline is refilled in batches.
         if self.on_room is not None and self.in_flight * 4 <= self.window * 3:
             call, self.on_room = self.on_room, None
             call()
