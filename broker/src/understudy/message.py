@@ -70,7 +70,7 @@ _ADDRESS_BYTES_MAX: Final = 512
 
 
 class Encoding(IntEnum):
-    """Protocol that encoded the bytes of a stored message (docs/journal-format.md, 4.6). At most 15."""
+    """Protocol that encoded the bytes of a stored message (docs/build/journal-format.md, 4.6). At most 15."""
 
     CORE = 0
 
@@ -324,7 +324,7 @@ class Message:
 
 
 class LargeBody(NamedTuple):
-    """Location of the body of a large message, as recorded in the log (docs/journal-format.md s. 6)."""
+    """Location of the body of a large message, as recorded in the log (docs/build/journal-format.md s. 6)."""
 
     file_id: int
     """Name of the file: the id of the message with which the body came. Dead letters share the file."""

@@ -1,7 +1,7 @@
 """Interfaces of the pure packages to I/O: small protocols that are passed at construction.
 
 Nothing outside ``runtime/``, ``cli/``, ``spark/``, ``testing/`` and the two client shells imports
-asyncio, sockets, threads, clocks, randomness or opens files (docs/architecture.md); it uses these
+asyncio, sockets, threads, clocks, randomness or opens files (docs/build/architecture.md); it uses these
 instead. ``runtime/`` implements them for real machines, ``testing/`` for the seeded simulation.
 
 All calls are made from one thread, the one that runs the loop, unless a docstring says otherwise.
@@ -440,7 +440,7 @@ class LogWriter(Protocol):
     """Executes operations in order on another thread, one submission at a time.
 
     A link to a replica takes the operations here: it is a log writer in front of the local one
-    (docs/architecture.md, "Replication").
+    (docs/build/architecture.md, "Replication").
     """
 
     def submit(self, operations: Sequence[Operation], done: Callable[[BaseException | None], None]) -> None:

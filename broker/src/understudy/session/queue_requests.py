@@ -6,7 +6,7 @@ Permissions are asked for here, before anything is made. Answers to queries have
 A client sees a name if it has any permission there. A query has no permission of its own, so a client without any
 permission on an address gets the same refusal whether the address exists or not. A temporary queue belongs to the user
 who made it: another user needs ``manage`` to consume from it or to delete it, even if the roles permit more on names of
-that form (docs/security.md, class 9c).
+that form (docs/operate/security.md, class 9c).
 
 Not here: consumers, messages, packets.
 """
