@@ -19,6 +19,7 @@ import pytest
 from support.artemis import ArtemisPair
 from support.feature_results import FeatureResults
 from support.maven import maven
+from support.nodes import Nodes
 from support.processes import Pair
 from support.targets import Target, start_target
 from understudy.client.sync import Connection, Session, connect
@@ -62,13 +63,9 @@ def artemis() -> Path:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
+def pair(nodes: Nodes) -> Pair:
     """A running pair."""
-    running = Pair(tmp_path)
-    try:
-        yield running.start()
-    finally:
-        running.end()
+    return nodes.pair().start()
 
 
 @pytest.fixture

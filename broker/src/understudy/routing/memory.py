@@ -73,7 +73,7 @@ class AddressMemory:
     def _limit(self, settings: AddressSettings, lane: Lane | None) -> None:
         self.settings = settings
         self.lane = lane
-        """Where its messages wait to be durable; None: in the context, for the strictest contract."""
+        """Lane in which its messages wait to be durable; None: in the context, for the strictest contract."""
         paging = settings.address_full_policy is AddressFullPolicy.PAGE
         self.memory_max_bytes = settings.max_size_bytes if paging and settings.max_size_bytes >= 0 else _UNLIMITED
         self.counts_messages = paging and settings.max_size_messages >= 0

@@ -43,7 +43,7 @@ class ServerProducer:
 
     producer_id: int
     address: str | None
-    """None = anonymous, every message names its own."""
+    """Address of the producer; None: it is anonymous, and each message names an address."""
     created_ms: int = 0
     """Wall time."""
 
@@ -187,7 +187,7 @@ class SendRequests:
         def reply(message: Message) -> None:
             if reply_to is None:
                 return
-            # what the reply reports must be durable
+            # changes that the reply reports must be durable
             state.order.sequence = max(state.order.sequence, office.store.context.appended)
             try:
                 office.send(message.replace(address=reply_to), state.order)
@@ -333,7 +333,7 @@ class SendRequests:
             self._state.names.release(len(producer.address or ""))
 
     def close(self) -> None:
-        """The session has ended."""
+        """Called when the session has ended."""
         self.producers.clear()
         self.forget_targets()
 

@@ -37,7 +37,7 @@ class SlowConsumerListener(Protocol):
     """Listener that publishes notifications of slow consumers."""
 
     def consumer_slow(self, queue: Queue, consumer: ServerConsumer) -> None:
-        """A consumer is slower than slow-consumer-threshold allows, and the policy is NOTIFY."""
+        """Called when a consumer is slower than slow-consumer-threshold allows, and the policy is NOTIFY."""
         ...
 
 

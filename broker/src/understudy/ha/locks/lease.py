@@ -42,7 +42,8 @@ class Lease:
         """Boot time of the last answer of the service."""
 
     def begin(self, until_ms: int) -> bool:
-        """The lock was acquired. Returns whether the time is still to come: if not, the lease has not begun."""
+        """Called when the lock was acquired. Returns whether the time is still to come: if not, the lease has not
+        begun."""
         self._reason = None
         self.held = self._clock.monotonic_ms() <= until_ms
         if self.held:
@@ -57,7 +58,7 @@ class Lease:
         return (self._proved_at_ms + self.proved_until_ms) // 2
 
     def extend(self, until_ms: int) -> None:
-        """The service has answered that the lock is held. Does nothing after the end of the lease."""
+        """Called when the service has answered that the lock is held. Does nothing after the end of the lease."""
         self.check()
         if self.held and until_ms > self.proved_until_ms:
             self._proved_at_ms = self._clock.monotonic_ms()

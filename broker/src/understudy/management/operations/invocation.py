@@ -122,7 +122,7 @@ class ControlFinder(Protocol):
     operations: Operations
 
     def __call__(self, node: ManagedNode, requester: Requester, name: str) -> Control:
-        """The control of a name. Raises BrokerError: there is no such resource."""
+        """The control of a name. Raises BrokerError: no resource has the name."""
         ...
 
 

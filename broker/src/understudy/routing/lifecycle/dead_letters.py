@@ -93,7 +93,7 @@ class DeadLetters:
         return self._acceptance.forward(copy, target, order, transaction)
 
     def unrouted_copy(self, address: Address, message: Message) -> tuple[Address, Message] | None:
-        """Where a message goes that no queue of its address wanted, and as what; None = nowhere."""
+        """Address and routing type for a message that no queue of its address took; None: it is dropped."""
         target = self._dead_letter_address(address.name)
         if target is None or target is address:
             return None
@@ -161,7 +161,7 @@ class DeadLetters:
     def _copy(
         self, message: Message, source: str, queue: str | None, target: Address, actual_expiry: int | None
     ) -> Message:
-        # those of a message for another member name its queues there
+        # queue ids of a message for another member name queues of that member
         properties = without_routes(message.properties)
         routing_type = properties.pop(ROUTING_TYPE, None)
         for name in (SCHEDULED_DELIVERY, DELIVERIES, HOPS, TRANSFER):

@@ -160,7 +160,7 @@ class ThreadLogWriter:
                 work()
             else:
                 self._applier.apply(operations)
-        except BaseException as failure:  # handled on the loop's thread
+        except BaseException as failure:  # the error is handled on the loop's thread
             return failure
         finally:
             self._path.since_ns = 0

@@ -94,7 +94,7 @@ class NodeProtection:
         return self._standby.announced_to if self._replication is None else self._life.policy.active_node
 
     def trouble(self) -> str | None:
-        """Why the node is not ready although its state is."""
+        """Reason why the node is not ready although its state is."""
         if self._life.state is NodeState.ACTIVE:
             store = self._opened.store
             if store is not None and store.full:

@@ -91,9 +91,9 @@ class Acceptor:
         # dicts, not sets: loops over all connections follow the order in which they were accepted
         self.connections: dict[ServerConnection, None] = {}
         self._unproved: dict[ServerConnection, None] = {}
-        """Not known to have logged in, the oldest first; may hold some that have logged in meanwhile."""
+        """Connections that had not logged in when they were counted last, the oldest first."""
         self.is_open = False
-        """Whether it takes connections, at its own port or at that of another acceptor of the process."""
+        """Whether the acceptor takes connections, at its own port or at that of another acceptor of the process."""
         self._listening: asyncio.Task[None] | None = None
         """Listens in the place of another acceptor."""
         self._check_timer: asyncio.TimerHandle | None = None
@@ -311,7 +311,7 @@ class ServerConnection(Machine[State, Event]):
     # --- input, called by ``Acceptor.receive`` ---------------------------------------------------
 
     def receive_failed(self, error: Exception) -> None:
-        """The handler has raised an error at received bytes: close the connection."""
+        """Close the connection; called when the handler has raised an error at received bytes."""
         if isinstance(error, BrokerError):
             self._acceptor.drops.note(self._peer, error)
             self.close()

@@ -56,7 +56,7 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._consumer
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  the names are pyspark's
-        """Before the first batch."""
+        """The offset before the first batch."""
         return self._offset(0)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -118,7 +118,7 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ConnectionFailed: the connection was lost and no other came back.
         """
         if not self._number or self._number_of(end) < self._number or not self.consumer.messages:
-            return  # nothing is held, or Spark repeats a commit
+            return  # no batch is held, or Spark repeats a commit
         if not self.consumer.acknowledge():
             log.warning("a batch was acknowledged during a failover; copies of its messages are dropped when they come")
 

@@ -227,7 +227,7 @@ class Journal:
             self._close_batch()
         self._set_room(length)
         if self.offset + length > self.room:
-            # the batch can take it by now, so the segment is full
+            # the batch has space for the record, so the segment is full
             self._change_segment(length)
 
     def begin_segment(self) -> None:
@@ -453,7 +453,7 @@ class Journal:
         self._on_failure(error)
 
     def _prepared(self) -> None:
-        """A spare segment was made, or the disk has no space for it."""
+        """Called when a spare segment was made, or the disk has no space for it."""
         if self._life.state is JournalState.DRAINING:
             self.drain()
         self.flush()
@@ -528,7 +528,7 @@ class Journal:
         operations: list[Operation] = [CloseFiles()]
         unused = self.spares.unused()
         if self.failure is None and unused:
-            # the last first: those that are left never begin after a gap
+            # the last segments first, so that the remaining ones never begin after a gap
             operations += [RemoveFile(name) for name in reversed(unused)]
             operations.append(SyncDirectory())
         # an unused spare that cannot be removed is harmless: the next activation does it

@@ -114,7 +114,7 @@ class OperationContext(Lane):
         self.gathered: GatheredRecords | None = None
         """Closed before a further record is appended, a call waits here or an id is given: those come after it."""
         self.failure: BaseException | None = None
-        """Why nothing is released any more."""
+        """Reason why nothing is released any more."""
         self.released = 0
         """Calls that had to wait and were released, for metrics."""
         self._common = Contract.REPLICA_DISK
@@ -173,7 +173,8 @@ class OperationContext(Lane):
         self._choose_voters()
 
     def lane(self, contract: Contract | None) -> Lane | None:
-        """Where calls for an address wait, by its contract, None being that of the node; None: in the context."""
+        """Lane in which calls for an address wait, by its contract (None: that of the node); None: they wait in the
+        context."""
         contract = contract or self._common
         return None if contract is self.contract else self._weaker[contract]
 
@@ -195,7 +196,7 @@ class OperationContext(Lane):
         self._choose_voters()
 
     def hold(self) -> None:
-        """The replica is lost: release nothing until ``detach_replica``, whatever the contract."""
+        """Release nothing until ``detach_replica``, whatever the contract; called when the replica is lost."""
         self._held = len(self._marks) > 1
 
     def detach_replica(self) -> None:
@@ -211,7 +212,8 @@ class OperationContext(Lane):
     # --- releasing ----------------------------------------------------------------------------------
 
     def advance(self, sequence: int, voter: Voter = Voter.LOCAL_DISK) -> None:
-        """A voter has confirmed everything up to ``sequence``: release the calls that wait for nothing any more.
+        """Release the calls that wait for nothing any more; called when a voter has confirmed everything up to
+        ``sequence``.
 
         The confirmation of a replica that is not in sync is ignored: it came by a connection that has ended.
 

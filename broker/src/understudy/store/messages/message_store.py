@@ -213,7 +213,7 @@ class MessageStore:
     def next_id(self) -> int:
         """A new id for a message, queue, address or transaction, never used again."""
         if self.context.gathered is not None:
-            # ids rise with the log
+            # message ids rise with the log
             self.context.gathered.close()
         self.last_id += 1
         return self.last_id
@@ -449,7 +449,7 @@ class MessageStore:
         sequence = self._journal.append(RecordType.TX_COMMIT, encode_id(tx_id))
         transaction = self.state.transactions.get(tx_id)
         if transaction is not None:
-            # references are routing's while the store is active
+            # references belong to routing while the store is active
             transaction.adds.clear()
             self.state.commit(tx_id)
         return sequence

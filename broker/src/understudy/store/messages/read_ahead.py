@@ -121,7 +121,7 @@ class RunReader:
         except DiskFailed:
             if end == offset + length:
                 raise
-            # it may be a neighbour that cannot be read
+            # perhaps a neighbour of the message cannot be read
             data = self._fetch(number, offset, length)
         self.runs += 1
         self._data = memoryview(data)

@@ -110,7 +110,7 @@ class Consolidator:
         self._reserve_used = False
         self._retry_at_ms = 0
         self.trouble: BaseException | None = None
-        """Why the last run did not get to its end."""
+        """Reason why the last run did not get to its end."""
         self.copied_messages = 0
         """Messages copied to the end of the log so far, so that their segments can be removed."""
         self.dropped_segments = 0
@@ -318,7 +318,7 @@ class Consolidator:
         """Give up segments before the older snapshot in which the newer one found nothing alive, and snapshots
         that no reader can use any more.
         """
-        # the only one stands for nothing: should it be damaged, the log alone must do
+        # an only snapshot frees no segment: if it were damaged, nodes would have to start from the log alone
         complete = self._snapshots[1].number if len(self._snapshots) > 1 else 0
         before = min(complete, self._readers.needed_from or complete)
         dead = [number for number in self._state.segments if number < before and number not in self.live]
@@ -340,7 +340,7 @@ class Consolidator:
     def _copy_forward(self, segments_max: int | None) -> _Run:
         """Append live messages of nearly dead segments again, so many segments at most, the emptiest first."""
         if self._known.count != self._passed_known:
-            # damaged records there may have been set aside since
+            # damaged records of the segment may be in the quarantine since
             self._passed.clear()
             self._passed_known = self._known.count
         newest = self._snapshots[0].number
