@@ -49,7 +49,7 @@ MODULES = (
     "understudy.runtime.net.tls_layer",
     "understudy.protocols.core.connection",
     "understudy.protocols.core.channel",
-    "understudy.session.upload",
+    "understudy.session.uploads",
     "understudy.protocols.login",
     "understudy.routing.queues.dispatch_gate",
 )

@@ -79,7 +79,7 @@ class Transfer(IntFlag):
     """Values of the field ``TRANSFER``."""
 
     KEEPS_ORIGIN = 1
-    """Keep where the message came from, as far as its sender may (``session.transfers``)."""
+    """Keep where the message came from, as far as its sender may (``session.broker_properties``)."""
     NEEDS_QUEUE = 2
     """Answer with an error instead of a confirmation if no queue takes it."""
     FORWARDED = 4

@@ -127,6 +127,14 @@ def common_part(parts: NodeParts, store: MessageStore) -> tuple[int, bytes]:
     return (found if isinstance(found, int) else 0), bytes.fromhex(str(values.get(_LAST_BATCH, "")))
 
 
+def was_served(parts: NodeParts) -> bool:
+    """Whether this node has served its data, so that it is no copy of another node's any more. Raises as
+    ``read_replica_state``.
+    """
+    state = read_replica_state(parts.environment.disk, store_directories(parts).log)
+    return state.status is ReplicaStatus.NONE
+
+
 def read_note(disk: Disk, directory: str) -> EmptyPlan | None:
     """Read the note of an empty start; None if there is no note.
 

@@ -14,7 +14,7 @@ Invariants: at most ``LARGE_BACKLOG_BYTES_PAUSE`` and a step of one body are in 
 sender is held up by ``LargeFile.backlog_bytes``; a file without references and without an unfinished
 message is about to be removed; after a crash ``begin`` removes files that no reference names.
 
-Not here: the message (``message.LargeMessage``), receiving it (``session.upload``) and delivering it
+Not here: the message (``message.LargeMessage``), receiving it (``session.uploads``) and delivering it
 (``session.large_delivery``).
 """
 

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 #: Settings that say something about messages of the store.
 _OF_MESSAGES: Final = frozenset({SettingKind.SCALE_DOWN, SettingKind.READER})
-#: Value of the record of an XA branch whose place is not known (``session.moved_branches``).
+#: Value of the record of an XA branch whose place is not known (``session.branch``).
 _ELSEWHERE: Final = {"node": "of another member of the cluster"}
 
 

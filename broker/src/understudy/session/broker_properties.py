@@ -1,15 +1,21 @@
-"""Properties that only a broker writes, in messages of clients: which of them stay (ADR 0025, ADR 0123).
+"""Properties that only a broker writes, in messages of clients: which of them stay, and the validated user.
 
-An ordinary client's are removed. A message that a bridge forwards, or that a tool sends from an export or an archive,
-is no new message: it says so (``_AMQ_ORIG_TRANSFER``, or the duplicate id of a bridge) and keeps where it came from.
-Because a retry returns a message to its origin, the origin is kept only if the sender might send there itself, or may
-manage the address that the message goes to. The latter may also say who sent the message, and when it came.
+Such properties of an ordinary client are removed, so consumers may trust them. A message that a bridge forwards, or
+that a tool sends from an export or an archive, is no new message: it has the property ``_AMQ_ORIG_TRANSFER`` or the
+duplicate id of a bridge, and keeps the properties of its origin (ADR 0025, ADR 0123). A retry returns a message to its
+origin, so the origin stays only if the sender has permission to send there itself, or to manage the address of the
+message. A sender with the latter permission may also set the user and the time of arrival.
+
+The validated user is the property ``_AMQ_VALIDATED_USER`` (JMS: ``JMSXUserID``): populate-validated-user and
+reject-empty-validated-user. A user is validated by a login that was checked; without security-enabled no user is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from understudy.dataclass import dataclass
+from understudy.errors import IllegalState
 from understudy.message import (
     ACTUAL_EXPIRY,
     BRIDGE_DUPLICATE_ID,
@@ -82,3 +88,35 @@ def _may_send_to_origin(message: Message, security: SessionSecurity) -> bool:
         # a message that says only when it expired returns nowhere
         return origin is None and queue is None
     return security.allows(Permission.SEND, origin, queue if isinstance(queue, str) else None)
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatedUsers:
+    """Settings for the user of each message."""
+
+    populate: bool = False
+    """Write the name into every message (populate-validated-user)."""
+    reject_empty: bool = False
+    """Whether messages without a validated user are refused (reject-empty-validated-user)."""
+
+    def __bool__(self) -> bool:
+        return self.populate or self.reject_empty
+
+    def apply(self, message: Message, user: str | None) -> Message:
+        """The message of a client as it is routed.
+
+        Args:
+            message: Without properties that the client may not set.
+            user: Validated user of its session; None without one.
+
+        Raises:
+            IllegalState: it has no validated user and such messages are rejected.
+        """
+        if VALIDATED_USER in message.properties:
+            # of a message that was sent to another broker, or here earlier
+            return message
+        if self.populate and user:
+            return message.with_validated_user(user)
+        if self.reject_empty:
+            raise IllegalState("a message without a validated user is rejected (reject-empty-validated-user)")
+        return message
