@@ -205,7 +205,7 @@ class MessageStore:
         return store
 
     def _room_was_made(self) -> None:
-        """Also where the disk is full: what earlier activations left has been removed."""
+        """Use freed space, on a full disk too: files of earlier activations have been removed."""
         self._journal.retry(at_once=True)
 
     # --- ids and positions ----------------------------------------------------------------------
