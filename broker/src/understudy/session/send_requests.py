@@ -144,7 +144,7 @@ class SendRequests:
         while row < sends.count:
             target = targets.get(sends.address(row) or "")
             if target is None or target.permitted_until_ms < office.now_ms:
-                # the next one is sent alone by ``send``, which checks the permission
+                # the next message is sent alone by ``send``, which checks the permission
                 break
             taken, size_bytes = take(taking, row)
             target.used_bytes += size_bytes

@@ -74,7 +74,7 @@ class SlowConsumers:
     # -- routing.listeners.RoutingListener --------------------------------------------------------
 
     def queue_updated(self, queue: Queue) -> None:
-        """Filters do not matter."""
+        """Do nothing: the check does not depend on the filter of a queue."""
 
     def settings_changed(self, address: Address) -> None:
         """Queues with consumers are watched from now on, by the new threshold and period, or not any more."""

@@ -182,7 +182,7 @@ class Transaction(Machine[State, Event]):
         """
         if self._state is State.ROLLBACK_ONLY:
             return 0
-        # the last one may exceed the limit with some of its queues
+        # the last message may exceed the limit with some of its queues
         messages = -(-self._work.room // queue_count)
         return max(0, min(messages, TRANSACTION_DUPLICATE_IDS_MAX - len(self._duplicate_ids)))
 
@@ -332,7 +332,7 @@ class Transaction(Machine[State, Event]):
             office.store.store_commit(self._log_id)
         self.fire(Event.COMMIT)
         for address, duplicate_id in self._duplicate_ids:
-            # a prepared one commits even if the same id came by another way meanwhile
+            # a prepared transaction commits even if its duplicate id has come by another way meanwhile
             if duplicate_id not in address.duplicate_ids:
                 address.duplicate_ids.add(duplicate_id, office.store.last_sequence)
         self._duplicate_ids.clear()

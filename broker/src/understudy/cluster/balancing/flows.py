@@ -129,7 +129,7 @@ class MessageFlows:
         """Begin the flow to the node, or continue it over this link; None: it cannot be made."""
         flow = self.by_node.get(node_id)
         if flow is not None and flow.queue.deleted:
-            # by an operator: begin anew
+            # an operator has deleted the queue: begin anew
             del self.by_node[node_id]
             flow.end()
             flow = None

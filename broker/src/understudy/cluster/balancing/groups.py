@@ -295,10 +295,10 @@ class Groups:
         """Do nothing: a removed address has no queues any more."""
 
     def queue_updated(self, queue: Queue) -> None:
-        """Filters do not matter."""
+        """Do nothing: a group does not depend on the filter of its queue."""
 
     def settings_changed(self, address: Address) -> None:
-        """Settings do not matter."""
+        """Do nothing: a group does not depend on address settings."""
 
     def _came(self, cluster_name: str) -> None:
         for binding in self._bindings_of(cluster_name):

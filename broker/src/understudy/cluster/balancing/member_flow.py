@@ -42,7 +42,7 @@ class MemberFlow:
         self.disconnect()
 
     def complete(self) -> None:
-        """Queues that were not reported are gone."""
+        """End a report of all queues of the member: forget queues that were not in it."""
         for binding in [each for each in self.bindings.values() if not each.connected]:
             self._all.remove(binding)
         if self._all.groups is not None:

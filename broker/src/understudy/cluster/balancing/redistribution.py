@@ -449,7 +449,7 @@ class Redistribution:
         """Forget the removed address, which has no queues any more."""
 
     def queue_updated(self, queue: Queue) -> None:
-        """Filters do not matter."""
+        """Do nothing: consumers are compared with messages, not with the filter of the queue."""
 
     def settings_changed(self, address: Address) -> None:
         """Take over new address settings, whose redistribution delay may be another one."""

@@ -331,7 +331,7 @@ class Forwarding:
         """Send messages to the target."""
         count = len(part)
         ids, encoded = part.ids, part.encoded
-        # before this delivery to the bridge; messages of a run were never delivered
+        # the count before this delivery to the bridge; messages of a run were never delivered
         deliveries = [each.delivery_count - 1 for each in part.objects]
         form = None if any(deliveries) else self._conversion.form
         sent = refused = 0

@@ -91,7 +91,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """Events of the part of a node."""
+    """Events of the membership of a node."""
 
     WATCH = auto()
     ANNOUNCE = auto()

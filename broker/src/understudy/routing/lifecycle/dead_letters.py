@@ -150,7 +150,7 @@ class DeadLetters:
             copies = (MessageCopy(copy, target, (queue,), reference),)
         elif target is not None:
             message = queue.read(reference)
-            # the time at which it went, not the one it carries: an operator may expire a message without one
+            # the time at which the message expired, not its expiration: an operator may expire a message without one
             actual_expiry = acceptance.clock.wall_ms() if expired else None
             copy = self._copy(message, source, queue.name, target, actual_expiry)
             copy, queues = target.destinations(copy, None)

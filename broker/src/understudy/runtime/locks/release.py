@@ -183,7 +183,7 @@ class _WitnessRelease:
             link.send(Request(Kind.RELEASE, number, lock_id, token))
 
     def link_answered(self, link: WitnessLink, answer: Answer) -> None:
-        """Whether the lock was held does not matter."""
+        """Do nothing: it is of no importance here whether the lock was held."""
         self._open.discard(answer.number)
         self.done = not self._open
 

@@ -243,7 +243,7 @@ class SourceCopy:
             refuses=damaged.refuses,
         )
         self._told = False
-        """The owner knows that little is left."""
+        """Whether the owner was informed that few bytes are left to copy."""
         self._steps = Steps(worker, lambda: self._source.wants_step, self._source.step, self._stepped)
 
     def receive(self, data: bytes) -> None:

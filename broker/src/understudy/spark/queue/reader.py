@@ -98,9 +98,9 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(self._number)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[QueuePartition]:
-        """The messages of the batch that ends there.
+        """Partitions with the messages of the batch that ends at ``end``.
 
-        None of a batch that an earlier process planned: they were not acknowledged, and come in a later batch.
+        A batch that an earlier process planned has no messages: they were not acknowledged, and come in a later batch.
         """
         first, last = self._number_of(start), self._number_of(end)
         if last == first + 1 == self._number:

@@ -268,7 +268,7 @@ class _Run:
             return []
         dead = [number for number in state.segments if number < position.number and number not in live]
         state.forget_segments(dead)
-        # a reader without this snapshot would miss them
+        # a reader without this snapshot would miss the dropped records
         state.complete = position.number if dead else state.complete
         present = state.segments.keys()
         return [piece.number for piece in log.plan.pieces if piece.number <= position.number - 1

@@ -243,7 +243,7 @@ class OperationContext(Lane):
                     call(*args)
                 except BrokerError:
                     raise
-                except Exception as error:  # a bug in one answer keeps none of the others back
+                except Exception as error:  # an internal error in one answer must not prevent the others
                     bug = bug or tell_owner(error, call, *args)
         if bug is not None:
             raise bug

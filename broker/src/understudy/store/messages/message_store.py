@@ -205,7 +205,7 @@ class MessageStore:
         return store
 
     def _room_was_made(self) -> None:
-        """Also where the disk is full: what earlier activations left has been removed."""
+        """Use freed space, on a full disk too: files of earlier activations have been removed."""
         self._journal.retry(at_once=True)
 
     # --- ids and positions ----------------------------------------------------------------------
@@ -473,7 +473,7 @@ class MessageStore:
         """
         if self._segment_began:
             self._segment_began = False
-            # the one before is finished once its seal is durable
+            # the segment before is finished once its seal is durable
             before = self._journal.use.first_sequence - 1
             self.context.when_durable(before, self._consolidator.segment_finished)
         if self.large.leaving:

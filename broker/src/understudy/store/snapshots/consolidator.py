@@ -46,9 +46,10 @@ log = logging.getLogger(__name__)
 _CATCH_UP: Final = 4
 #: Segments from which messages are copied in one run for each segment it has taken in.
 _COPY: Final = 2
-#: Above it, copying frees less than it writes, and copies would soon be copied again.
+#: Highest share of live bytes in percent: above it, copying frees less than it writes, and copies would soon be copied
+#: again.
 PERCENT_MAX: Final = 75
-#: Between two attempts to free space on a full disk.
+#: Pause between two attempts to free space on a full disk.
 _RETRY_MS: Final = 10_000
 
 _Run = Generator[Request, Any, None]
@@ -203,7 +204,7 @@ class Consolidator:
         since: list[int] = []
         for number, use in self._state.segments.items():
             if since and use.first_sequence - 1 > self._context.durable:
-                # the one before has no seal yet
+                # the segment before has no seal yet
                 since.pop()
             if newest < number < self._journal.number:
                 since.append(number)

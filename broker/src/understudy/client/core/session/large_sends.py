@@ -144,7 +144,7 @@ class LargeBodySend:
         self._compress = compress
         self._level = level
         self._left = False
-        """The beginning: a piece was dropped, so it cannot be had from memory."""
+        """Whether a piece was dropped, so that the beginning of the body is not in memory any more."""
         self._reset()
 
     def _reset(self) -> None:
