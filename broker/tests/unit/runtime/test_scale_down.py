@@ -1,4 +1,4 @@
-"""When a node does not look for a target (docs/scale-down.md)."""
+"""When a node does not look for a target (docs/operate/scale-down.md)."""
 
 from __future__ import annotations
 

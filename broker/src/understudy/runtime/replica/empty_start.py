@@ -3,7 +3,7 @@
 A replica notes where its log begins to differ from that of its active node, which is needed for it (ADR 0126).
 
 The note ``empty-start.json`` in the directory of the lock files has the plan as one JSON object, ``format`` 1
-(docs/journal-format.md s. 9).
+(docs/build/journal-format.md s. 9).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which segments form the log, and in what order (docs/journal-format.md s. 3).
+"""Which segments form the log, and in what order (docs/build/journal-format.md s. 3).
 
 The newest epoch decides: its first record says where every older segment ends. Everything else
 in the directory was cut off or written by a zombie and is no part of the log.

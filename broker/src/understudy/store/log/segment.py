@@ -1,4 +1,4 @@
-"""One segment file: its name, header block, writing in order, sealing (docs/journal-format.md s. 2).
+"""One segment file: its name, header block, writing in order, sealing (docs/build/journal-format.md s. 2).
 
 ``SegmentFile`` is a segment that is being written. It sees every byte in order and so keeps the digest of the segment
 at no cost to the loop's thread. Its methods run on the writer's thread, one after another (``applier``).

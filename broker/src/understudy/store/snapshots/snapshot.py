@@ -1,4 +1,4 @@
-"""A snapshot's own file: its name, header, records, and reading it back (docs/journal-format.md s. 7).
+"""A snapshot's own file: its name, header, records, and reading it back (docs/build/journal-format.md s. 7).
 
 What a snapshot says is a ``StoreState``. ``SnapshotEncoder`` makes the bytes, in parts of bounded size;
 ``SnapshotReader`` cuts and checks bytes that its caller has read; ``apply_part`` puts one record into a
