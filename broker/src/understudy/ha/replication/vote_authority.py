@@ -49,6 +49,7 @@ class NoFence:
     """Nothing can be proved: writes are confirmed. Implements ``ports.Fence``."""
 
     proved_until_ms: Final = 2**63 - 1
+    proved_at_ms: Final = None
 
     def why_not_confirm(self) -> BaseException | None:
         return None

@@ -43,6 +43,15 @@ from understudy.session.prefixes import prefixes_of
 log = logging.getLogger(__name__)
 
 
+class Traffic:
+    """Bytes of the connections of an acceptor so far, as they are on the network."""
+
+    __slots__ = ("received_bytes", "sent_bytes")
+
+    def __init__(self) -> None:
+        self.received_bytes = self.sent_bytes = 0
+
+
 class Acceptor:
     """One configured acceptor of an active node. Implements ``SharedAcceptor`` and ``Upgradable``."""
 
@@ -84,7 +93,6 @@ class Acceptor:
         if self._upgrades is not None:
             self._first_handlers = self._upgrades.first_handlers(handlers)
         self.prefixes = prefixes_of(configuration.anycast_prefixes, configuration.multicast_prefixes)
-        self.connections_max = configuration.connections_allowed
         # dicts, not sets: loops over all connections follow the order in which they were accepted
         self.connections: dict[ServerConnection, None] = {}
         self.read_view = memoryview(bytearray(READ_BYTES_MAX))
@@ -100,6 +108,8 @@ class Acceptor:
         self._listening: asyncio.Task[None] | None = None
         """Listens in the place of another acceptor."""
         self._check_timer: asyncio.TimerHandle | None = None
+        self.traffic = Traffic()
+        """Traffic of all connections."""
 
     async def bind(self) -> None:
         """Take the address, unless another acceptor of the process has it. Until ``open``, clients that connect are
@@ -120,7 +130,8 @@ class Acceptor:
             )
             self._servers.append((None, server))
             return
-        for bound in await self._bound_sockets(self._descriptors.listener_floor(self.connections_max)):
+        floor = self._descriptors.listener_floor(configuration.connections_allowed)
+        for bound in await self._bound_sockets(floor):
             server = await loop.create_server(
                 lambda: ServerConnection(self), sock=bound, backlog=backlog, start_serving=False
             )
@@ -218,7 +229,7 @@ class Acceptor:
         """Whether a new connection is accepted. At the limit, the oldest connection that has not logged in is closed:
         an honest client logs in before thousands of later connections arrive.
         """
-        full = len(self.connections) >= self.connections_max or self.budget.full
+        full = len(self.connections) >= self.configuration.connections_allowed or self.budget.full
         if full or len(self._unproved) >= CONNECTIONS_BEFORE_LOGIN_MAX:
             self._unproved = {each: None for each in self._unproved if not each.proved}
             if full or len(self._unproved) >= CONNECTIONS_BEFORE_LOGIN_MAX:
@@ -316,6 +327,7 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle the input in ``Acceptor.read_view``; 0 bytes: continue with the input that is left over."""
+        self._acceptor.traffic.received_bytes += nbytes
         handler = self.handler
         if self._closing or handler is None:
             return
@@ -470,6 +482,7 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
         """Hand buffered output to the kernel, once per turn."""
         if not self._out or self._transport is None:
             return
+        self._acceptor.traffic.sent_bytes += self._out_bytes
         out, self._out, self._out_bytes = self._out, [], 0
         self._transport.writelines(out if self._sealer is None else self._sealer.seal(out))
         if self.handler is not None and self.handler.held_back:
