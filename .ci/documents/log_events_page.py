@@ -109,8 +109,8 @@ def page() -> str:
         "# Log events",
         "",
         "Generated from the sources by `make docs`. Each line of the log has the id of its event: the code of Artemis",
-        "where Artemis has the same event, else a number that is made from the text. `%s` is a value. An action \"None.\"",
-        "says that there is nothing to do ([ADR 0154](../adr/0154-logs-that-people-read.md)).",
+        "where Artemis has the same event, else a number that is made from the text. `%s` is a value. An action",
+        '"None." says that there is nothing to do ([ADR 0154](../adr/0154-logs-that-people-read.md)).',
     ]
     for level, title in (
         ("critical", "Critical"),

@@ -132,10 +132,7 @@ def test_the_end_of_validity_of_certificates() -> None:
     acceptors = [Acceptor("tls", "tcp://h:1", certificate), Acceptor("plain", "tcp://h:2")]
     found = samples(FakeNodeView(fake_node(acceptors=acceptors)))
     series = {name: value for name, value in found.items() if "certificate" in name}
-    assert series == {
-        'understudy_acceptor_certificate_expiry_seconds{acceptor="tls"}': 1_700_000_000,
-        'understudy_acceptor_certificate_days{acceptor="tls"}': 9,
-    }
+    assert series == {'understudy_acceptor_certificate_expiry_seconds{acceptor="tls"}': 1_700_000_000}
     assert not any("certificate" in name for name in samples(FakeNodeView()))
 
 
@@ -148,7 +145,7 @@ def test_what_an_operator_is_warned_by() -> None:
         'understudy_failovers_total{kind="failback"}': 0,
         'understudy_acceptor_received_bytes_total{acceptor="artemis"}': 100,
         'understudy_acceptor_sent_bytes_total{acceptor="artemis"}': 200,
-        'understudy_acceptor_certificate_days{acceptor="artemis"}': 20,
+        'understudy_acceptor_certificate_expiry_seconds{acceptor="artemis"}': 1_700_000_000,
         "understudy_disk_free_bytes": 6_000,
         "understudy_disk_size_bytes": 10_000,
         "understudy_message_memory_bytes": 512,

@@ -1,4 +1,4 @@
-"""The page of log events: each event has an id, a meaning and an action, and the page in the repository is up to date."""
+"""The page of log events: each event has an id, a meaning and an action, and the page is up to date."""
 
 from __future__ import annotations
 

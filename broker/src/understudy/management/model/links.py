@@ -77,14 +77,7 @@ class Certificate(Item, frozen=True):
             metric="understudy_acceptor_certificate_expiry_seconds",
         ),
     ]
-    days_until_expiration: Annotated[
-        int,
-        figure(
-            "Whole days until the certificate of an acceptor ends; negative if its validity is over.",
-            "days",
-            metric="understudy_acceptor_certificate_days",
-        ),
-    ]
+    days_until_expiration: Annotated[int, figure("Whole days; negative if the validity is over.", "days")]
 
 
 class Acceptor(Item, frozen=True):
