@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from documents.dashboards import COLUMNS, DASHBOARDS, dashboard, text
+from documents.monitoring_page import page
 from support.architecture import ROOT
 from support.slices import finish
 from understudy.cli.main import cli
@@ -98,7 +99,7 @@ def test_an_unknown_series_is_found() -> None:
 # --- alerts ------------------------------------------------------------------------------------------
 
 
-def test_every_alert_says_what_it_means_and_which_command_shows_and_repairs_it() -> None:
+def test_every_alert_has_a_meaning_and_the_commands_that_show_and_repair() -> None:
     names = [rule["alert"] for rule in alerts()]
     assert len(names) == len(set(names)) > 25
     for rule in alerts():
@@ -176,6 +177,14 @@ def test_the_metrics_keep_the_conventions_of_prometheus() -> None:
 def promtool(*arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
     assert PROMTOOL is not None
     return subprocess.run([PROMTOOL, *arguments], input=text, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_tables_of_the_page_are_up_to_date() -> None:
+    path = ROOT / "docs/operate/monitoring.md"
+    assert path.read_text() == page(path.read_text()), "run `make docs`"
+    assert all(
+        f"`{name}`" in path.read_text() for name in exposed() if name.endswith("_total") and "process" not in name
+    )
 
 
 # --- dashboards --------------------------------------------------------------------------------------
