@@ -61,3 +61,19 @@ class Confirmations(Durations):
         """Last sequence of the batch that is measured; 0: none is."""
         self.began_ns = 0
         """Time at which that batch was handed over."""
+
+
+class StoreTimes:
+    """Durations of the batches of a node, in all of its activations."""
+
+    __slots__ = ("confirmations", "writes")
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        """Nothing was counted yet.
+
+        Args:
+            now_ns: Monotonic time.
+        """
+        self.confirmations = Confirmations(now_ns)
+        self.writes = Durations()
+        """Writes of batches with their sync, by all log writers."""

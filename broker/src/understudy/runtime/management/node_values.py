@@ -62,7 +62,7 @@ class NodeReader:
         """Read the model of the node."""
         node, broker = self._node, self._node.broker
         memory = None if broker is None else broker.post_office.memory
-        environment, confirmations = node.environment, node.opened.confirmations
+        times = node.environment.times
         follower = node.standby.follower
         return Node(
             name=node.configuration.name,
@@ -88,8 +88,8 @@ class NodeReader:
             message_memory_limit_bytes=None if memory is None else memory.limit_bytes,
             dead_letters=None if broker is None else broker.post_office.directory.dead_letter_count(),
             login_failures={} if broker is None else dict(broker.services.access.logins.failures),
-            confirmation_times=None if confirmations is None else durations_of(confirmations),
-            sync_times=None if environment.now_ns is None else durations_of(environment.write_times),
+            confirmation_times=None if times is None else durations_of(times.confirmations),
+            sync_times=None if times is None else durations_of(times.writes),
             loop_lag=durations_of(self.heartbeat.lag),
             trouble=node.protection.trouble(),
             protection=convert(node.protection.find(), Protection, from_attributes=True),

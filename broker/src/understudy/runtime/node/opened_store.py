@@ -11,7 +11,6 @@ from understudy.protocols.access import LoginWorkers
 from understudy.runtime.base.parts import NodeParts, Owner
 from understudy.runtime.node.standby import NodeStandby
 from understudy.runtime.replica.scrubbing import scrub_active
-from understudy.store.durations import Confirmations
 from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.messages.large_messages import LargeMessages
 from understudy.store.messages.message_store import MessageStore
@@ -42,9 +41,6 @@ class OpenedStore:
         self._owner = owner
         self._shipping = shipping
         self.store: MessageStore | None = None
-        now_ns = parts.environment.now_ns
-        self.confirmations = None if now_ns is None else Confirmations(now_ns)
-        """Times until batches are confirmed, of all activations; None: they are not measured."""
         self._log: Applier | None = None
         self._bodies: Applier | None = None
         """Applier of the directory of large messages."""
@@ -150,9 +146,10 @@ class OpenedStore:
     def _opened(self, store: MessageStore) -> None:
         # also if the rest of the step fails: its jobs end before the writers are closed and the lock is given back
         self.store = store
-        if self.confirmations is not None:
-            self.confirmations.sequence = 0
-            store.context.measured = self.confirmations
+        times = self._parts.environment.times
+        if times is not None:
+            times.confirmations.sequence = 0
+            store.context.measured = times.confirmations
 
     def begin_scrub(self) -> None:
         """Compare the files with their checksums in the background."""
