@@ -154,8 +154,8 @@ class Queue(Item, frozen=True, kw_only=True):
     oldest_age_ms: Annotated[
         Natural | None,
         figure(
-            "Time since the oldest message that waits for a consumer came, to a second; a message that came before the "
-            "activation counts from the activation. Null: no message waits.",
+            "Time since the oldest message that waits for a consumer came, to half a second or 2.5 %; one that "
+            "came before the activation counts from the activation. Null: no message waits.",
             "ms",
             metric="understudy_queue_oldest_message_age_seconds",
         ),
