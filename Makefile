@@ -285,6 +285,8 @@ docs: $(VENV)/.complete $(COLLECTION) ## Regenerate what is generated: machines,
 	$(DOCUMENTS).client_reference > docs/use/client-url.md
 	$(DOCUMENTS).cluster_parameters > docs/operate/clusters.md
 	$(DOCUMENTS).log_events_page docs/operate/log-events.md
+	$(DOCUMENTS).dashboards monitoring/grafana
+	$(DOCUMENTS).monitoring_page docs/operate/monitoring.md
 	$(DOCUMENTS).blocking_client
 	$(INTEROP_PAGE)
 

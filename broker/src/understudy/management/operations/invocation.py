@@ -24,6 +24,7 @@ from understudy.config.model import Configuration
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DiskFull, LimitExceeded, ResourceNotFound, StoreError
 from understudy.limits import MANAGEMENT_REQUESTS_MAX
+from understudy.management.events.message_ages import MessageAges
 from understudy.management.events.message_counters import MessageCounters
 from understudy.management.events.queue_reports import QueueReports
 from understudy.management.node_settings import NodeSettings
@@ -97,6 +98,8 @@ class ManagedNode:
     """Reports of the node's queues to other members; None without a cluster connection."""
     topologies: Mapping[str, Topology] = field(default_factory=dict)
     """Topology of each cluster connection, by name."""
+    ages: MessageAges = field(default_factory=MessageAges)
+    """Times at which message ids had been given."""
 
 
 @dataclass(frozen=True, slots=True)
