@@ -117,7 +117,7 @@ def page() -> str:
         ("error", "Errors"),
         ("warning", "Warnings"),
         ("info", "Information"),
-        ("debug", "Only with --log-level debug"),
+        ("debug", "Only with `--log-level debug`; `understudy events` has those that a node keeps"),
     ):
         chosen = [each for each in events() if each.level == level]
         lines += ["", f"## {title}", "", "| id | event | meaning | action | logger |", "|---|---|---|---|---|"]

@@ -90,7 +90,7 @@ class LiveNodeView:
             context = broker.store.context
             context.when_durable(context.appended, answer, result, error)
 
-        requester = Requester(_TOKEN, request.peer)
+        requester = Requester(_TOKEN, request.peer, request.request_id)
         # in a turn of the node, whose end writes the batch
         broker.invocations.node.timers.call_later(0, partial(broker.invocations.carry_out, request, requester, done))
 
