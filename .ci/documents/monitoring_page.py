@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import yaml  # type: ignore[import-untyped]  # no stubs are installed beside the broker
+import yaml
 from prometheus_client import Metric
 from understudy.management.doors.metrics import families
 from understudy.testing.fake_node import complete_view
