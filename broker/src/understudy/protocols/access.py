@@ -20,7 +20,7 @@ class AccessListener(Protocol):
     """Called when a login or a request of a client is refused."""
 
     def login_refused(self, user: str | None, scope: ConnectionScope) -> None:
-        """A login failed on a connection."""
+        """Called when a login failed on a connection."""
 
     def permission_refused(self, user: str, permission: Permission, address: str) -> None:
         """A client lacked a permission."""

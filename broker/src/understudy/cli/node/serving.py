@@ -37,7 +37,7 @@ SERVERS_FOLDER: Final = "servers"
 
 
 def notes_directory(instance: Path, server: str | None) -> Path:
-    """Where a server notes which store it uses; None: that of ``core``."""
+    """Directory in which a server notes which store it uses; None: the directory of ``core``."""
     return instance if server is None else instance / SERVERS_FOLDER / server
 
 
@@ -126,7 +126,7 @@ class _Maker:
         return replace(loaded, configuration=loaded.server(name), warnings=(*loaded.warnings, *warnings))
 
     def _listen(self, loaded: LoadedConfig, name: str | None) -> ManagementListener | None:
-        """A further server without management is better than none, and than none of the others."""
+        """Listen for management; a further server runs without it if its port is taken, as do the others."""
         if name is None:
             return listen_for_management(self._place, self._allow_remote)
         number = next(n for n, each in enumerate(loaded.servers, 1) if each.configuration.name == name)

@@ -454,7 +454,7 @@ def _stop_process(instance: Path, place: Place | None, deadline: float) -> None:
 
 
 def started_at_ms(pid: int) -> int | None:
-    """When a process started, wall clock; None when it is gone."""
+    """Wall time in ms at which a process started; None when it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))

@@ -24,6 +24,7 @@ from understudy.config.model import Configuration
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DiskFull, LimitExceeded, ResourceNotFound, StoreError
 from understudy.limits import MANAGEMENT_REQUESTS_MAX
+from understudy.management.events.message_ages import MessageAges
 from understudy.management.events.message_counters import MessageCounters
 from understudy.management.events.queue_reports import QueueReports
 from understudy.management.node_settings import NodeSettings
@@ -115,6 +116,8 @@ class ManagedNode:
     """Reports of the node's queues to other members; None without a cluster connection."""
     topologies: Mapping[str, Topology] = field(default_factory=dict)
     """Topology of each cluster connection, by name."""
+    ages: MessageAges = field(default_factory=MessageAges)
+    """Times at which message ids had been given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,7 @@ class ControlFinder(Protocol):
     operations: Operations
 
     def __call__(self, node: ManagedNode, requester: Requester, name: str) -> Control:
-        """The control of a name. Raises BrokerError: there is no such resource."""
+        """The control of a name. Raises BrokerError: no resource has the name."""
         ...
 
 

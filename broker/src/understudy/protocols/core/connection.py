@@ -179,8 +179,8 @@ class CoreConnection(Machine[State, Event]):
         # frames for a channel that is gone or never was are dropped (artemis-core s. 3.1)
 
     def connection_lost(self, reason: str) -> None:
-        """The socket was closed. Sessions with a confirmation window wait for their client; the others end, and
-        deliveries that were not acknowledged return to their queues.
+        """Called when the socket was closed. Sessions with a confirmation window wait for their client; the others end,
+        and deliveries that were not acknowledged return to their queues.
         """
         self.fire(Event.LOSE, reason)
 
@@ -217,7 +217,7 @@ class CoreConnection(Machine[State, Event]):
             RemoteProtocolError: it must be closed; the text says why.
         """
         if any(session.awaits_decision and session.congested for session in self.uploading):
-            # its socket is not read
+            # the socket of the connection is not read
             self._liveness.received = True
         try:
             self._liveness.check_silence()
@@ -242,7 +242,7 @@ class CoreConnection(Machine[State, Event]):
         return True
 
     def resume_deliveries(self) -> None:
-        """The peer has read the queued output: resume the paused deliveries."""
+        """Resume the paused deliveries; called when the peer has read the queued output."""
         self.held_back = False
         for session in self.sessions.values():
             session.session.consumers.resume_deliveries()
@@ -259,7 +259,7 @@ class CoreConnection(Machine[State, Event]):
         return any(session.congested for session in self.uploading)
 
     def hold(self, handler: ChannelHandler) -> None:
-        """The session has messages on their way that the disk, or the next turn, must take first."""
+        """Called when the session has messages on their way that the disk, or the next turn, must take first."""
         self.uploading[handler] = None
         self.held_up = True
 
@@ -282,7 +282,7 @@ class CoreConnection(Machine[State, Event]):
         self.connection.abort()
 
     def kill(self, reason: str) -> None:
-        """End it because of how the client behaves."""
+        """End the connection because of the behaviour of its client."""
         log.warning("connection killed", extra={**_ids(self), "reason": reason})
         self.fire(Event.PREVENT_REATTACHMENT)
         self.send(packets.DisconnectConsumerKill(self.services.shared.node_id), SESSION_SETUP_CHANNEL)
@@ -454,7 +454,7 @@ class CoreConnection(Machine[State, Event]):
             self.send(packets.ReattachSessionResponse(last_received, True), SESSION_SETUP_CHANNEL)
 
     def session_ended(self, handler: ChannelHandler, channel_id: int) -> None:
-        """A session has ended, or moved to another connection."""
+        """Called when a session has ended, or moved to another connection."""
         self.uploading.pop(handler, None)
         if self.sessions.get(channel_id) is handler:
             del self.sessions[channel_id]

@@ -58,7 +58,7 @@ HTTP_AUTHENTICATED_MAX: Final = 48
 HTTP_HEADER_BYTES_MAX: Final = 8 * 1024
 #: Time in-flight requests have to end when the server stops.
 SHUTDOWN_MS: Final = 1_000
-#: How often refused tokens are logged. Seconds.
+#: Interval in s at which refused tokens are logged.
 REFUSALS_TOLD_S: Final = 5.0
 
 _Next = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -50,6 +50,8 @@ class LiveNodeView:
         self._node = node
         self._promotions = Promotions(node.parts, node.policy)
         self._reader = NodeReader(node, self._promotions)
+        self.heartbeat = self._reader.heartbeat
+        """Runs while the management server runs."""
         self._stopping: list[asyncio.Task[None]] = []
 
     def node(self) -> Node:

@@ -283,7 +283,7 @@ class Requests:
         return await self._carry_out(wanted, lambda result: {"result": result})
 
     async def _explain(self, request: web.Request) -> web.Response:
-        """Why messages of a queue wait, or one message."""
+        """Reason why messages of a queue wait, or one message."""
         name, message_id = _segment(request, 4), request.match_info.get("id")
         if message_id is not None and not (message_id.isascii() and message_id.isdigit() and len(message_id) <= 18):
             return refuse(404, "not-found", "no such resource")
@@ -344,7 +344,7 @@ def _parameters(request: web.Request) -> list[tuple[str, str]]:
 
 
 async def _body(request: web.Request) -> bytes | None:
-    """The body; None when it is too large."""
+    """The body of a request; None when it is too large."""
     body = bytearray()
     async for chunk in request.content.iter_any():
         body += chunk

@@ -213,6 +213,11 @@ class Serving:
                 raise _cannot_listen(acceptor, error) from error
             self.broker.notifications.acceptor_started(acceptor.configuration.host, acceptor.configuration.port)
 
+    def traffic(self, name: str) -> tuple[int, int]:
+        """Bytes received and sent by an acceptor since the activation; 0 while the node is not active."""
+        found = [each.traffic for each in self._acceptors if each.configuration.name == name]
+        return (found[0].received_bytes, found[0].sent_bytes) if found else (0, 0)
+
     @property
     def is_open(self) -> bool:
         """Whether clients can connect to any acceptor."""
