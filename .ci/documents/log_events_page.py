@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -114,8 +115,11 @@ class Event:
         return "", ""
 
 
-def events() -> list[Event]:
-    """All events, by component and text; one that is logged in several places is listed once."""
+@cache
+def events() -> tuple[Event, ...]:
+    """All events, by component and text; one that is logged in several places is listed once. Kept, as it parses all
+    sources.
+    """
     root = Path(understudy.__file__).parent
     found: dict[str, Event] = {}
     for path in sorted(root.rglob("*.py")):
@@ -124,7 +128,7 @@ def events() -> list[Event]:
             component = ".".join(relative.with_suffix("").parts)
             for each in _calls(ast.parse(path.read_text()), component):
                 found.setdefault(each.text, each)
-    return sorted(found.values(), key=lambda each: (each.component.partition(".")[0], each.text.lower()))
+    return tuple(sorted(found.values(), key=lambda each: (each.component.partition(".")[0], each.text.lower())))
 
 
 def _calls(tree: ast.Module, component: str) -> Iterator[Event]:
