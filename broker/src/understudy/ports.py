@@ -418,6 +418,11 @@ class Fence(Protocol):
         """Boot time (``CLOCK_BOOTTIME``) until which the proof is valid without a new request."""
         ...
 
+    @property
+    def proved_at_ms(self) -> int | None:
+        """Boot time of the last proof; None: there is no lock that is proved."""
+        ...
+
     def why_not_confirm(self) -> BaseException | None:
         """The reason why nothing may be confirmed; None: it may. Asked after ``proved_until_ms`` at the end of each
         batch, and before a delivery."""

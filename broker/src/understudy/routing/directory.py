@@ -122,6 +122,12 @@ class Directory:
 
     # -- addresses ------------------------------------------------------------------------------
 
+    def dead_letter_count(self) -> int:
+        """Number of messages of the addresses that any settings name as dead letter address."""
+        names = {values.get("dead_letter_address") for _, values, _ in self.settings.entries()}
+        found = [self.addresses[name] for name in names if isinstance(name, str) and name in self.addresses]
+        return sum(address.message_count for address in found)
+
     def create_address(
         self,
         name: str,

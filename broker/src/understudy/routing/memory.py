@@ -215,6 +215,11 @@ class Memory:
         self.starved: dict[AddressMemory, dict[object, Callable[[], None]]] = {}
         """Addresses whose producers wait for credits, and the call of each waiter."""
 
+    @property
+    def limit_bytes(self) -> int | None:
+        """Maximum of ``held_bytes`` (global-max-size); None: there is none."""
+        return None if self.max_bytes == _UNLIMITED else self.max_bytes
+
     # -- what an address takes --------------------------------------------------------------------
 
     def admits(self, address: AddressMemory, credited: bool) -> bool:

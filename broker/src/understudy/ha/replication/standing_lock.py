@@ -87,6 +87,11 @@ class StandingFence:
         return max(self.promised_until_ms, lock.fence.proved_until_ms if lock is not None else 0)
 
     @property
+    def proved_at_ms(self) -> int | None:
+        lock = self.lock
+        return lock.fence.proved_at_ms if lock is not None else None
+
+    @property
     def promised(self) -> bool:
         """Whether a promise is valid now."""
         return self._clock.monotonic_ms() <= self.promised_until_ms

@@ -49,6 +49,7 @@ class NoFence:
     """A fence of a pair without a lock, which confirms all writes. Implements ``ports.Fence``."""
 
     proved_until_ms: Final = 2**63 - 1
+    proved_at_ms: Final = None
 
     def why_not_confirm(self) -> BaseException | None:
         return None

@@ -42,7 +42,8 @@ class LockProof:
         """
         self._lock = lock
         self._clock = clock
-        self._proved_ms = 0
+        self.proved_at_ms = 0
+        """Boot time of the request of the last proof."""
         self.proved_until_ms = 0
         """Time until which the proof is valid, so that a batch is confirmed without a new one."""
 
@@ -78,11 +79,11 @@ class LockProof:
                 return error
             if reason is not None:
                 return LockLost(reason)
-            if self._clock.monotonic_ms() - self._proved_ms <= LOCK_ANSWER_MS:
+            if self._clock.monotonic_ms() - self.proved_at_ms <= LOCK_ANSWER_MS:
                 return None
         return LockLost(f"the store did not say within {LOCK_ANSWER_MS} ms whose it is, {LOCK_PROOF_ATTEMPTS} times")
 
     def _proved(self, asked_ms: int) -> None:
         """Note that this node had the lock at the time of the request."""
-        self._proved_ms = asked_ms
+        self.proved_at_ms = asked_ms
         self.proved_until_ms = asked_ms + LOCK_PROOF_MS

@@ -216,4 +216,8 @@ class ClusterChannel:
         if announced is None or announced.connector is None:
             return
         if self._owner.services.cluster.topology.withdraw_backup(announced.node_id, announced.connector, self):
-            log.warning("backup disconnected", extra={"peer": self._owner.connection.peer})
+            fields = {"connector": announced.connector.to_url(), "peer": self._owner.connection.peer}
+            if self._owner.services.shared.connections.accepting:
+                log.warning("backup disconnected", extra=fields)
+            else:
+                log.info("the other node of the pair has disconnected while this one stops serving", extra=fields)

@@ -265,7 +265,7 @@ class CoreConnection(Machine[State, Event]):
 
     def fail(self, error: BrokerError) -> None:
         """A breach of protocol that showed later than it came."""
-        log.warning("connection dropped", extra={"peer": self.connection.peer, "code": error.code, "error": str(error)})
+        log.warning("connection dropped", extra={**_ids(self), "code": error.code, "error": str(error)})
         self.fire(Event.PREVENT_REATTACHMENT)
         self.connection.close()
 
@@ -283,7 +283,7 @@ class CoreConnection(Machine[State, Event]):
 
     def kill(self, reason: str) -> None:
         """End the connection because of the behaviour of its client."""
-        log.warning("connection killed", extra={"peer": self.connection.peer, "reason": reason})
+        log.warning("connection killed", extra={**_ids(self), "reason": reason})
         self.fire(Event.PREVENT_REATTACHMENT)
         self.send(packets.DisconnectConsumerKill(self.services.shared.node_id), SESSION_SETUP_CHANNEL)
         self.connection.close()
@@ -311,7 +311,7 @@ class CoreConnection(Machine[State, Event]):
     def send(self, packet: packets.Packet, channel_id: int) -> None:
         """Send a packet; a client that does not read before its login is dropped."""
         if not self.proved and self.connection.outgoing_bytes() > OUTGOING_BYTES_BEFORE_LOGIN_MAX:
-            log.warning("connection dropped: it does not read before its login", extra={"peer": self.connection.peer})
+            log.warning("connection dropped: it does not read before its login", extra=_ids(self))
             self.connection.abort()
             return
         self.connection.send(encode(packet, channel_id, self.decoder.version))
@@ -353,8 +353,9 @@ class CoreConnection(Machine[State, Event]):
     def login_failed(self, request: Create, error: BrokerError) -> None:
         """Refuse the session of a CREATESESSION."""
         if isinstance(error, AuthenticationFailed):
-            self.services.shared.access.login_refused(request.user, self.scope)
-        log.info("session refused", extra={"peer": self.connection.peer, "error": str(error)})
+            self.services.shared.access.login_refused(request.user, self.scope, error)
+        else:
+            log.info("session refused", extra={**_ids(self), "error": str(error)})
         self.send(refusal(error, self.services.shared), SESSION_SETUP_CHANNEL)
 
     def _create_session(self, packet: Create) -> None:
@@ -438,7 +439,7 @@ class CoreConnection(Machine[State, Event]):
         self.sessions[channel.channel_id] = found
         self.fire(Event.PROVE)
         self.user = found.session.state.security.user
-        log.info("session reattached", extra={"peer": self.connection.peer, "from": old.connection.peer})
+        log.info("session reattached", extra={**_ids(self), "from": old.connection.peer})
         # requests held after a large message are handled first: until then it is not known what the
         # client must send again
         found.when_settled(lambda: self._answer_reattached(found))
@@ -496,3 +497,8 @@ class CoreConnection(Machine[State, Event]):
         # a further login of an open connection changes nothing, nor does anything that happens while it closes
         otherwise=dict.fromkeys(Event, IGNORED),
     )
+
+
+def _ids(connection: CoreConnection) -> dict[str, object]:
+    """Fields that tie the lines about a connection together, and to the lists of management."""
+    return {"peer": connection.connection.peer, "connection": connection.scope.connection_id}

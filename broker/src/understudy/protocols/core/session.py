@@ -161,7 +161,10 @@ class CoreSession(SessionAnswers):
             correlation_id = getattr(packet, "correlation_id", NO_CORRELATION)
             self.session.state.in_order(self._fail, None if correlation_id == NO_CORRELATION else correlation_id, error)
         else:
-            log.info("request failed", extra={"packet": packet_type.__name__, "error": str(error)})
+            log.info(
+                "request failed",
+                extra={"session": self._alias, "packet": packet_type.__name__, "error": str(error)},
+            )
 
     def _skipped(self, refused: RefusedPacket) -> None:
         """A frame was skipped because something in it exceeds a limit: that request fails, and its transaction. Others

@@ -75,6 +75,13 @@ class Level:
         """Messages in page files."""
         return sum(block.count for block in self.blocks if block.spilled)
 
+    @property
+    def oldest_id(self) -> int | None:
+        """Id of the first message, or of an earlier one of its block if that is packed; None: nothing waits."""
+        if self.blocks:
+            return self.blocks[0].oldest_id
+        return self._loose[0].ids[0] if self._loose else None
+
     # --- the front --------------------------------------------------------------------------------
 
     def _first(self) -> Block | Singles | None:

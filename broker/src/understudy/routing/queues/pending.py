@@ -48,6 +48,11 @@ class PendingMessages:
         """References in page files."""
         return sum(level.spilled_count for level in self._levels)
 
+    @property
+    def oldest_id(self) -> int | None:
+        """Lowest id of the first messages of all priorities (``Level.oldest_id``); None: nothing waits."""
+        return min((each for level in self._levels if (each := level.oldest_id) is not None), default=None)
+
     def keep_open(self) -> None:
         """Keep references in memory, open, from now on: ``at`` is asked all the time."""
         self._keep_open = True

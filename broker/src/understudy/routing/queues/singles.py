@@ -44,6 +44,11 @@ class Singles:
         """Number of messages in the block."""
         return len(self._references)
 
+    @property
+    def oldest_id(self) -> int:
+        """Id of the first message of the block."""
+        return self._in_order()[-1].message_id
+
     def _in_order(self) -> list[MessageReference]:
         if not self._ordered:
             self._references.sort(key=_position, reverse=True)

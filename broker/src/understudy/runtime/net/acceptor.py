@@ -44,6 +44,15 @@ log = logging.getLogger(__name__)
 _NOTHING: Final = memoryview(b"")
 
 
+class Traffic:
+    """Bytes of the connections of an acceptor so far, as they are on the network."""
+
+    __slots__ = ("received_bytes", "sent_bytes")
+
+    def __init__(self) -> None:
+        self.received_bytes = self.sent_bytes = 0
+
+
 class Acceptor:
     """One configured acceptor of an active node. Implements ``SharedAcceptor``, ``Upgradable`` and
     ``ports.StreamAcceptor``.
@@ -97,6 +106,8 @@ class Acceptor:
         self._listening: asyncio.Task[None] | None = None
         """Listens in the place of another acceptor."""
         self._check_timer: asyncio.TimerHandle | None = None
+        self.traffic = Traffic()
+        """Traffic of all connections."""
 
     async def bind(self) -> None:
         """Take the address, unless another acceptor of the process has it. Until ``open``, clients that connect are
@@ -149,6 +160,7 @@ class Acceptor:
 
     def receive(self, arrivals: Iterable[tuple[ServerConnection, memoryview]]) -> None:
         for connection, data in arrivals:
+            connection._acceptor.traffic.received_bytes += data.nbytes
             handler = connection.handler
             if connection.is_closing or handler is None:
                 continue
@@ -445,6 +457,7 @@ class ServerConnection(Machine[State, Event]):
         """Hand buffered output to the kernel, once per turn."""
         if not self._out or self._stream is None:
             return
+        self._acceptor.traffic.sent_bytes += self._out_bytes
         out, self._out, self._out_bytes = self._out, [], 0
         self._stream.writelines(out if self._sealer is None else self._sealer.seal(out))
         if self.handler is not None and self.handler.held_back:

@@ -376,6 +376,9 @@ class Journal:
             return False
         self._queue.popleft()
         self._under_way = item
+        measured = self.context.measured
+        if measured is not None and not measured.sequence:
+            measured.sequence, measured.began_ns = item.last_sequence, measured.now_ns()
         self._writer.submit((item.append, item.segment.sync) if item.sync else (item.append,), self._written)
         return False
 

@@ -23,6 +23,7 @@ Not here: writing, syncing and replicating; they call ``advance``.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
@@ -30,6 +31,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from understudy.errors import BrokerError
+from understudy.store.durations import BOUNDS_NS, Confirmations
 
 
 class GatheredRecords(Protocol):
@@ -104,7 +106,18 @@ class OperationContext(Lane):
     in force.
     """
 
-    __slots__ = ("_common", "_held", "_lanes", "_marks", "_weaker", "appended", "failure", "gathered", "released")
+    __slots__ = (
+        "_common",
+        "_held",
+        "_lanes",
+        "_marks",
+        "_weaker",
+        "appended",
+        "failure",
+        "gathered",
+        "measured",
+        "released",
+    )
 
     def __init__(self, durable: int = 0) -> None:
         """Everything up to the sequence ``durable`` is on the local disk already."""
@@ -117,6 +130,8 @@ class OperationContext(Lane):
         """Reason why nothing is released any more."""
         self.released = 0
         """Calls that had to wait and were released, for metrics."""
+        self.measured: Confirmations | None = None
+        """Times until batches are confirmed, by the strictest contract; None: they are not measured."""
         self._common = Contract.REPLICA_DISK
         """Contract of addresses that have none of their own."""
         self._weaker: dict[Contract, Lane] = {}
@@ -245,6 +260,12 @@ class OperationContext(Lane):
                     raise
                 except Exception as error:  # an internal error in one answer must not prevent the others
                     bug = bug or tell_owner(error, call, *args)
+        measured = self.measured
+        if measured is not None and 0 < measured.sequence <= self.durable:
+            took_ns = measured.now_ns() - measured.began_ns
+            measured.sequence = 0
+            measured.counts[bisect_left(BOUNDS_NS, took_ns)] += 1
+            measured.total_ns += took_ns
         if bug is not None:
             raise bug
 

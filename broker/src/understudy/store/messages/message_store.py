@@ -25,7 +25,7 @@ from understudy.ids import NodeId, first_id_of_epoch
 from understudy.kernel.log import acknowledge_record, crc32
 from understudy.limits import DUPLICATE_ID_BYTES_MAX, RECORD_BYTES_MAX
 from understudy.message import Message
-from understudy.ports import Clock, Disk
+from understudy.ports import Clock, Disk, Space
 from understudy.store.disk_usage import DiskUsage
 from understudy.store.log.applier import LogFiles
 from understudy.store.log.epoch import Epoch, begin_epoch
@@ -492,6 +492,11 @@ class MessageStore:
     def disk_used_percent(self) -> float:
         """Percentage of the log's file system in use at the last scan (disk-scan-period)."""
         return self._usage.used_percent
+
+    @property
+    def disk_space(self) -> Space | None:
+        """Space of the log's file system at the last scan; None: there was none."""
+        return self._usage.space
 
     def check_disk(self, disk: Disk | None = None) -> None:
         """Compare the disks with ``max-disk-usage`` and ``min-disk-free``, and end a log that has become quiet

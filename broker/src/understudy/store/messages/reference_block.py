@@ -138,6 +138,15 @@ class Block:
         self._packed = self._page = self._opened = self._looked = None
         return self
 
+    @property
+    def oldest_id(self) -> int:
+        """Id of the first waiting row; of the first row of all, if the columns are packed or on a page."""
+        row = self.row_from(0)
+        if self.run is not None:
+            return self.run.ids[row]
+        columns = self._columns or self._opened
+        return self.first_id if columns is None else columns.ids[row]
+
     # --- the first rows ---------------------------------------------------------------------------
 
     def take_slice(
