@@ -122,7 +122,7 @@ class CopyTarget:
         """Files that stay when the others are moved away."""
         self._stated: dict[_Key, int] = {}
         self._history = EpochHistory(())
-        """That of the log of the active node; empty if it does not say it."""
+        """History of the log of the active node; without lines if it does not say it."""
         self._open: tuple[_Key, File] | None = None
         self._inventory = self._take_inventory()
 

@@ -97,7 +97,7 @@ def complete_note(
 
     Args:
         disk: Has both.
-        directories: Of the store.
+        directories: Have the copy from the active node.
         number: Names the saved copy.
         history: Activations of the log of the active node; empty if they are not known.
 
