@@ -118,7 +118,7 @@ def begin_epoch(
         ) from error
     except DiskFull as error:
         raise DiskFull(f"cannot begin epoch {epoch} in {directory}: {error}") from error
-    previous = state.epoch
+    previous = ends[-1].epoch if ends else state.epoch
     state.begin_segment(number, epoch, sequence)
     location = pack_location(number, HEADER_BLOCK_BYTES, HEADER_BYTES + len(payload))
     state.apply(EpochRecord(uuid_bytes(node_id), epoch, activated_ms, tuple(ends)), sequence, number, location)
