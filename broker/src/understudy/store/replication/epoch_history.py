@@ -5,7 +5,7 @@ can be compared with a log that has no segment of it any more: up to the newest 
 the logs are the same, and the next activation shows where its epoch ended (``divergence``). A node adds a line when it
 activates, and takes over the history of the active node when a copy ends.
 
-Format: one JSON object, ``format`` 1 (docs/journal-format.md s. 9). A missing or damaged file proves nothing.
+Format: one JSON object, ``format`` 1 (docs/build/journal-format.md s. 9). A missing or damaged file proves nothing.
 """
 
 from __future__ import annotations
