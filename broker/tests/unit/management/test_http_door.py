@@ -45,6 +45,9 @@ def test_an_active_node() -> None:
             "state": "active",
             "machine_state": "ACTIVE",
             "waiting_because": None,
+            "backup_present": None,
+            "lock_proof_age_ms": None,
+            "switches": {},
             "without_lock_manager": None,
         },
         "protection": {
@@ -61,7 +64,15 @@ def test_an_active_node() -> None:
         "peer": {"role": "backup", "connector": "10.0.0.2:61616"},
         "activation": None,
         "following": None,
-        "acceptors": [{"name": "artemis", "url": "tcp://0.0.0.0:61616", "certificate": None}],
+        "acceptors": [
+            {
+                "name": "artemis",
+                "url": "tcp://0.0.0.0:61616",
+                "certificate": None,
+                "received_bytes": 0,
+                "sent_bytes": 0,
+            }
+        ],
         "store": {
             "directory": "/data/journal",
             "segments": 2,
@@ -73,10 +84,19 @@ def test_an_active_node() -> None:
             "quarantined": None,
             "waiting_for_other_node": 0,
             "repaired": 0,
+            "disk_free_bytes": None,
+            "disk_size_bytes": None,
         },
         "scrub": None,
         "connections": 5,
         "sessions": 6,
+        "message_memory_bytes": None,
+        "message_memory_limit_bytes": None,
+        "dead_letters": None,
+        "login_failures": {},
+        "confirmation_times": None,
+        "sync_times": None,
+        "loop_lag": None,
         "queues": [ANY, ANY],
     }
     assert [each["name"] for each in body["queues"]] == ["a", "b"]

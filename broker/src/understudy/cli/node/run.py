@@ -157,7 +157,7 @@ def run(
     configure_logs(log_level, log_file, log_format, levels)
     for warning in loaded.warnings:
         log.warning("configuration", extra={"detail": str(warning)})
-    place = Instance(directory, config.resolve(), http, http_token_file or token_of(config), greets=default)
+    place = Instance(directory, config.resolve(), http, http_token_file or token_of(config), default, log_file)
     read = partial(read_configuration, config, directory, properties, quarantine)
     if not loaded.configuration.persistence_enabled:
         log.warning("persistence is off: no message, address or queue outlives this process")

@@ -22,7 +22,9 @@ from understudy.runtime.process.critical_analyzer import CriticalAnalyzer
 from understudy.runtime.process.reloading import ConfigurationFiles
 
 if TYPE_CHECKING:
+    from understudy.runtime.management.heartbeat import Heartbeat
     from understudy.runtime.management.http import ManagementServer
+    from understudy.runtime.management.node_view import LiveNodeView
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ class HostedNode:
         self.ends_backups = False
         """Whether the hosted backups were stopped because this node stops or has ended."""
         self._management: asyncio.Task[ManagementServer] | None = None
+        self._heartbeat: Heartbeat | None = None
         self._stops: list[asyncio.Task[None]] = []
         configuration = node.configuration
         self.context = contextvars.copy_context()
@@ -136,8 +139,11 @@ class HostedNode:
         http, node_view = await loop.run_in_executor(None, lambda: list(map(importlib.import_module, names)))
         process = self.node.parts.process
         servers = None if process is None else process.servers
-        server: ManagementServer = http.ManagementServer(node_view.LiveNodeView(self.node), listener, servers)
+        view: LiveNodeView = node_view.LiveNodeView(self.node)
+        server: ManagementServer = http.ManagementServer(view, listener, servers)
         await server.start()
+        self._heartbeat = view.heartbeat
+        self._heartbeat.start()
         interpreter.keep_what_exists()
         return server
 
@@ -153,6 +159,8 @@ class HostedNode:
         if self.files is not None:
             self.files.stop()
         managed = True
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
         if self._management is not None:
             try:
                 await (await self._management).stop()

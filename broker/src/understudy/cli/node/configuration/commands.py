@@ -89,7 +89,7 @@ def set_values(
     if len(pairs) % 2:
         raise click.UsageError(f"{pairs[-1]} has no value: give PATH VALUE [PATH VALUE]...")
     changes = [Set(path, _value(value)) for path, value in zip(pairs[::2], pairs[1::2], strict=True)]
-    _apply(changes, instance, file, properties, dry_run=dry_run)
+    apply_changes(changes, instance, file, properties, dry_run=dry_run)
 
 
 @config.command("add")
@@ -111,7 +111,7 @@ def add(
 
     Exit codes: 0 written; 2 refused, and nothing was written.
     """
-    _apply([Add(path, None if value is None else _value(value))], instance, file, properties, dry_run=dry_run)
+    apply_changes([Add(path, None if value is None else _value(value))], instance, file, properties, dry_run=dry_run)
 
 
 @config.command("remove")
@@ -127,7 +127,7 @@ def remove(
 
     Exit codes: 0 written; 2 refused, and nothing was written.
     """
-    _apply([Remove(path) for path in paths], instance, file, properties, dry_run=dry_run)
+    apply_changes([Remove(path) for path in paths], instance, file, properties, dry_run=dry_run)
 
 
 @config.command("diff")
@@ -141,7 +141,7 @@ def diff(other: Path, instance: Path | None, file: Path | None, properties: tupl
 
     Exit codes: 0 no difference; 1 different; 2 a file cannot be used.
     """
-    config, directory = _place(instance, file)
+    config, directory = place_of(instance, file)
     before, after = read_data(config), read_data(other)
     if before == after:
         echo("no difference")
@@ -153,7 +153,7 @@ def diff(other: Path, instance: Path | None, file: Path | None, properties: tupl
     raise SystemExit(_CHANGED)
 
 
-def _place(instance: Path | None, file: Path | None) -> tuple[Path, Path]:
+def place_of(instance: Path | None, file: Path | None) -> tuple[Path, Path]:
     """broker.xml and the instance directory."""
     if file is not None:
         return file, (instance or file.resolve().parent.parent).resolve()
@@ -161,10 +161,11 @@ def _place(instance: Path | None, file: Path | None) -> tuple[Path, Path]:
     return config_of(directory), directory
 
 
-def _apply(
+def apply_changes(
     changes: Sequence[Change], instance: Path | None, file: Path | None, properties: tuple[str, ...], *, dry_run: bool
 ) -> None:
-    config, directory = _place(instance, file)
+    """Make changes in broker.xml, and print the difference and its effects on a running node. Raises ConfigError."""
+    config, directory = place_of(instance, file)
     running = _readable(partial(read_configuration, config, directory, properties))
     edited = edit(
         read_data(config),
