@@ -301,6 +301,9 @@ COPY_PIECE_BYTES_MAX = 512 * 1024
 COPY_WINDOW_BYTES_MAX = 8 * 1024 * 1024
 #: The note about earlier data of a replica that was moved away. Bytes.
 DIVERGENCE_NOTE_BYTES_MAX = 4 * 1024
+#: Activations in the history of a log, and its file. Bytes.
+EPOCH_HISTORY_MAX = 500
+EPOCH_HISTORY_BYTES_MAX = 64 * 1024
 #: Files in one list of a message of the copy, and files of a store that can be copied.
 COPY_LIST_FILES_MAX = 2_000
 COPY_FILES_MAX = 4_000_000

@@ -262,9 +262,9 @@ def test_a_returning_node_raises_no_alarm_about_records_that_the_active_node_had
     consume(pair.url, 3_000)
     pair.primary.kill()
     pair.backup.wait_ready("active")
+    assert list((pair.primary.directory / "data" / "journal").glob("segment-*-0000000001.log"))
     journal = pair.backup.directory / "data" / "journal"
-    shared = [path.name for path in journal.glob("segment-*-0000000001.log")]
-    assert shared
+    # until all segments that both had are trimmed
     while list(journal.glob("segment-*-0000000001.log")):
         produce(pair.url, 1_000, size=2_000)
         consume(pair.url, 1_000)
@@ -275,3 +275,31 @@ def test_a_returning_node_raises_no_alarm_about_records_that_the_active_node_had
     earlier = node["earlier_data"]
     assert isinstance(earlier, dict)
     assert earlier["messages"] == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("restarted", [False, True], ids=["same-epoch", "next-epoch"])
+def test_a_replica_that_was_away_raises_no_alarm_about_records_that_the_active_node_has_trimmed(
+    make_pair: Callable[..., ReplicatedPair], *, restarted: bool
+) -> None:
+    pair = make_pair(extra="<journal-file-size>1M</journal-file-size>").start()
+    produce(pair.url, 1_500, size=2_000)
+    consume(pair.url, 1_500)
+    pair.backup.terminate()
+    shared = {path.name for path in (pair.backup.directory / "data" / "journal").glob("segment-*")}
+    produce(pair.url, 200, size=2_000)
+    consume(pair.url, 200)
+    if restarted:
+        pair.primary.terminate()
+        pair.primary.start().wait_ready("active")
+    journal = pair.primary.directory / "data" / "journal"
+    while shared.intersection(path.name for path in journal.glob("segment-*")):
+        produce(pair.url, 1_000, size=2_000)
+        consume(pair.url, 1_000)
+    times = logged(pair.primary, "replica in sync") + 1
+    pair.backup.start()
+    wait_in_sync(pair.primary, pair.backup, times)
+    _, node = pair.backup.get("/api/v1/node")
+    earlier = node["earlier_data"]
+    assert isinstance(earlier, dict)
+    assert (earlier["records"], earlier["messages"]) == (0, 0)

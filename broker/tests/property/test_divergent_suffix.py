@@ -19,6 +19,7 @@ from understudy.store.log.records import RecordType
 from understudy.store.log.replay import read_frames
 from understudy.store.log.segment import parse_name, seed_of
 from understudy.store.replication.copy_messages import CommonFiles
+from understudy.store.replication.copy_source import KnownMessages
 from understudy.store.replication.divergence import Divergence, read_note
 from understudy.store.snapshots.reserve import RESERVE_NAME
 from understudy.testing.sim.disk import SimVolume
@@ -135,7 +136,7 @@ def test_a_backup_of_the_version_before_sets_all_files_aside() -> None:
     rig, volume = diverged(2, common=4, own=2, other=2, same_epoch=False)
     before, again = store_files(volume), volume.copy()
     replica = Replica(random.Random(5), volume)
-    copying = Copying(rig, replica, states_common=False)
+    copying = Copying(rig, replica, knows=KnownMessages(common_files=False))
     copying.run(turns_between=0)
     assert not any(isinstance(message, CommonFiles) for message in copying.sent)
     rig.rest()

@@ -19,6 +19,7 @@ from understudy.errors import RemoteProtocolError
 from understudy.ids import NodeId, uuid_text
 from understudy.limits import COPY_PIECE_BYTES_MAX
 from understudy.store.log import operations as module
+from understudy.store.log.chain import EpochStart
 from understudy.store.log.format_version import FORMAT_VERSION, FORMAT_VERSION_FIRST
 from understudy.store.log.open_files import OpenBody, OpenFile, OpenFiles, OpenSegment
 from understudy.store.log.operations import (
@@ -39,6 +40,7 @@ from understudy.store.replication.copy_messages import (
     CommonFiles,
     CopyIdentity,
     Directory,
+    EpochHistory,
     FilesPart,
     FinalState,
     InventoryFile,
@@ -115,6 +117,7 @@ OF_CLASS: dict[type, st.SearchStrategy[Any]] = {
         st.booleans(),
         st.booleans(),
     ),
+    EpochHistory: st.builds(EpochHistory, st.lists(st.builds(EpochStart, U64, U64, I64, U64)).map(tuple)),
     PassEnd: st.builds(PassEnd, st.integers(1, 1 << 31), SIZES),
     FilesPart: st.builds(FilesPart, STATED_FILES),
     CommonFiles: st.builds(CommonFiles, STATED_FILES),

@@ -23,7 +23,7 @@ from understudy.store.replication.copy_messages import (
     decode_message,
     encode_message,
 )
-from understudy.store.replication.copy_source import CopySource, SourceState
+from understudy.store.replication.copy_source import ALL_MESSAGES, CopySource, KnownMessages, SourceState
 from understudy.store.replication.copy_target import CopyTarget, TargetState
 from understudy.store.replication.replica_log import ReplicaLog, ReplicaProgress
 from understudy.store.replication.replica_state import ReplicaState, ReplicaStatus, write_replica_state
@@ -233,14 +233,14 @@ class Replica:
 class Copying:
     """One copy from an active store to a replica, in steps."""
 
-    def __init__(self, rig: ReplicatedHarness, replica: Replica, *, states_common: bool = True) -> None:
-        """``states_common``: as of a ``CopySource``."""
+    def __init__(self, rig: ReplicatedHarness, replica: Replica, *, knows: KnownMessages = ALL_MESSAGES) -> None:
+        """``knows``: as of a ``CopySource``."""
         assert rig.store is not None
         self.rig = rig
         self.replica = replica
         directories = StoreDirectories(rig.disk(rig.owner), DIRECTORY, BODIES)
         log, bodies = rig.log, rig.bodies_applier
-        self.source = CopySource(directories, log, bodies, rig.store.epoch, states_common=states_common)
+        self.source = CopySource(directories, log, bodies, rig.store.epoch, knows=knows)
         self.target = replica.begin()
         self.worker = SimWorker(rig.time, rig.stream)
         self.sent: list[CopyMessage] = []

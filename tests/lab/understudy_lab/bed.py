@@ -7,7 +7,7 @@ from pathlib import Path
 
 from understudy_lab.errors import LabError
 from understudy_lab.hosts import Lab
-from understudy_lab.pair import INSTANCE, ROOT, Load, Played, play, serves
+from understudy_lab.pair import INSTANCE, ROOT, Load, Played, earlier_data, play, serves
 from understudy_lab.rolls import (
     NODES,
     PAIRS,
@@ -119,6 +119,11 @@ class Bed:
     def serving(self) -> str:
         """Names of the nodes that serve now."""
         return ", ".join(NAMES[host] for host in NODES.values() if serves(self.lab, host))
+
+    def earlier_data(self) -> dict[str, str]:
+        """By the names of nodes, where they have earlier data with records that their active node does not have."""
+        found = {name: earlier_data(self.lab, host) for name, host in NODES.items()}
+        return {name: directory for name, directory in found.items() if directory}
 
     def roll(self, kind: str, canary: str = "", hold: str = "") -> Run:
         """A roll in the background; an update goes to the other generation, and a rollback back to it.

@@ -194,6 +194,18 @@ def seen(lab: Lab, host: str) -> Seen:
         return Seen("", caught_up=False)
 
 
+def earlier_data(lab: Lab, host: str) -> str:
+    """Directory of earlier data with records that the active node does not have, as the broker on a host says; empty if
+    there is none, or if it does not answer.
+    """
+    try:
+        done = lab.execute(host, f"{UNDERSTUDY} status --instance {INSTANCE} --json", 15.0)
+        found = json.loads(done.output).get("earlier_data") or {}
+        return str(found["directory"]) if found.get("records") else ""
+    except (LabError, ValueError, KeyError, TypeError, AttributeError):
+        return ""
+
+
 def serves(lab: Lab, host: str) -> bool:
     """Whether the broker on a host says that it serves."""
     return seen(lab, host).state == "active"

@@ -291,6 +291,23 @@ def _refused_and_reported(bed: Bed, kind: str, phases: Mapping[str, str]) -> Non
         raise LabError(f"health does not name the roll; the nodes are {wanted}: {report}")
 
 
+def _without_alarm(act: Callable[[Bed], Mapping[str, object]]) -> Callable[[Bed], Mapping[str, object]]:
+    """A roll after which no node says that records are only in its earlier data: nodes that stop cleanly have none."""
+
+    def checked(bed: Bed) -> Mapping[str, object]:
+        before = bed.earlier_data()
+        cells = act(bed)
+        bed.make_ready()
+        found = {name: place for name, place in bed.earlier_data().items() if before.get(name) != place}
+        if found:
+            raise LabError(
+                f"after the roll these nodes report earlier data that their active nodes do not have: {found}"
+            )
+        return cells
+
+    return checked
+
+
 def _failing_canary(bed: Bed) -> Mapping[str, object]:
     """Every process of the new release is killed at the primary of the first wave, until the roll has given up."""
     victim = bed.active("east")
@@ -316,18 +333,23 @@ def _roll_rows() -> list[Row]:
     killed = "killed before each phase of its first wave"
     answers = "each time site refuses, health names it, and it is resumed"
     return [
-        Row("roll-restart", "rolling_restart", _complete("restart")),
-        Row("roll-update", "rolling_update", _complete("update")),
-        Row("roll-rollback", "rollback", _complete("rollback"), Bed.enable_rollback),
+        Row("roll-restart", "rolling_restart", _without_alarm(_complete("restart"))),
+        Row("roll-update", "rolling_update", _without_alarm(_complete("update"))),
+        Row("roll-rollback", "rollback", _without_alarm(_complete("rollback")), Bed.enable_rollback),
         Row(
             "roll-failing-canary",
             "rolling_update with a canary whose new release ends again and again; restored, resumed after the repair",
             _failing_canary,
         ),
-        Row("killed-restart", f"rolling_restart {killed} (west); {answers}", _killed("restart", "west")),
-        Row("killed-update", f"rolling_update {killed} (east); {answers}", _killed("update", "east")),
         Row(
-            "killed-rollback", f"rollback {killed} (west); {answers}", _killed("rollback", "west"), Bed.enable_rollback
+            "killed-restart", f"rolling_restart {killed} (west); {answers}", _without_alarm(_killed("restart", "west"))
+        ),
+        Row("killed-update", f"rolling_update {killed} (east); {answers}", _without_alarm(_killed("update", "east"))),
+        Row(
+            "killed-rollback",
+            f"rollback {killed} (west); {answers}",
+            _without_alarm(_killed("rollback", "west")),
+            Bed.enable_rollback,
         ),
     ]
 

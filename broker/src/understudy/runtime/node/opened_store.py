@@ -15,6 +15,7 @@ from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.messages.large_messages import LargeMessages
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.replication.copy_messages import Directory
+from understudy.store.replication.epoch_history import add_start
 from understudy.store.replication.shipping import Shipping, ShippingWriter
 
 
@@ -137,6 +138,7 @@ class OpenedStore:
         if self._shipping is not None:
             # the other node of the pair has a copy of the store, or will have one
             store.quarantine.repairs.expect_other(configuration.name, configuration.other_copy_wait_ms)
+            add_start(environment.disk, configuration.journal_directory, store.epoch_start)
         log_format = store.format
         parts.formats.log_version = lambda: log_format.version
         log_format.readable = parts.formats.lowest

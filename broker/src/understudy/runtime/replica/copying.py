@@ -29,10 +29,14 @@ from understudy.store.replication.copy_messages import (
     decode_message,
     encode_message,
 )
-from understudy.store.replication.copy_source import CopySource, SourceState
+from understudy.store.replication.copy_source import CopySource, KnownMessages, SourceState
 from understudy.store.replication.fetching import Asker, answer_of
 from understudy.store.replication.store_files import StoreDirectories
-from understudy.wire.core.packets_replication import CHECKED_FILES_PROTOCOL, COMMON_FILES_PROTOCOL
+from understudy.wire.core.packets_replication import (
+    CHECKED_FILES_PROTOCOL,
+    COMMON_FILES_PROTOCOL,
+    EPOCH_HISTORY_PROTOCOL,
+)
 
 log = logging.getLogger(__name__)
 
@@ -238,8 +242,11 @@ class SourceCopy:
             log,
             bodies,
             self._store.epoch,
-            states_common=protocol >= COMMON_FILES_PROTOCOL,
-            checks=protocol >= CHECKED_FILES_PROTOCOL,
+            knows=KnownMessages(
+                common_files=protocol >= COMMON_FILES_PROTOCOL,
+                checks=protocol >= CHECKED_FILES_PROTOCOL,
+                history=protocol >= EPOCH_HISTORY_PROTOCOL,
+            ),
             refuses=damaged.refuses,
         )
         self._told = False

@@ -41,6 +41,21 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class EpochStart:
+    """The beginning of an epoch, as its EPOCH record has it. Two nodes that begin an epoch of the same number differ in
+    the other fields.
+    """
+
+    epoch: int
+    previous: int
+    """Epoch of the record before; 0 for none."""
+    activated_ms: int
+    """Wall time of the activation, epoch milliseconds."""
+    sequence: int
+    """Sequence of the EPOCH record."""
+
+
+@dataclass(frozen=True, slots=True)
 class Chain:
     """The log as the newest epoch describes it."""
 

@@ -19,7 +19,7 @@ from understudy.errors import DiskFailed, DiskFull, WrongNode
 from understudy.ids import NodeId, uuid_bytes
 from understudy.ports import Clock, Disk
 from understudy.store.log.applier import Applier
-from understudy.store.log.chain import highest_number, newest_epoch
+from understudy.store.log.chain import EpochStart, highest_number, newest_epoch
 from understudy.store.log.follower import Follower
 from understudy.store.log.operations import CreateSegment, GiveUpReserve, MakeDirectory, RewriteFile, TidyUp
 from understudy.store.log.records import HEADER_BYTES, EpochRecord, RecordType, SegmentEnd, encode_epoch
@@ -51,6 +51,7 @@ class Epoch:
     """Files of the directory before the epoch began."""
     ends: tuple[SegmentEnd, ...]
     """Ends of the older segments."""
+    start: EpochStart
 
     def tidy_up(self) -> TidyUp:
         """The operation that removes what earlier epochs left."""
@@ -96,7 +97,7 @@ def begin_epoch(
     names = disk.list(directory)
     if not names:
         applier.apply([MakeDirectory()], disk)
-    epoch = newest_epoch(names) + 1
+    epoch, activated_ms = newest_epoch(names) + 1, clock.wall_ms()
     number = highest_number(names) + 1
     ends = follower.ends()
     for end in ends:
@@ -104,12 +105,12 @@ def begin_epoch(
     try:
         _settle(follower, applier, disk)
         sequence = state.sequence + 1
-        payload = encode_epoch(uuid_bytes(node_id), epoch, clock.wall_ms(), ends)
+        payload = encode_epoch(uuid_bytes(node_id), epoch, activated_ms, ends)
         seed = seed_of(number, epoch)
         record = b"".join(frame(RecordType.EPOCH, 0, sequence, HEADER_BLOCK_BYTES, seed, payload))
         position = HEADER_BLOCK_BYTES + len(record)
         size_bytes, version = max(segment_bytes, 2 * position), state.format_version
-        header = SegmentHeader(node_id, epoch, number, clock.wall_ms(), size_bytes, True, version)
+        header = SegmentHeader(node_id, epoch, number, activated_ms, size_bytes, True, version)
         _create_first_segment(applier, disk, CreateSegment(header, record), names, ends)
     except DiskFailed as error:
         raise DiskFailed(
@@ -117,14 +118,23 @@ def begin_epoch(
         ) from error
     except DiskFull as error:
         raise DiskFull(f"cannot begin epoch {epoch} in {directory}: {error}") from error
+    previous = ends[-1].epoch if ends else state.epoch
     state.begin_segment(number, epoch, sequence)
     location = pack_location(number, HEADER_BLOCK_BYTES, HEADER_BYTES + len(payload))
-    state.apply(EpochRecord(uuid_bytes(node_id), epoch, clock.wall_ms(), tuple(ends)), sequence, number, location)
+    state.apply(EpochRecord(uuid_bytes(node_id), epoch, activated_ms, tuple(ends)), sequence, number, location)
     # the other trimmed segments are removed, or retained, while the node serves
     present = set(names)
     removable = state.removable.items()
     state.removable = {number: of for number, of in removable if segment_name(number, of) in present}
-    return Epoch(state, number, position, len(follower.damage.passed), tuple(names), tuple(ends))
+    return Epoch(
+        state=state,
+        number=number,
+        position=position,
+        set_aside=len(follower.damage.passed),
+        names=tuple(names),
+        ends=tuple(ends),
+        start=EpochStart(epoch, previous, activated_ms, sequence),
+    )
 
 
 def _finish(follower: Follower, disk: Disk) -> None:

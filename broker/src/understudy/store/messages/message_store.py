@@ -101,7 +101,7 @@ class MessageStore:
         assert state.node_id is not None
         self.state = state
         self.node_id: NodeId = state.node_id
-        self.epoch = state.epoch
+        self.epoch_start = epoch.start
         self.large = large
         self.quarantine = Quarantine(disk, directory, housekeeper, large, made=DIRECTORY_NAME in epoch.names)
         self._disk = disk
@@ -207,6 +207,11 @@ class MessageStore:
     def _room_was_made(self) -> None:
         """Use freed space, on a full disk too: files of earlier activations have been removed."""
         self._journal.retry(at_once=True)
+
+    @property
+    def epoch(self) -> int:
+        """Number of the present epoch."""
+        return self.epoch_start.epoch
 
     # --- ids and positions ----------------------------------------------------------------------
 

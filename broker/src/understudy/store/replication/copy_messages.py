@@ -1,8 +1,9 @@
 """Messages of the copy of a store, and their bytes (docs/build/architecture.md, "Replication").
 
 From the backup: ``InventoryPart`` (one or more, the last one marked), ``Written`` (for the window), ``TargetReady`` or
-``CopyFailed``. From the active node: ``SetAside`` at most once and first, after any ``CommonFiles``; then for each file
-``KeepFile`` or ``DropFile`` if the backup has it, ``Piece`` for its bytes and ``EndFile`` with its size;
+``CopyFailed``. From the active node: since version 4 of the replication protocol ``EpochHistory``, first; then
+``SetAside`` at most once, after any ``CommonFiles``; then for each file ``KeepFile`` or ``DropFile`` if the backup has
+it, ``Piece`` for its bytes and ``EndFile`` with its size;
 ``RenamedFile`` and ``DropFile`` for changes between two passes; ``PassEnd`` after each pass. After the final pass all
 files are stated by ``FilesPart`` and the open ones by ``FinalState``, which the backup answers with ``TargetReady``.
 Either side may send ``CopyFailed``.
@@ -26,6 +27,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import LimitExceeded, RemoteProtocolError
 from understudy.ids import NodeId
 from understudy.limits import COPY_MESSAGE_BYTES_MAX, COPY_PIECE_BYTES_MAX
+from understudy.store.log.chain import EpochStart
 from understudy.store.log.open_files import OpenBody, OpenFile, OpenFiles, OpenSegment
 from understudy.store.replication.fields import (
     DATA,
@@ -101,6 +103,15 @@ class CopyFailed:
     code: str
     """Code of the error (``BrokerError.code``)."""
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EpochHistory:
+    """The activations that the log of the active node went through, the oldest first and its present epoch last; empty
+    if they are not known.
+    """
+
+    starts: tuple[EpochStart, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +262,7 @@ CopyMessage = (
     | Written
     | TargetReady
     | CopyFailed
+    | EpochHistory
     | CommonFiles
     | SetAside
     | KeepFile
@@ -296,6 +308,7 @@ _IDENTITY: Final = Shape(
     {"node_id": NODE_ID, "epoch": U64, "activation_sequence": I64, "active_name": TEXT, "wall_ms": I64},
 )
 _INVENTORY_FILE: Final = Shape(InventoryFile, {**_FILE, "length": SIZE, "hash": fixed(HASH_BYTES)})
+_START: Final = Shape(EpochStart, {"epoch": U64, "previous": U64, "activated_ms": I64, "sequence": U64})
 _STATED_FILE: Final = Shape(StatedFile, {**_FILE, "size_bytes": SIZE})
 
 _MESSAGES: Final = Kinds(
@@ -320,6 +333,7 @@ _MESSAGES: Final = Kinds(
         15: Shape(CheckFile, {**_FILE, "length": SIZE, "hash": fixed(HASH_BYTES)}),
         16: Shape(AskBytes, {"number": U64, **_FILE, "offset": SIZE, "length": number("I", 1, COPY_PIECE_BYTES_MAX)}),
         17: Shape(AnswerBytes, {"number": U64, "found": FLAG, "size_bytes": SIZE, "data": DATA}),
+        18: Shape(EpochHistory, {"starts": several(_START.field)}),
     }
 )
 

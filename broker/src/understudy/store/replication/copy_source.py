@@ -44,6 +44,7 @@ from understudy.store.replication.copy_messages import (
     Directory,
     DropFile,
     EndFile,
+    EpochHistory,
     FilesPart,
     FinalState,
     InventoryFile,
@@ -57,6 +58,7 @@ from understudy.store.replication.copy_messages import (
     TargetReady,
     Written,
 )
+from understudy.store.replication.epoch_history import read_history
 from understudy.store.replication.fetching import answer_in
 from understudy.store.replication.inventory import hash_of
 from understudy.store.replication.store_files import (
@@ -127,6 +129,21 @@ class _Extent:
     complete: bool
 
 
+@dataclass(frozen=True, slots=True)
+class KnownMessages:
+    """The messages of later versions of the replication protocol that a backup knows."""
+
+    common_files: bool = True
+    """``CommonFiles``; otherwise it sets all files of a log that differs aside."""
+    checks: bool = True
+    """``CheckFile`` and ``AskBytes``; otherwise damage is only reported."""
+    history: bool = True
+    """``EpochHistory``; otherwise it reports records that this node has had and trimmed as its own."""
+
+
+ALL_MESSAGES: Final = KnownMessages()
+
+
 class CopySource:
     """One copy of the store of the active node, from its side."""
 
@@ -137,8 +154,7 @@ class CopySource:
         bodies: Applier,
         epoch: int,
         *,
-        states_common: bool = True,
-        checks: bool = True,
+        knows: KnownMessages = ALL_MESSAGES,
         refuses: Callable[[_Key], bool] = lambda key: False,
     ) -> None:
         """Nothing is read yet.
@@ -146,18 +162,15 @@ class CopySource:
         Args:
             log: Writes the directory of the log.
             bodies: Writes the directory of large messages.
-            states_common: Whether the backup knows ``CommonFiles``; otherwise it sets all files of a log that differs
-                aside.
+            knows: Messages that the backup knows.
             refuses: Whether the copy ends because of a damaged file that the backup cannot replace; otherwise it is
                 copied as it is. Reads may be wrong for a while. Called by ``step``.
-            checks: Whether the backup knows ``CheckFile`` and ``AskBytes``; otherwise damage is only reported.
         """
-        self._checks = checks
+        self._knows = knows
         self._question: tuple[int, AnswerBytes | None] | None = None
         """Number of the last question to the backup, and its answer."""
         self._known = FileConditions(directories, bodies.checksum_of)
         self._known.refuses = refuses
-        self._states_common = states_common
         self._directories = directories
         self._disk = directories.disk
         self._log = log
@@ -264,6 +277,10 @@ class CopySource:
         return messages
 
     def _all(self) -> _Work:
+        if self._knows.history:
+            starts = read_history(self._disk, self._directories.log)
+            # without a line for the present epoch nothing shows where the one before ended
+            yield EpochHistory(starts if starts and starts[-1].epoch == self._epoch else ())
         yield from self._decide()
         while self.state is SourceState.COPYING:
             sent_bytes = yield from self._pass(final=False)
@@ -288,7 +305,7 @@ class CopySource:
             if newest is not None:
                 same = yield from self._is_prefix((Directory.LOG, newest))
             if not same:
-                if self._states_common:
+                if self._knows.common_files:
                     yield from self._find_common()
                 for key in [key for key in theirs if key not in self._common]:
                     del theirs[key]
@@ -359,7 +376,7 @@ class CopySource:
     def _repair(self, file: File, key: _Key, *, at_backup: bool) -> _Work:
         """Replace the bytes of this node by those of the backup, if these fit."""
         outcome = Outcome.DAMAGED_TWICE
-        if self._checks and at_backup:
+        if self._knows.checks and at_backup:
             outcome = yield from self._ask_backup(self._known.repair(key))
         if outcome in (Outcome.REPAIRED, Outcome.READABLE):
             log.warning("damaged bytes were replaced by those of the replica", extra={"file": file.path})
@@ -490,7 +507,7 @@ class CopySource:
         digest = yield from self._hash_of_settled(file, key, theirs)
         size_bytes = file.size()
         yield from self._send(file, key, _Extent(size_bytes, size_bytes, extent.complete), modified_ns)
-        if self._checks and (theirs is None or theirs.hash != digest):
+        if self._knows.checks and (theirs is None or theirs.hash != digest):
             yield CheckFile(*key, size_bytes, digest)
 
     def _send(self, file: File, key: _Key, extent: _Extent, modified_ns: int) -> _Work:

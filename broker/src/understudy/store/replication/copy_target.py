@@ -42,6 +42,7 @@ from understudy.store.replication.copy_messages import (
     Directory,
     DropFile,
     EndFile,
+    EpochHistory,
     FilesPart,
     FinalState,
     InventoryFile,
@@ -55,6 +56,7 @@ from understudy.store.replication.copy_messages import (
     Written,
 )
 from understudy.store.replication.divergence import Divergence, complete_note, saved_directories, write_note
+from understudy.store.replication.epoch_history import write_history
 from understudy.store.replication.fetching import answer_of
 from understudy.store.replication.inventory import hash_of, take_inventory
 from understudy.store.replication.replica_state import (
@@ -119,6 +121,8 @@ class CopyTarget:
         self._common: set[_Key] = set()
         """Files that stay when the others are moved away."""
         self._stated: dict[_Key, int] = {}
+        self._history = EpochHistory(())
+        """History of the log of the active node; without lines if it does not say it."""
         self._open: tuple[_Key, File] | None = None
         self._inventory = self._take_inventory()
 
@@ -213,7 +217,7 @@ class CopyTarget:
             execute = _EXECUTE.get(type(message))
             if execute is None:
                 raise RemoteProtocolError(f"{type(message).__name__} of an active node")
-            if not isinstance(message, (CommonFiles, SetAside, FilesPart)):
+            if not isinstance(message, (EpochHistory, CommonFiles, SetAside, FilesPart)):
                 self._note()
             execute(self, message)
         if self.written_bytes > self._answered_bytes:
@@ -229,6 +233,9 @@ class CopyTarget:
             self._noted = True
 
     # --- messages -----------------------------------------------------------------------------------
+
+    def _take_history(self, message: EpochHistory) -> None:
+        self._history = message
 
     def _take_common(self, message: CommonFiles) -> None:
         for each in message.files:
@@ -266,7 +273,7 @@ class CopyTarget:
     def _note_divergence(self) -> None:
         """Complete the note of the newest saved copy, once the segments of the active node are here."""
         numbers = old_replicas.saved_numbers(self._disk, self._directories.log)
-        note = complete_note(self._disk, self._directories, numbers[-1]) if numbers else None
+        note = complete_note(self._disk, self._directories, numbers[-1], self._history.starts) if numbers else None
         if note is not None:
             log.warning(
                 "records of earlier data are not in the log of the active node" if note.records else
@@ -368,6 +375,7 @@ class CopyTarget:
         self.log.resume(message.log)
         self.bodies.resume(message.bodies)
         of = message.identity
+        write_history(self._disk, self._directories.log, self._history.starts)
         write_replica_state(
             self._disk,
             self._directories.log,
@@ -439,6 +447,7 @@ def _hash(file: FileReader, length: int) -> bytes | None:
 
 
 _EXECUTE: Final[dict[type, Callable[[CopyTarget, Any], None]]] = {
+    EpochHistory: CopyTarget._take_history,
     CommonFiles: CopyTarget._take_common,
     SetAside: CopyTarget._set_aside,
     KeepFile: CopyTarget._keep_file,

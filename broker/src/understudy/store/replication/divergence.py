@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import fields
 from itertools import zip_longest
 from typing import Final
@@ -20,10 +19,13 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.limits import DIVERGENCE_NOTE_BYTES_MAX
 from understudy.ports import Disk, DiskReader
+from understudy.store.log.chain import EpochStart
 from understudy.store.log.records import HEADER_BYTES, EpochRecord, RecordType, decode
 from understudy.store.log.replay import Frame, read_frames
-from understudy.store.log.segment import NEW_SUFFIX, parse_name, seed_of, segment_name
+from understudy.store.log.segment import parse_name, seed_of, segment_name
 from understudy.store.replication.copy_messages import Directory
+from understudy.store.replication.epoch_history import common_history, read_history
+from understudy.store.replication.notes import read_file, replace_file
 from understudy.store.replication.store_files import StoreDirectories, is_segment, list_store
 
 NOTE_NAME: Final = "divergence.json"
@@ -66,14 +68,9 @@ def read_note(disk: DiskReader, directory: str) -> Divergence | None:
     Raises:
         DiskFailed: it cannot be read.
     """
-    try:
-        file = disk.open(f"{directory}/{NOTE_NAME}", read_only=True)
-    except FileNotFoundError:
+    raw = read_file(disk, f"{directory}/{NOTE_NAME}", DIVERGENCE_NOTE_BYTES_MAX)
+    if raw is None:
         return None
-    try:
-        raw = file.read(0, DIVERGENCE_NOTE_BYTES_MAX + 1)
-    finally:
-        file.close()
     try:
         found = json.loads(raw)
         values = {each.name: found[each.name] for each in fields(Divergence)}
@@ -89,22 +86,20 @@ def write_note(disk: Disk, directory: str, note: Divergence) -> None:
         DiskFull, DiskFailed: the disk refused; the note is the one before.
     """
     values = {"format": _FORMAT} | {each.name: getattr(note, each.name) for each in fields(Divergence)}
-    path = f"{directory}/{NOTE_NAME}"
-    with suppress(FileNotFoundError):
-        disk.remove(path + NEW_SUFFIX)
-    file = disk.open(path + NEW_SUFFIX, create=True)
-    try:
-        file.write(0, (json.dumps(values).encode() + b"\n",))
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(path + NEW_SUFFIX, path)
-    disk.sync_directory(directory)
+    replace_file(disk, directory, NOTE_NAME, json.dumps(values).encode() + b"\n")
 
 
-def complete_note(disk: Disk, directories: StoreDirectories, number: int) -> Divergence | None:
+def complete_note(
+    disk: Disk, directories: StoreDirectories, number: int, history: Sequence[EpochStart]
+) -> Divergence | None:
     """Compare a saved copy with the store, which has at least the segments of the active node that are older than the
     newest one, and write the note. Reads the segments from the split on.
+
+    Args:
+        disk: Has both.
+        directories: Have the copy from the active node.
+        number: Names the saved copy.
+        history: Activations of the log of the active node; empty if they are not known.
 
     Returns:
         The note; None if it was complete, or there is none.
@@ -116,12 +111,14 @@ def complete_note(disk: Disk, directories: StoreDirectories, number: int) -> Div
     note = read_note(disk, saved.log)
     if note is None or note.complete:
         return None
-    found = _compare(disk, directories, saved)
+    found = _compare(disk, directories, saved, history)
     write_note(disk, saved.log, found)
     return found
 
 
-def _compare(disk: Disk, directories: StoreDirectories, saved: StoreDirectories) -> Divergence:
+def _compare(
+    disk: Disk, directories: StoreDirectories, saved: StoreDirectories, history: Sequence[EpochStart]
+) -> Divergence:
     segments = _segments(disk, saved)
     # from the end: everything before the last segment that begins like that of the active node is common, or was
     # trimmed there
@@ -130,7 +127,13 @@ def _compare(disk: Disk, directories: StoreDirectories, saved: StoreDirectories)
         if _begins_alike(disk, directories, saved, segments[index]):
             first = index
             break
-    return _count(disk, directories, saved, segments[first:], _held(disk, directories, saved, segments))
+    ended = _held(disk, directories, saved, segments)
+    common = common_history(read_history(disk, saved.log), history)
+
+    def had(name: str, frame: Frame) -> bool:
+        return ended(name, frame) or (common is not None and common.has(_order(name)[0], frame.sequence))
+
+    return _count(disk, directories, saved, segments[first:], had)
 
 
 def _held(

@@ -17,6 +17,7 @@ from understudy.ports import Disk
 from understudy.store.quarantine import DIRECTORY_NAME
 from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.divergence import NOTE_NAME
+from understudy.store.replication.epoch_history import HISTORY_NAME, write_history
 from understudy.store.replication.store_files import StoreDirectories, belongs, list_store
 
 Key = tuple[Directory, str]
@@ -60,6 +61,11 @@ def move_to(disk: Disk, directories: StoreDirectories, number: int, common: Coll
             disk.link(directories.path(*key), f"{base}/{name}")
         else:
             disk.rename(directories.path(*key), f"{base}/{name}")
+    if disk.exists(f"{directories.log}/{HISTORY_NAME}"):
+        base = directories.path(Directory.LOG, f"oldreplica.{number}")
+        disk.make_directory(base)
+        made.add(base)
+        disk.rename(f"{directories.log}/{HISTORY_NAME}", f"{base}/{HISTORY_NAME}")
     for folder in sorted(made, reverse=True):
         disk.sync_directory(folder)
     _sync(disk, directories)
@@ -70,6 +76,7 @@ def remove_store(disk: Disk, directories: StoreDirectories, common: Collection[K
     for key in list_store(disk, directories):
         if key not in common:
             disk.remove(directories.path(*key))
+    write_history(disk, directories.log, ())
     _sync(disk, directories)
 
 
@@ -92,8 +99,9 @@ def _remove(disk: Disk, directory: Directory, base: str) -> None:
             if belongs(directory, prefix + name):
                 with suppress(FileNotFoundError):
                     disk.remove(f"{folder}/{name}")
-        if folder == base and disk.exists(f"{base}/{NOTE_NAME}"):
-            disk.remove(f"{base}/{NOTE_NAME}")
+        for name in (NOTE_NAME, HISTORY_NAME):
+            if folder == base and disk.exists(f"{base}/{name}"):
+                disk.remove(f"{base}/{name}")
         if not disk.list(folder):
             disk.remove_directory(folder)
 

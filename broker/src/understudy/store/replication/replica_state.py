@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 import struct
-from contextlib import suppress
 from enum import IntEnum
 from typing import Final
 
@@ -24,7 +23,7 @@ from understudy.ids import NodeId, uuid_bytes, uuid_text
 from understudy.kernel.log import crc32
 from understudy.limits import REPLICATED_NAME_BYTES_MAX
 from understudy.ports import Disk, DiskReader
-from understudy.store.log.segment import NEW_SUFFIX
+from understudy.store.replication.notes import read_file, replace_file
 
 log = logging.getLogger(__name__)
 
@@ -79,14 +78,9 @@ def read_replica_state(disk: DiskReader, directory: str) -> ReplicaState:
         DiskFailed: it cannot be read.
     """
     path = f"{directory}/{STATE_NAME}"
-    try:
-        file = disk.open(path, read_only=True)
-    except FileNotFoundError:
+    raw = read_file(disk, path, _FILE_BYTES_MAX)
+    if raw is None:
         return ReplicaState()
-    try:
-        raw = file.read(0, _FILE_BYTES_MAX + 1)
-    finally:
-        file.close()
     state = _decode(raw, path)
     if state is None:
         log.warning("the state of the replica is damaged: the copy counts as incomplete", extra={"file": path})
@@ -100,18 +94,7 @@ def write_replica_state(disk: Disk, directory: str, state: ReplicaState) -> None
     Raises:
         DiskFull, DiskFailed: the disk refused; the file is the one before.
     """
-    path = f"{directory}/{STATE_NAME}"
-    temporary = path + NEW_SUFFIX
-    with suppress(FileNotFoundError):
-        disk.remove(temporary)
-    file = disk.open(temporary, create=True)
-    try:
-        file.write(0, (_encode(state),))
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(temporary, path)
-    disk.sync_directory(directory)
+    replace_file(disk, directory, STATE_NAME, _encode(state))
 
 
 def _encode(state: ReplicaState) -> bytes:

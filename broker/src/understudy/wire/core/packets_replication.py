@@ -37,7 +37,7 @@ from understudy.wire.core.layout import (
 REPLICATION_CHANNEL: Final = 2
 #: Newest and oldest version of the packets and of their content that this node speaks. A replica offers its newest, the
 #: answer names the newest that both speak.
-REPLICATION_PROTOCOL: Final = 3
+REPLICATION_PROTOCOL: Final = 4
 REPLICATION_PROTOCOL_MIN: Final = 1
 #: First version that has the message ``CommonFiles`` in the copy.
 COMMON_FILES_PROTOCOL: Final = 2
@@ -45,6 +45,8 @@ COMMON_FILES_PROTOCOL: Final = 2
 CHECKED_FILES_PROTOCOL: Final = 3
 #: First version that has the promise of the replica (ADR 0116).
 PROMISE_PROTOCOL: Final = 3
+#: First version that has the message ``EpochHistory`` in the copy.
+EPOCH_HISTORY_PROTOCOL: Final = 4
 #: Bytes of operations in one packet; longer ones are sent in several.
 OPERATIONS_BYTES_MAX: Final = 1024 * 1024
 

@@ -10,6 +10,7 @@ from tests.support.store import DIRECTORY, NODE_ID, Crashed, StoreHarness
 from understudy.errors import DiskFailed, DiskFull, LockLost
 from understudy.ports import File
 from understudy.store.log.applier import Applier
+from understudy.store.log.chain import EpochStart
 from understudy.store.log.epoch import begin_epoch
 from understudy.store.log.follower import Follower, recover
 from understudy.store.log.records import EpochRecord
@@ -35,13 +36,21 @@ def begin(rig: StoreHarness, disk: SimDisk) -> None:
 
 def test_every_activation_is_an_epoch_that_states_the_ends() -> None:
     rig = StoreHarness(random.Random(1))
+    starts = []
     for epoch in (1, 2, 3):
-        assert rig.activate("a").epoch == epoch
+        store = rig.activate("a")
+        assert store.epoch == epoch
+        starts.append(store.epoch_start)
         rig.queue()
         rig.settle()
         rig.die(power_loss=False)
-    epochs = [logged.record for logged in read_log(rig.disk("j"), DIRECTORY) if isinstance(logged.record, EpochRecord)]
+    found = [logged for logged in read_log(rig.disk("j"), DIRECTORY) if isinstance(logged.record, EpochRecord)]
+    epochs = [logged.record for logged in found if isinstance(logged.record, EpochRecord)]
     assert [record.epoch for record in epochs] == [1, 2, 3]
+    assert starts == [
+        EpochStart(record.epoch, record.epoch - 1, record.activated_ms, logged.frame.sequence)
+        for logged, record in zip(found, epochs, strict=True)
+    ]
     assert [(end.epoch) for end in epochs[-1].ends] == [1, 2]
 
 

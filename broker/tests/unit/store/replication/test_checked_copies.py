@@ -17,7 +17,7 @@ from understudy.errors import BrokerError, DiskFailed
 from understudy.message import LargeBody, LargeMessage, Message
 from understudy.store.log.segment import HEADER_BLOCK_BYTES
 from understudy.store.replication.copy_messages import AnswerBytes, AskBytes, CheckFile, Directory, KeepFile, Piece
-from understudy.store.replication.copy_source import CopySource, SourceState
+from understudy.store.replication.copy_source import CopySource, KnownMessages, SourceState
 from understudy.store.replication.copy_target import TargetState
 from understudy.store.replication.fetching import answer_of
 
@@ -187,7 +187,9 @@ def test_nothing_is_asked_of_a_replica_of_an_earlier_version(rig: Rig) -> None:
     rig.copied_once()
     rig.active.volume.wrong_reads.add(rig.body, 100, 3, cached=True)
     copying = Copying(rig.active, rig.replica)
-    copying.source = CopySource(copying.source._directories, rig.active.log, rig.active.bodies_applier, 1, checks=False)
+    copying.source = CopySource(
+        copying.source._directories, rig.active.log, rig.active.bodies_applier, 1, knows=KnownMessages(checks=False)
+    )
     copying.run()
     assert not any(isinstance(each, AskBytes | CheckFile) for each in copying.sent)
     assert content(rig, rig.body) == [right, right]

@@ -15,6 +15,7 @@ from understudy.limits import COPY_PIECE_BYTES_MAX
 from understudy.ports import Disk, File, Operation
 from understudy.runtime.base.disk import RealDisk
 from understudy.store.log.applier import Applier
+from understudy.store.log.chain import EpochStart
 from understudy.store.log.operations import (
     Append,
     BodyEnd,
@@ -41,6 +42,7 @@ from understudy.store.replication.copy_messages import (
     Directory,
     DropFile,
     EndFile,
+    EpochHistory,
     InventoryFile,
     InventoryPart,
     Piece,
@@ -49,8 +51,9 @@ from understudy.store.replication.copy_messages import (
     TargetReady,
     Written,
 )
-from understudy.store.replication.copy_source import CopySource, SourceState
+from understudy.store.replication.copy_source import CopySource, KnownMessages, SourceState
 from understudy.store.replication.copy_target import CopyTarget, TargetState
+from understudy.store.replication.epoch_history import read_history, write_history
 from understudy.store.replication.inventory import take_inventory
 from understudy.store.replication.replica_state import (
     ReplicaState,
@@ -214,7 +217,7 @@ def test_a_body_that_is_finished_between_two_passes_is_not_sent_again(
     for message in pair.target.step():
         pair.source.receive(message)
     first = pair.source.step()
-    assert [type(each) for each in first][:4] == [Piece, EndFile, Piece, EndFile]
+    assert [type(each) for each in first][:5] == [EpochHistory, Piece, EndFile, Piece, EndFile]
     for message in first:
         pair.target.receive(message)
     pair.bodies_do(FinishBodies((BodyEnd("7.large", 5000, (b"c",), True),)), RemoveFile("8.large.tmp"))
@@ -353,6 +356,34 @@ def test_earlier_data_is_moved_completely_after_a_crash_at_any_step() -> None:
         for directory, name in earlier:
             assert pair.disk.exists(pair.backup.path(directory, f"oldreplica.1/{name}")), (operations, name)
     raise AssertionError("the move does not end")
+
+
+def test_the_history_of_activations_comes_with_the_copy_and_stays_with_earlier_data(pair: Pair) -> None:
+    first, second, own = EpochStart(1, 0, 10, 1), EpochStart(EPOCH, 1, 30, 4), EpochStart(2, 1, 20, 4)
+    active, backup = segment(2), segment(1, 2)
+    pair.log_does(active, *batch(active, HEADER_BLOCK_BYTES, 4))
+    write_history(pair.disk, pair.active.log, (first, second))
+    pair.disk.make_directory(pair.backup.log)
+    Applier(pair.disk, pair.backup.log).apply([backup, *batch(backup, HEADER_BLOCK_BYTES, 4)])
+    write_history(pair.disk, pair.backup.log, (first, own))
+    pair.copy()
+    pair.check_equal()
+    assert read_history(pair.disk, pair.backup.log) == (first, second)
+    assert read_history(pair.disk, pair.backup.path(LOG, "oldreplica.1")) == (first, own)
+
+
+@pytest.mark.parametrize("written", [(), (EpochStart(EPOCH - 1, 0, 10, 1),)], ids=["none", "older"])
+def test_a_history_without_the_present_epoch_is_not_sent(pair: Pair, written: tuple[EpochStart, ...]) -> None:
+    write_history(pair.disk, pair.active.log, written)
+    pair.disk.make_directory(pair.backup.log)
+    write_history(pair.disk, pair.backup.log, (EpochStart(1, 0, 10, 1),))
+    assert pair.copy()[0] == EpochHistory(())
+    assert read_history(pair.disk, pair.backup.log) == ()
+
+
+def test_a_backup_of_an_older_protocol_gets_no_history(pair: Pair) -> None:
+    pair.source = CopySource(pair.active, pair.log, pair.bodies, EPOCH, knows=KnownMessages(history=False))
+    assert EpochHistory not in map(type, pair.copy())
 
 
 def test_a_file_system_without_links_gets_everything_with_the_next_copy(

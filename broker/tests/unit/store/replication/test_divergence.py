@@ -7,10 +7,12 @@ from tests.support.store import NODE_ID
 
 from understudy.ids import uuid_bytes
 from understudy.store.log.applier import Applier
+from understudy.store.log.chain import EpochStart
 from understudy.store.log.operations import Append, CreateSegment, SyncFile
 from understudy.store.log.records import RecordType, SegmentEnd, encode_epoch
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, frame, seed_of
 from understudy.store.replication.divergence import Divergence, complete_note, saved_directories, write_note
+from understudy.store.replication.epoch_history import write_history
 from understudy.store.replication.store_files import StoreDirectories
 from understudy.testing.sim.disk import SimDisk, SimVolume
 
@@ -48,9 +50,9 @@ class Copies:
         header = SegmentHeader(NODE_ID, epoch, number, 0, SEGMENT_BYTES, True)
         Applier(self.disk, self.store.log).apply([CreateSegment(header, record)])
 
-    def note(self) -> Divergence:
-        """The completed note."""
-        found = complete_note(self.disk, self.store, 1)
+    def note(self, *history: EpochStart) -> Divergence:
+        """The completed note, with the history of the log of the active node."""
+        found = complete_note(self.disk, self.store, 1, history)
         assert found is not None
         return found
 
@@ -98,3 +100,55 @@ def test_segments_that_the_log_of_the_active_node_does_not_know_stay_a_divergenc
     copies.write(copies.saved.log, 4, 5, range(11, 21))
     copies.begin_epoch(3, 2, 21, SegmentEnd(2, 1, HEADER_BLOCK_BYTES + SIZE_BYTES))
     assert copies.note().records == 10
+
+
+FIRST = EpochStart(1, 0, 1_000, 1)
+SECOND = EpochStart(2, 1, 2_000, 31)
+THIRD = EpochStart(3, 2, 3_000, 41)
+
+
+def test_a_copy_that_ends_before_the_active_node_went_on_has_nothing_of_its_own(copies: Copies) -> None:
+    """Goal: a replica that was away raises no alarm about records that it shares with the active node.
+
+    Method: the copy ends in the middle of epoch 1, the active node went on to sequence 30 and has trimmed all of it.
+    """
+    copies.write(copies.saved.log, 1, 1, range(1, 11))
+    copies.write(copies.saved.log, 2, 1, range(11, 21))
+    write_history(copies.disk, copies.saved.log, (FIRST,))
+    copies.write(copies.store.log, 9, 3, range(41, 51))
+    assert copies.note(FIRST, SECOND, THIRD) == Divergence(complete=True)
+
+
+def test_a_copy_of_the_present_epoch_of_the_active_node_has_nothing_of_its_own(copies: Copies) -> None:
+    copies.write(copies.saved.log, 2, 1, range(11, 21))
+    write_history(copies.disk, copies.saved.log, (FIRST,))
+    copies.write(copies.store.log, 9, 1, range(90, 95))
+    assert copies.note(FIRST) == Divergence(complete=True)
+
+
+def test_records_after_the_end_of_the_common_epoch_are_the_divergence(copies: Copies) -> None:
+    """The active node ended in epoch 1 before it had synced the records that its replica has from sequence 31 on."""
+    copies.write(copies.saved.log, 2, 1, range(21, 36))
+    write_history(copies.disk, copies.saved.log, (FIRST,))
+    copies.write(copies.store.log, 9, 3, range(41, 51))
+    found = copies.note(FIRST, SECOND, THIRD)
+    assert (found.epoch, found.sequence, found.records) == (1, 31, 5)
+
+
+def test_an_epoch_that_both_nodes_began_is_the_divergence(copies: Copies) -> None:
+    copies.write(copies.saved.log, 2, 1, range(21, 31))
+    copies.write(copies.saved.log, 3, 2, range(31, 36))
+    write_history(copies.disk, copies.saved.log, (FIRST, EpochStart(2, 1, 2_001, 31)))
+    copies.write(copies.store.log, 9, 3, range(41, 51))
+    found = copies.note(FIRST, SECOND, THIRD)
+    assert (found.epoch, found.sequence, found.records) == (2, 31, 5)
+
+
+@pytest.mark.parametrize("of_copy", [(), (EpochStart(1, 0, 999, 1),)], ids=["none", "other"])
+def test_without_a_common_activation_all_records_are_the_divergence(
+    copies: Copies, of_copy: tuple[EpochStart, ...]
+) -> None:
+    copies.write(copies.saved.log, 2, 1, range(11, 21))
+    write_history(copies.disk, copies.saved.log, of_copy)
+    copies.write(copies.store.log, 9, 3, range(41, 51))
+    assert copies.note(FIRST, SECOND, THIRD).records == 10
