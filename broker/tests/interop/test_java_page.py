@@ -1,4 +1,4 @@
-"""The programs of docs/use/java.md, compiled as they are printed, against a pair whose active node is killed."""
+"""The program of docs/use/java.md, compiled as it is printed, against a pair whose active node is killed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"{project / 'target' / 'classes'}:{project / 'target' / 'lib'}/*"
 
 
-@pytest.mark.parametrize("program", ["Orders", "SpringOrders"])
+@pytest.mark.parametrize("program", ["Orders"])
 def test_a_program_of_the_page_loses_nothing_when_the_active_node_is_killed(
     classpath: str, pair: Pair, program: str, tmp_path: Path
 ) -> None:
