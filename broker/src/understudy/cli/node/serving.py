@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from understudy.config.servers import LoadedConfig
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.runtime.base.file_modes import check_directories, check_files
+from understudy.runtime.files.configuration_file import ConfigurationFile
 from understudy.runtime.management.listener import ManagementListener
 from understudy.runtime.node.volatile_store import VolatileStore
 from understudy.runtime.process.server import Server
@@ -64,7 +64,7 @@ async def serve(
     loaded: LoadedConfig,
     place: Instance,
     allow_remote: bool,
-    read: Callable[[], LoadedConfig],
+    source: ConfigurationFile,
     volatile: VolatileStore,
 ) -> int:
     """Run all servers of a broker.xml until the last has ended; the exit code.
@@ -73,12 +73,12 @@ async def serve(
         loaded: The file.
         place: The instance.
         allow_remote: Whether management may listen on an address that is not loopback.
-        read: Reads the file again.
+        source: The files of the configuration, which are read again.
         volatile: Its store if persistence is off; removed at the end.
     """
     colocated = loaded.configuration.ha_policy.colocated
     process = Server(1 + len(loaded.servers) + (0 if colocated is None else colocated.max_backups))
-    maker = _Maker(process, place, allow_remote, read)
+    maker = _Maker(process, place, allow_remote, source)
     names = (None, *(each.configuration.name for each in loaded.servers))
     for name in names:
         maker.make(loaded, name)
@@ -100,11 +100,12 @@ async def serve(
 class _Maker:
     """Makes the nodes of the servers of a process."""
 
-    def __init__(self, process: Server, place: Instance, allow_remote: bool, read: Callable[[], LoadedConfig]) -> None:
+    def __init__(self, process: Server, place: Instance, allow_remote: bool, source: ConfigurationFile) -> None:
         self._process = process
         self._place = place
         self._allow_remote = allow_remote
-        self._read = read
+        self._source = source
+        self._read = source.load
 
     def make(self, loaded: LoadedConfig, name: str | None) -> None:
         """Make the node of a server; None: that of ``core``. Raises BrokerError."""
@@ -126,6 +127,9 @@ class _Maker:
         )
         read = partial(self._read_server, name)
         hosted.files = watched_files(hosted.node, security, place.config, read, loaded.included)
+        hosted.files.overrides = loaded.overrides
+        hosted.source = self._source
+        hosted.reload = partial(self._process.servers.reload, configuration.name, "reload")
 
     def make_again(self, name: str | None, known_as: str) -> None:
         """Make the node of a server that has ended, from the present file. Raises BrokerError."""

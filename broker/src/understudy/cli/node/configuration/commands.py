@@ -14,13 +14,14 @@ import click
 from understudy.cli.node.check import effects
 from understudy.cli.node.defaults import default_directory
 from understudy.cli.node.instances import config_of
-from understudy.cli.node.run import read_configuration, read_data, read_included
+from understudy.cli.node.run import read_configuration
 from understudy.cli.terminal import Commands, echo
 from understudy.config.edit import Add, Change, Remove, Set, difference, edit
 from understudy.config.instance_files import launcher_properties
 from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.limits import CONFIG_BYTES_MAX
+from understudy.runtime.files.configuration_file import read_data, read_included
 from understudy.runtime.files.replacement import replace_unchanged
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -1,0 +1,73 @@
+"""Several operations as one: all of them count, or none (ADR 0169).
+
+Each operation sees the tree that those before it have made. Not here: the check of the result by the reader of the
+broker, and writing it (``runtime.management.dmr``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from understudy.config.edit.overlay import Override, with_override
+from understudy.dataclass import dataclass
+from understudy.errors import BrokerError
+from understudy.management.dmr.grammar import Operation
+from understudy.management.dmr.operations import Operations, Outcome
+
+Overrides = tuple[Override, ...]
+"""The states of an overlay, in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The operations of a batch, with the overlay that they make."""
+
+    outcomes: tuple[Outcome, ...]
+    """The outcome of each operation."""
+    overrides: Overrides
+
+
+class StepFailed(BrokerError):
+    """The failure of one operation of a batch."""
+
+    code = "management-step"
+
+    def __init__(self, number: int, error: BrokerError) -> None:
+        """Args:
+        number: The number of the operation, from 1.
+        error: Its failure.
+        """
+        super().__init__(str(error))
+        self.number = number
+
+
+def change(
+    operations: Sequence[Operation],
+    overrides: Overrides,
+    read: Callable[[Overrides], Operations],
+    stamp: Callable[[Operation], tuple[str, str, str]],
+) -> Change:
+    """Carry out operations one after the other on the overlay.
+
+    Args:
+        operations: The operations.
+        overrides: The overlay before them.
+        read: The operations on the tree of broker.xml with an overlay. Raises ConfigError.
+        stamp: Time, user and line of an operation, for its states.
+
+    Raises:
+        StepFailed: an operation cannot be carried out.
+    """
+    outcomes = []
+    now = read(overrides)
+    for number, operation in enumerate(operations, 1):
+        try:
+            outcome = now.carry_out(operation)
+            if outcome.targets:
+                for target in outcome.targets:
+                    overrides = with_override(overrides, Override(target, *stamp(operation)))
+                now = read(overrides)
+        except BrokerError as error:
+            raise StepFailed(number, error) from error
+        outcomes.append(outcome)
+    return Change(tuple(outcomes), overrides)
