@@ -26,6 +26,7 @@ _COMMANDS: Final = {
     "bridge": "understudy.cli.messages.bridge:bridge",
     "browse": "understudy.cli.messages.browse:browse",
     "check": "understudy.cli.managing.checks:check",
+    "cli": "understudy.cli.console.command:management_cli",
     "cluster": "understudy.cli.node.cluster:cluster",
     "config": "understudy.cli.node.configuration.commands:config",
     "completion": "understudy.cli.managing.context:completion",
@@ -73,7 +74,7 @@ _SECTIONS: Final = {
         "queue", "address", "connection", "session", "consumer", "transaction", "bridge", "operation",
     ),
     "Handing the service over": ("failover", "failback", "promote", "activate", "accept-store"),
-    "Configuration and users": ("config", "user", "permission", "mask", "migrate"),
+    "Configuration and users": ("cli", "config", "user", "permission", "mask", "migrate"),
     "Stores, journals and ledgers": ("data", "reader", "ledger", "pipeline"),
     "Other": ("context", "completion", "sim"),
 }  # fmt: skip

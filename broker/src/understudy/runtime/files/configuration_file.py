@@ -53,7 +53,7 @@ class ConfigurationFile:
         Args:
             data: Bytes that take the place of those of broker.xml.
             read_file: Takes the place of the files that it includes.
-            overrides: The overlay; None: that of the file.
+            overrides: The overlay, which may be one that is not written yet; None: that of the file.
 
         Raises:
             ConfigError: a file cannot be read or used, alone or with the overlay.
@@ -61,9 +61,10 @@ class ConfigurationFile:
         if data is None:
             data = read_data(self.config)
         read_file = read_file or read_included
-        if overrides is None:
-            overrides = read_overlay(self.config)
-        loaded = self._read(data, read_file) if not overrides else self._with_overlay(data, read_file, overrides)
+        if overrides is not None:
+            loaded = self._merged_and_read(data, read_file, overrides)
+        else:
+            loaded = self._with_overlay(data, read_file, read_overlay(self.config))
         if overlay_of(self.config).exists():
             loaded = replace(loaded, included=(*loaded.included, str(overlay_of(self.config))))
         if self.quarantine:
@@ -95,18 +96,25 @@ class ConfigurationFile:
         return merge(data, targets, file=str(self.config), read_file=read_file, properties=self._values)
 
     def _with_overlay(self, data: bytes, read_file: ReadFile, overrides: Sequence[Override]) -> LoadedConfig:
-        overlay = str(overlay_of(self.config))
+        """broker.xml with the overlay of the file; an error says which of the two has it."""
         try:
-            merged = self._merged(data, read_file, overrides)
-            loaded = self._read(merged.data, merged.read_file)
+            return self._merged_and_read(data, read_file, overrides)
         except ConfigError as error:
+            if not overrides:
+                raise
             # an error of broker.xml itself has its line there; with the overlay lines are others
             self._read(data, read_file)
             message = f"{self.config} is usable, but not with the changes in this file: {error}"
             hint = "`understudy config diff` shows them, `understudy config drop` removes them"
-            raise ConfigError(message, file=overlay, hint=hint) from error
-        told = f"{len(overrides)} changes of the management CLI override broker.xml: see `understudy config diff`"
-        warning = ConfigWarning(told, "configuration", overlay, 1)
+            raise ConfigError(message, file=str(overlay_of(self.config)), hint=hint) from error
+
+    def _merged_and_read(self, data: bytes, read_file: ReadFile, overrides: Sequence[Override]) -> LoadedConfig:
+        if not overrides:
+            return self._read(data, read_file)
+        merged = self._merged(data, read_file, overrides)
+        loaded = self._read(merged.data, merged.read_file)
+        told = f"changes of the management CLI override broker.xml ({len(overrides)}): see `understudy config diff`"
+        warning = ConfigWarning(told, "configuration", str(overlay_of(self.config)), 1)
         return replace(loaded, warnings=(*loaded.warnings, warning), overrides=len(overrides))
 
     def _read(self, data: bytes, read_file: ReadFile) -> LoadedConfig:
