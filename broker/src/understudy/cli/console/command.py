@@ -12,9 +12,9 @@ from typing import Final
 
 import click
 
-from understudy.cli.console.console import Answer, Console, Failed, answer_of
 from understudy.cli.console.lines import split_commands
 from understudy.cli.console.prompt import converse
+from understudy.cli.console.session import Answer, Failed, Session, answer_of
 from understudy.cli.node.status import Place, instance_option, token_file_option, url_option
 from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, Unreachable
@@ -81,16 +81,16 @@ def management_cli(
         url = f"http://{controller}"
     place = Place.of(instance, url, token_file)
     send = partial(_send, place, timeout)
-    console = Console(send, partial(_reload, place, timeout), partial(_show, as_json), echo, echo_lines=echo_command)
+    session = Session(send, partial(_reload, place, timeout), partial(_show, as_json), echo, echo_lines=echo_command)
     try:
         if one is not None or several is not None:
-            console.run([one] if one is not None else split_commands(several or ""))
+            session.run([one] if one is not None else split_commands(several or ""))
         elif file is not None:
-            console.run(_lines_of(file))
+            session.run(_lines_of(file))
         elif sys.stdin.isatty():
-            converse(console, send, place.url.partition("://")[2])
+            converse(session, send, place.url.partition("://")[2])
         else:
-            console.run(sys.stdin)
+            session.run(sys.stdin)
     except Failed:
         raise SystemExit(1) from None
 

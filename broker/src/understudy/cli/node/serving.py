@@ -127,7 +127,7 @@ class _Maker:
         )
         read = partial(self._read_server, name)
         hosted.files = watched_files(hosted.node, security, place.config, read, loaded.included)
-        hosted.files.overrides = loaded.overrides
+        hosted.node.parts.configuration.overrides = loaded.overrides
         hosted.source = self._source
         hosted.reload = partial(self._process.servers.reload, configuration.name, "reload")
 

@@ -1,4 +1,4 @@
-"""The overlay of broker.xml: states of single places that a running broker was told, in a file of their own (ADR 0170).
+"""The overlay of broker.xml: states of single places that a running broker got, in a file of their own (ADR 0170).
 
 broker.xml belongs to its author, a person or Ansible. The broker writes ``broker.d/50-cli.json`` beside it, and the
 reader brings broker.xml to these states before it reads it. Not here: reading and writing the file

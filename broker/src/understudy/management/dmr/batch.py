@@ -1,7 +1,7 @@
 """Several operations as one: all of them count, or none (ADR 0169).
 
 Each operation sees the tree that those before it have made. Not here: the check of the result by the reader of the
-broker, and writing it (``runtime.management.dmr``).
+broker, and writing it (``runtime.files.configuration_change``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StepFailed(BrokerError):
     def __init__(self, number: int, error: BrokerError) -> None:
         """Args:
         number: The number of the operation, from 1.
-        error: Its failure.
+        error: The reason.
         """
         super().__init__(str(error))
         self.number = number
@@ -50,7 +50,7 @@ def change(
     """Carry out operations one after the other on the overlay.
 
     Args:
-        operations: The operations.
+        operations: At least one.
         overrides: The overlay before them.
         read: The operations on the tree of broker.xml with an overlay. Raises ConfigError.
         stamp: Time, user and line of an operation, for its states.

@@ -1,8 +1,8 @@
 """The management CLI of a running node: its requests read the configuration, or change the overlay beside broker.xml.
 
 A change counts when the reader of the broker accepts broker.xml with all changes, and the overlay is on disk; then the
-node applies the elements that it can apply while it runs. Each change is a line in the log. Requests are carried out
-one after the other, on a thread. Not here: the operations (``management.dmr``).
+node applies the elements that it can apply while it runs. Requests are carried out one after the other, on a thread.
+Not here: the operations (``management.dmr``), and the files (``runtime.files.configuration_change``).
 """
 
 from __future__ import annotations
@@ -10,27 +10,24 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
 from aiohttp import web
 
 from understudy import __version__
-from understudy.config.edit.overlay import Override
 from understudy.errors import BrokerError, ConfigError, ManagementError
-from understudy.management.dmr.batch import Change, StepFailed, change
+from understudy.management.dmr.batch import StepFailed
 from understudy.management.dmr.grammar import Operation
-from understudy.management.dmr.operations import Facts, Operations, masked
+from understudy.management.dmr.operations import Facts
 from understudy.management.dmr.requests import Request, failure, parse_get, parse_request, success
 from understudy.management.dmr.text import format_value
-from understudy.management.dmr.tree import Tree
 from understudy.management.dmr.values import Value, to_json
 from understudy.management.json_text import parse_json
 from understudy.management.view import NodeView
+from understudy.runtime.files.configuration_change import carry_out
 from understudy.runtime.files.configuration_file import ConfigurationFile
-from understudy.runtime.files.overlay_file import overlay_writer, read_overlay, write_overlay
 from understudy.runtime.management.requests import HEADERS, read_body, refuse, too_large
 from understudy.runtime.node.node import BrokerNode
 from understudy.runtime.process.reloading import ConfigurationFiles
@@ -117,41 +114,12 @@ class ConfigurationCli:
             paths = any(kind == "path" for each in wanted.operations for kind, _ in each.address)
             facts = self._facts(counted=paths)
             loop = asyncio.get_running_loop()
-            made, written = await loop.run_in_executor(None, partial(self._change, wanted.operations, facts, user))
+            made, written = await loop.run_in_executor(
+                None, partial(carry_out, self._source, wanted.operations, facts, user)
+            )
             if written:
                 await self._apply()
         return success(wanted, made.outcomes)
-
-    # --- on a thread -----------------------------------------------------------------------------
-
-    def _change(self, operations: Sequence[Operation], facts: Facts, user: str) -> tuple[Change, bool]:
-        """Carry out operations; whether the overlay was written. Raises BrokerError: nothing was."""
-        made = self._try(operations, facts, user)
-        if not any(each.targets for each in made.outcomes):
-            return made, False
-        with overlay_writer(self._source.config):
-            # read again: another process may have written meanwhile
-            made = self._try(operations, facts, user)
-            self._source.load(overrides=made.overrides)
-            write_overlay(self._source.config, made.overrides)
-        for operation, outcome in zip(operations, made.outcomes, strict=True):
-            if outcome.effect is not None:
-                log.info(
-                    "configuration changed by the management CLI",
-                    extra={"user": user, "operation": str(masked(operation)), "old": to_json(outcome.old)},
-                )
-        return made, True
-
-    def _try(self, operations: Sequence[Operation], facts: Facts, user: str) -> Change:
-        time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-        def read(overrides: tuple[Override, ...]) -> Operations:
-            return Operations(Tree(self._source.nodes(overrides)), facts)
-
-        def stamp(operation: Operation) -> tuple[str, str, str]:
-            return time, user, str(masked(operation))
-
-        return change(operations, read_overlay(self._source.config), read, stamp)
 
     # --- the node --------------------------------------------------------------------------------
 
@@ -164,7 +132,7 @@ class ConfigurationCli:
         return Facts(
             version=__version__,
             directory=str(self._source.directory),
-            reload_required=bool(self._files.pending),
+            reload_required=bool(node.parts.configuration.pending),
             messages=messages,
             in_sync=node.policy.name == "replication" and node.protection.find().protected,
             start_id=str(node.started_ms),
@@ -175,7 +143,7 @@ class ConfigurationCli:
         applied: asyncio.Future[tuple[BrokerError, ...]] = asyncio.get_running_loop().create_future()
         self._files.ask(applied.set_result)
         for error in await applied:
-            # the overlay is written and usable: the node says what it does not apply
+            # the overlay is written and usable, so the next start applies it
             log.warning("a change of the management CLI is not applied yet", extra={"error": str(error)})
 
     def _begin_reload(self, operation: Operation, user: str) -> None:

@@ -30,7 +30,6 @@ from understudy.management.model.node import (
 from understudy.management.snapshot.links import readers_of
 from understudy.runtime.node.node import BrokerNode
 from understudy.runtime.node.promotions import Promotions
-from understudy.runtime.process.reloading import ConfigurationFiles
 from understudy.store.log.segment import log_size_bytes
 
 
@@ -40,11 +39,9 @@ class NodeReader:
     Args:
         node: The node, in any state.
         promotions: Promotions of the data of the node.
-        files: The watched files of its configuration; None: none are watched.
     """
 
-    def __init__(self, node: BrokerNode, promotions: Promotions, files: ConfigurationFiles | None = None) -> None:
-        self._files = files
+    def __init__(self, node: BrokerNode, promotions: Promotions) -> None:
         self._node = node
         self._promotions = promotions
 
@@ -75,9 +72,9 @@ class NodeReader:
             trouble=node.protection.trouble(),
             protection=convert(node.protection.find(), Protection, from_attributes=True),
             in_line=node.policy.in_line,
-            overrides=0 if self._files is None else self._files.overrides,
-            pending=[] if self._files is None else list(self._files.pending),
-            pending_count=0 if self._files is None else len(self._files.pending),
+            overrides=node.parts.configuration.overrides,
+            pending=list(node.parts.configuration.pending),
+            pending_count=len(node.parts.configuration.pending),
         )
 
     def _epoch(self) -> int | None:

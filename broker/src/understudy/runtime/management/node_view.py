@@ -24,7 +24,6 @@ from understudy.runtime.management.cluster_view import read_cluster
 from understudy.runtime.management.node_values import NodeReader, promotion_of
 from understudy.runtime.node.node import BrokerNode
 from understudy.runtime.node.promotions import Promotions
-from understudy.runtime.process.reloading import ConfigurationFiles
 from understudy.terms import Permission
 
 
@@ -47,14 +46,10 @@ _TOKEN: Final = _TokenSecurity()
 class LiveNodeView:
     """View of a ``BrokerNode``, read from its present state. Implements ``management.view.NodeView``."""
 
-    def __init__(self, node: BrokerNode, files: ConfigurationFiles | None = None) -> None:
-        """Args:
-        node: The node.
-        files: The watched files of its configuration; None: none are watched.
-        """
+    def __init__(self, node: BrokerNode) -> None:
         self._node = node
         self._promotions = Promotions(node.parts, node.policy)
-        self._reader = NodeReader(node, self._promotions, files)
+        self._reader = NodeReader(node, self._promotions)
         self._stopping: list[asyncio.Task[None]] = []
 
     def node(self) -> Node:

@@ -143,7 +143,7 @@ class HostedNode:
         process = self.node.parts.process
         servers = None if process is None else process.servers
         configuration = None
-        view = node_view.LiveNodeView(self.node, self.files)
+        view = node_view.LiveNodeView(self.node)
         if self.source is not None and self.files is not None and self.reload is not None:
             configuration = cli.ConfigurationCli(self.node, view, self.source, self.files, self.reload)
         server: ManagementServer = http.ManagementServer(view, listener, servers, configuration)

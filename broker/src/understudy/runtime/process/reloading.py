@@ -69,10 +69,6 @@ class ConfigurationFiles:
         self._users = users
         self._read_users = read_users
         self._period_ms = period_ms
-        self.overrides = 0
-        """Number of changes of the management CLI that override broker.xml."""
-        self.pending: tuple[str, ...] = ()
-        """Changed elements that the node uses after a restart or a reload."""
         self._tasks: list[asyncio.Task[None]] = []
         self._asked: set[asyncio.Task[None]] = set()
         # compared with the files read at the start, so that a change during the start is noticed
@@ -150,7 +146,7 @@ class ConfigurationFiles:
             log.error("changed configuration not applied", extra={"code": error.code, "error": str(error)})
             return (error,)
         await self._watch_included(loaded.included)
-        self.overrides, self.pending = loaded.overrides, change.restart
+        node.parts.configuration.overrides, node.parts.configuration.pending = loaded.overrides, change.restart
         for warning in loaded.warnings:
             log.warning("configuration", extra={"detail": str(warning)})
         log.info(

@@ -57,7 +57,7 @@ def _shown(override: Override) -> str | None:
 
 
 def drop_overrides(source: ConfigurationFile, paths: Sequence[str], *, dry_run: bool) -> list[str]:
-    """Drop the changes of places and of everything in them; no path means all. The lines say what was done.
+    """Drop the changes of places and of everything in them; no path means all. The result is the lines to print.
 
     Raises:
         ConfigError: a path has no change, or broker.xml is not usable without the dropped ones. Nothing was written.
@@ -82,7 +82,7 @@ def _is_in(path: str, around: str) -> bool:
 
 
 def adopt_overrides(source: ConfigurationFile, *, dry_run: bool) -> list[str]:
-    """Write the changes into broker.xml and drop them. The lines are the difference.
+    """Write the changes into broker.xml and drop them. The result is the lines to print.
 
     Raises:
         ConfigError: a change is in an included file, or a file cannot be written. The configuration is as it was.

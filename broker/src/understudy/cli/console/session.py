@@ -32,7 +32,7 @@ class Failed(BrokerError):
     code = "management-failed"
 
 
-class Console:
+class Session:
     """A session of the management CLI."""
 
     def __init__(

@@ -1,0 +1,63 @@
+"""Operations of the management CLI on the files of a configuration: read, or changed as a whole (ADR 0170).
+
+Not here: the operations (``management.dmr``), and the running node (``runtime.management.configuration_cli``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from understudy.config.edit.overlay import Override
+from understudy.management.dmr.batch import Change, change
+from understudy.management.dmr.grammar import Operation
+from understudy.management.dmr.operations import Facts, Operations, masked
+from understudy.management.dmr.tree import Tree
+from understudy.management.dmr.values import to_json
+from understudy.runtime.files.configuration_file import ConfigurationFile
+from understudy.runtime.files.overlay_file import overlay_writer, read_overlay, write_overlay
+
+log = logging.getLogger(__name__)
+
+
+def carry_out(
+    source: ConfigurationFile, operations: Sequence[Operation], facts: Facts, user: str
+) -> tuple[Change, bool]:
+    """Carry out operations as one; whether the overlay was written. Each change is a line in the log.
+
+    Args:
+        source: The files.
+        operations: The operations, of which all count or none.
+        facts: The running node.
+        user: The login that asks, with its address.
+
+    Raises:
+        StepFailed: an operation cannot be carried out.
+        ConfigError: the reader of the broker refuses the result, or the overlay cannot be written.
+    """
+    made = _carried_out(source, operations, facts, user)
+    if not any(each.targets for each in made.outcomes):
+        return made, False
+    with overlay_writer(source.config):
+        # read again: another process may have written meanwhile
+        made = _carried_out(source, operations, facts, user)
+        source.load(overrides=made.overrides)
+        write_overlay(source.config, made.overrides)
+    for operation, outcome in zip(operations, made.outcomes, strict=True):
+        if outcome.effect is not None:
+            shown = {"user": user, "operation": str(masked(operation)), "old": to_json(outcome.old)}
+            log.info("configuration changed by the management CLI", extra=shown)
+    return made, True
+
+
+def _carried_out(source: ConfigurationFile, operations: Sequence[Operation], facts: Facts, user: str) -> Change:
+    time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+    def read(overrides: tuple[Override, ...]) -> Operations:
+        return Operations(Tree(source.nodes(overrides)), facts)
+
+    def stamp(operation: Operation) -> tuple[str, str, str]:
+        return time, user, str(masked(operation))
+
+    return change(operations, read_overlay(source.config), read, stamp)
