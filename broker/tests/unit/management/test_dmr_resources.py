@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
 from support.document_lines import LINES
 from understudy.config.grammar import Element, Kind, Support
 from understudy.errors import ManagementError
-from understudy.management.dmr.resources import RESOURCES, SERVER, SOCKET_BINDING, Attribute, ResourceType, Type
+from understudy.management.dmr.resources import RESOURCES, SERVER, SOCKET_BINDING, Attribute, Effect, ResourceType, Type
 from understudy.management.dmr.resources import resource_type as type_of
 
+PAGE = Path(__file__).parents[4] / "docs" / "operate" / "management-cli.md"
 NUMBERS = (Kind.INTEGER, Kind.LONG, Kind.BYTES, Kind.MILLISECONDS, Kind.SECONDS, Kind.PERCENT)
 KINDS = {
     Type.BOOLEAN: (Kind.BOOLEAN,),
@@ -159,3 +161,19 @@ def test_values_become_texts_of_broker_xml(kind: Type, value: object, text: obje
 def test_values_of_another_type_are_refused(kind: Type, value: object) -> None:
     with pytest.raises(ManagementError, match=rf"WFLYCTL0097: Wrong type for 'a': {kind.value} expected"):
         Attribute("a", kind).converted(value)  # type: ignore[arg-type]  # a value
+
+
+def test_the_page_of_the_cli_has_every_resource_with_its_attributes() -> None:
+    lines = PAGE.read_text().splitlines()
+    for kind in SERVED:
+        (row,) = [line for line in lines if line.startswith(f"| `{kind.type}={kind.name or 'NAME'}`")]
+        names = [*kind.aliases, *kind.type_aliases]
+        names += [name for each in kind.attributes if not each.unserved for name in each.names]
+        assert [name for name in names if f"`{name}`" not in row] == []
+        assert row.endswith("| at once |" if kind.effect is Effect.LIVE else "| reload |")
+
+
+def test_the_page_of_the_cli_lists_the_resources_that_are_not_served() -> None:
+    missing = PAGE.read_text().partition("## Not there yet")[2]
+    kinds = {f"{each.type}={each.name}" if each.name else each.type for each in RESOURCES if each.unserved}
+    assert [kind for kind in kinds if f"`{kind}`" not in missing] == []

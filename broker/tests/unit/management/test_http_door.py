@@ -78,6 +78,9 @@ def test_an_active_node() -> None:
         "connections": 5,
         "sessions": 6,
         "queues": [ANY, ANY],
+        "overrides": 0,
+        "pending": [],
+        "pending_count": 0,
     }
     assert [each["name"] for each in body["queues"]] == ["a", "b"]
     assert body["queues"][0] == {
