@@ -156,11 +156,22 @@ def exit_code_of(error: BrokerError) -> int:
 
 def main() -> None:
     """Run the command line; errors raised on purpose end as one line and an exit code."""
+    _run(cli, "understudy")
+
+
+def jboss_cli() -> None:
+    """Run ``understudy cli`` under the name that scripts of the reference product call."""
+    command = cli.get_command(click.Context(cli), "cli")
+    assert command is not None
+    _run(command, "jboss-cli.sh")
+
+
+def _run(command: click.Command, name: str) -> None:
     if not __debug__:
         # without assertions the broker would continue after an internal error
         sys.exit("understudy does not run under python -O: its assertions are part of its safety")
     try:
-        cli(prog_name="understudy")
+        command(prog_name=name)
     except BrokerError as error:
-        echo(f"understudy: {error}", err=True)
+        echo(f"{name}: {error}", err=True)
         sys.exit(exit_code_of(error))

@@ -14,6 +14,7 @@ from understudy.cli.console import prompt
 from understudy.cli.console.command import management_cli
 from understudy.cli.console.lines import joined, split_commands
 from understudy.cli.console.session import Failed, Session
+from understudy.cli.main import jboss_cli
 from understudy.errors import BrokerError, ConfigError
 from understudy.management.dmr.batch import StepFailed
 from understudy.management.dmr.grammar import Operation
@@ -209,3 +210,18 @@ def test_options_that_exclude_each_other_are_a_usage_error(tmp_path: Path) -> No
     missing = CliRunner().invoke(management_cli, ["--file", str(tmp_path / "none")])
     assert missing.exit_code == 2
     assert json.dumps("none") not in missing.output
+
+
+def test_the_name_of_the_reference_product_is_the_same_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["jboss-cli.sh", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        jboss_cli()
+    assert ended.value.code == 0
+    assert "Usage: jboss-cli.sh [OPTIONS]" in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["jboss-cli.sh", "--url", "ftp://h", "--command", "pwd"])
+    with pytest.raises(SystemExit) as ended:
+        jboss_cli()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("jboss-cli.sh: ")

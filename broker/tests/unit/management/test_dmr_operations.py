@@ -1,4 +1,4 @@
-"""Operations of the management CLI on a broker.xml: what they read, what they change, and what they refuse."""
+"""Operations of the management CLI on a broker.xml: reads, changes, and refused lines."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from support.dmr import FULL_HA, SERVER, Configured
 from support.document_lines import LINES
+from understudy.config.instance_files import FullHa, InstanceOptions, broker_xml
 from understudy.config.model import Configuration
 from understudy.errors import BrokerError, ConfigError, ManagementError
 from understudy.management.dmr.batch import StepFailed
@@ -73,6 +74,23 @@ def test_a_line_of_the_document_runs_on_an_instance_that_it_assumes(configured: 
     changes = operation.name not in ("read-resource",)
     assert ("response-headers" in answer) is changes
     assert bool(configured.overrides) or not changes
+
+
+@pytest.mark.parametrize(
+    "line",
+    [each for each in LINES if each.number in SERVED | PATHS and not each.has_placeholder],
+    ids=lambda each: str(each.number),
+)
+def test_a_line_of_the_document_runs_on_an_instance_of_the_preset(tmp_path: Path, line) -> None:  # type: ignore[no-untyped-def]
+    options = InstanceOptions("node", full_ha=FullHa("a password of our own, long"))
+    configured = Configured(tmp_path, broker_xml(options))
+    operation = line.parsed()
+    kind, name = operation.address[-1]
+    if kind == "ha-policy" and operation.name != "add":
+        configured.carry_out(f"{SERVER}/{kind}={name}:add")
+    if line.number in (508, 517):
+        configured.carry_out(f'{SERVER}/remote-connector=netty:add(url="tcp://127.0.0.1:5445")')
+    assert configured.carry_out(operation)["outcome"] == "success"
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,8 @@ def test_values_become_texts_of_broker_xml(kind: Type, value: object, text: obje
         (Type.LONG, "1.5"),
         (Type.LONG, "٣"),
         (Type.DECIMAL, "Infinity"),
+        (Type.DECIMAL, "1E999999999"),
+        (Type.DECIMAL, "1E-999999999"),
         (Type.STRING, ["a"]),
         (Type.STRING, None),
         (Type.LIST, [["a"]]),

@@ -119,7 +119,7 @@ def test_a_write_that_fails_leaves_the_old_overlay(config: Path, monkeypatch: py
     assert [each.name for each in overlay_of(config).parent.iterdir()] == ["50-cli.json"]
 
 
-def test_a_second_writer_is_told_that_another_one_writes(config: Path) -> None:
+def test_a_second_writer_is_refused_while_another_one_writes(config: Path) -> None:
     with (
         overlay_writer(config),
         pytest.raises(ConfigError, match="another change of the configuration is being made"),

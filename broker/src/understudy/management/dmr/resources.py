@@ -29,6 +29,10 @@ DATA_DIRECTORY: Final = "jboss.server.data.dir"
 """The name of the instance directory in ``relative-to``."""
 
 
+#: Digits before and after the point of a decimal number.
+DECIMAL_DIGITS_MAX: Final = 30
+
+
 class Type(Enum):
     """Type of an attribute, with the name that descriptions have."""
 
@@ -112,7 +116,8 @@ class Attribute:
             number = Decimal(text)
         except InvalidOperation:
             raise self._wrong(value) from None
-        if not number.is_finite():
+        # written without an exponent, a number of a billion digits is a short text
+        if not number.is_finite() or abs(number.adjusted()) > DECIMAL_DIGITS_MAX:
             raise self._wrong(value)
         return format(number, "f")
 

@@ -35,7 +35,7 @@ def to_json(value: Value) -> Any:
     if isinstance(value, bytes):
         return {_BYTES: base64.b64encode(value).decode("ascii")}
     if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
+        return int(value) if abs(value.adjusted()) < 30 and value == value.to_integral_value() else float(value)
     if isinstance(value, Mapping):
         return {name: to_json(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
