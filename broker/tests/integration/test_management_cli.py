@@ -138,6 +138,7 @@ def test_the_first_lines_of_the_document_print_its_output_and_count_after_a_relo
     metrics = node.text("/metrics")
     assert "understudy_configuration_overrides 1.0" in metrics
     assert "understudy_configuration_changes_pending 1.0" in metrics
+    assert "used after a restart or reload: ha-policy" in node.run("status")
     assert '"result" => "reload-required"' in node.line(":read-attribute(name=server-state)")
     with sync.connect(f"tcp://127.0.0.1:{node.port}") as connection, connection.session() as session:
         session.producer("kept").send("before the reload")

@@ -61,7 +61,7 @@ class LoadedConfig:
     servers: tuple[FurtherServer, ...] = ()
     """Further servers of the process, in file order."""
     included: tuple[str, ...] = ()
-    """Files that broker.xml includes, and the overlay beside it."""
+    """Files that broker.xml includes; of an instance also the overlay beside it, which may not exist."""
     overrides: int = 0
     """Number of states of the overlay (``config.edit.overlay``)."""
 

@@ -105,6 +105,17 @@ def _write_and_die(config: Path, step: str, call: int, *, after: bool) -> None:
         write_overlay(config, NEW)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="another owner needs root")
+def test_the_owner_of_the_file_or_its_directory_stays(config: Path) -> None:
+    with overlay_writer(config):
+        os.chown(overlay_of(config).parent, 1234, 2345)
+        write_overlay(config, OLD)
+        assert (overlay_of(config).stat().st_uid, overlay_of(config).stat().st_gid) == (1234, 2345)
+        os.chown(overlay_of(config), 1235, 2346)
+        write_overlay(config, NEW)
+    assert (overlay_of(config).stat().st_uid, overlay_of(config).stat().st_gid) == (1235, 2346)
+
+
 def test_a_write_that_fails_leaves_the_old_overlay(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with overlay_writer(config):
         write_overlay(config, OLD)

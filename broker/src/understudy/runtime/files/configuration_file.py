@@ -65,8 +65,7 @@ class ConfigurationFile:
             loaded = self._merged_and_read(data, read_file, overrides)
         else:
             loaded = self._with_overlay(data, read_file, read_overlay(self.config))
-        if overlay_of(self.config).exists():
-            loaded = replace(loaded, included=(*loaded.included, str(overlay_of(self.config))))
+        loaded = replace(loaded, included=(*loaded.included, str(overlay_of(self.config))))
         if self.quarantine:
             loaded = loaded.mapped(lambda each: replace(each, quarantine_damaged_records=True))
         if not loaded.configuration.persistence_enabled:

@@ -74,9 +74,13 @@ def write_overlay(config: Path, overrides: Sequence[Override]) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
+    # a command of root must not take the file away from the user of the broker
+    owner = (path if path.exists() else path.parent).stat()
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
+            if (owner.st_uid, owner.st_gid) != (os.geteuid(), os.getegid()):
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)
             file.write(data)
             file.flush()
             os.fsync(descriptor)
