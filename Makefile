@@ -16,7 +16,7 @@ RUFF := $(BIN)/ruff
 SCRATCH := $(ROOT)/.scratch
 # generators of documentation: .ci/documents
 DOCUMENTS := PYTHONPATH=$(ROOT)/.ci $(PY) -m documents
-INTEROP_PAGE := $(DOCUMENTS).interop_matrix .scratch/interop/results.json docs/interop.md
+INTEROP_PAGE := $(DOCUMENTS).interop_matrix .scratch/interop/results.json docs/use/interop.md
 export PYTHONDONTWRITEBYTECODE := 1
 
 .PHONY: help
@@ -204,25 +204,25 @@ interop-short: $(VENV)/.kernel ## The Artemis command line and JMS client agains
 	$(PYTEST) -m "maven and not long" broker/tests/interop
 
 .PHONY: interop
-interop: $(VENV)/.kernel ## Every scenario with the clients of Artemis, and docs/interop.md from it
+interop: $(VENV)/.kernel ## Every scenario with the clients of Artemis, and docs/use/interop.md from it
 	$(PYTEST) -m maven broker/tests/interop; outcome=$$?; $(INTEROP_PAGE); exit $$outcome
 
 .PHONY: differential
 differential: $(VENV)/.kernel ## The same random programs at our broker and at Artemis: SEEDS=0-999 RESTARTS=1
 	cd broker/tests && ../../$(PY) -m interop.differential --seeds $(or $(SEEDS),0-199) $(if $(RESTARTS),--restarts)
 
-STRANGERS := docs/strangers-and-failures.md
+STRANGERS := docs/build/strangers-and-failures.md
 
 .PHONY: points
-points: $(VENV)/.kernel ## Every test of docs/strangers-and-failures.md: strangers in a cluster, failures of a pair, wrong bytes
+points: $(VENV)/.kernel ## Every test of docs/build/strangers-and-failures.md: strangers in a cluster, failures of a pair, wrong bytes
 	$(PYTEST) -m "long or not long" $$($(PY) .ci/tests_of_page.py $(STRANGERS))
 
 .PHONY: rounds
-rounds: $(VENV)/.kernel ## Rounds of faults on real pairs (docs/reliability.md): ROUNDS=10 FAULTS=1 KIND=kill|power|disk|pause PAIR=shared|replicated SEED=1
+rounds: $(VENV)/.kernel ## Rounds of faults on real pairs (docs/build/reliability.md): ROUNDS=10 FAULTS=1 KIND=kill|power|disk|pause PAIR=shared|replicated SEED=1
 	cd broker/tests && ../../$(PY) -m rounds --rounds $(or $(ROUNDS),10) --faults $(or $(FAULTS),1) --seed $(or $(SEED),1) $(if $(KIND),--kind $(KIND)) $(if $(PAIR),--pair $(PAIR))
 
 .PHONY: bench
-bench: $(VENV)/.kernel ## Ratio tables of docs/benchmarks.md
+bench: $(VENV)/.kernel ## Ratio tables of docs/build/benchmarks.md
 	cd broker/tests && ../../$(PY) -m benchmarks
 
 # --- documentation -----------------------------------------------------------------------------
@@ -231,18 +231,19 @@ bench: $(VENV)/.kernel ## Ratio tables of docs/benchmarks.md
 docs: $(VENV)/.complete $(COLLECTION) ## Regenerate what is generated: machines, references, variables, the blocking client, the interop page
 	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/collection_variables.py
 	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/variables_to_files.py
-	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/platforms_page.py > docs/operations/platforms.md
-	$(DOCUMENTS).diagrams docs/machines
-	$(PY) -m understudy.config.reference > docs/configuration.md
+	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/platforms_page.py > docs/operate/platforms.md
+	$(DOCUMENTS).diagrams docs/build/machines
+	$(PY) -m understudy.config.reference > docs/operate/configuration.md
 	$(DOCUMENTS).migration_page > docs/operate/from-artemis.md
-	$(DOCUMENTS).client_reference > docs/client-url.md
-	$(DOCUMENTS).cluster_parameters > docs/clusters.md
+	$(DOCUMENTS).client_reference > docs/use/client-url.md
+	$(DOCUMENTS).cluster_parameters > docs/operate/clusters.md
 	$(DOCUMENTS).log_events_page docs/operate/log-events.md
 	$(DOCUMENTS).blocking_client
 	$(INTEROP_PAGE)
 
 .PHONY: format
-format: $(VENV)/.complete ## Format the Python code
+format: $(VENV)/.complete ## Format the Python code, and wrap the prose of Markdown pages
+	$(PY) .ci/wrap.py
 	cd broker && ../$(RUFF) check --fix --no-cache . && ../$(RUFF) format --no-cache .
 	$(RUFF) check --fix --no-cache plugins .ci tests roles && $(RUFF) format --no-cache plugins .ci tests roles
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Print the page about platforms, from the table of the collection.
 
-PYTHONPATH=.scratch/collections .ci/platforms_page.py >docs/operations/platforms.md
+PYTHONPATH=.scratch/collections .ci/platforms_page.py >docs/operate/platforms.md
 """
 
 from __future__ import annotations

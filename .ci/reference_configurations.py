@@ -1,6 +1,6 @@
 """Read every broker.xml below some folders as ``understudy run --check`` does, and print a table of the results.
 
-For the files of Apache ActiveMQ Artemis and its examples (docs/reliability.md):
+For the files of Apache ActiveMQ Artemis and its examples (docs/build/reliability.md):
 
     git clone https://github.com/apache/activemq-artemis && git clone https://github.com/apache/activemq-artemis-examples
     .venv/bin/python .ci/reference_configurations.py activemq-artemis activemq-artemis-examples

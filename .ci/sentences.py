@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draw texts of the broker's source at random, for a reader to judge (docs/style.md).
+"""Draw texts of the broker's source at random, for a reader to judge (docs/build/style.md).
 
     .ci/sentences.py                          60 texts, from a new seed, which the first line prints
     .ci/sentences.py --seed 7 --count 20      the same texts each time, as long as the source stays the same

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/operations/variables-to-files.md: in which file, and in which element or line of it, each variable ends.
+"""Write docs/operate/variables-to-files.md: in which file, and in which element or line of it, each variable ends.
 
     PYTHONPATH=.scratch/collections .ci/variables_to_files.py
 
@@ -21,7 +21,7 @@ from ansible_collections.understudy.broker.plugins.filter.filters import topolog
 from ansible_collections.understudy.broker.plugins.plugin_utils.variables import ENTRY_ROLE, Variable, table
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs/operations/variables-to-files.md"
+PAGE = ROOT / "docs/operate/variables-to-files.md"
 BROKER_XML = "broker.xml"
 PATH, OWNER, CONTENT, WHETHER = "(path)", "(owner)", "(content)", "(whether)"
 MANY = 4

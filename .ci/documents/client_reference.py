@@ -1,4 +1,4 @@
-"""``python -m documents.client_reference > docs/client-url.md``: every parameter of client URLs.
+"""``python -m documents.client_reference > docs/use/client-url.md``: every parameter of client URLs.
 
 The honoured ones with default and meaning from ``client.core.url.options``, the others from
 ``client.core.url.parameters``.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import MISSING, fields
 from pathlib import Path
+from textwrap import fill
 
 from understudy.client.core.url import options
 from understudy.client.core.url.options import ClientOptions
@@ -98,7 +99,10 @@ def page() -> str:
     lines += [f"| {name} | {why} |" for name, why in sorted(WITHOUT_EFFECT.items(), key=lambda each: each[0].lower())]
     lines += ["", "## Refused, unless set to false", "", "| parameter | why |", "|---|---|"]
     lines += [f"| {name} | {why} |" for name, why in sorted(REFUSED.items(), key=lambda each: each[0].lower())]
-    lines += ["", "Other spellings: " + ", ".join(f"{one} = {other}" for one, other in ALIASES.items()) + "."]
+    lines += [
+        "",
+        fill("Other spellings: " + ", ".join(f"{one} = {other}" for one, other in ALIASES.items()) + ".", 120),
+    ]
     return "\n".join(lines) + "\n"
 
 

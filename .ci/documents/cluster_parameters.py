@@ -1,4 +1,4 @@
-"""``python -m documents.cluster_parameters > docs/clusters.md``: every parameter of clusters, and its tests.
+"""``python -m documents.cluster_parameters > docs/operate/clusters.md``: every parameter of clusters, and its tests.
 
 The parameters and their defaults come from the schema; those of clients are listed here. A test names the parameters
 that it proves with ``pytest.mark.parameter``. Tests are read, not run.

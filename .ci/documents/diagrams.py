@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from understudy.machine import Machine
@@ -48,7 +49,7 @@ MODULES = (
     "understudy.runtime.net.tls_layer",
     "understudy.protocols.core.connection",
     "understudy.protocols.core.channel",
-    "understudy.session.upload",
+    "understudy.session.uploads",
     "understudy.protocols.login",
     "understudy.routing.queues.dispatch_gate",
 )
@@ -75,9 +76,12 @@ def _page_name(module: str) -> str:
 def page(machine: type[Machine[Any, Any]]) -> str:
     """One generated page."""
     summary = (sys.modules[machine.__module__].__doc__ or "").partition("\n")[0]
+    diagram = "".join(
+        fill(line, 120) + "\n" if " × " in line else f"{line}\n" for line in machine.diagram().splitlines()
+    )
     return (
         f"# {machine.__name__}\n\n{summary}\n\n"
-        f"Generated from the table in `{machine.__module__}` by `make docs`.\n\n{machine.diagram()}"
+        f"Generated from the table in `{machine.__module__}` by `make docs`.\n\n{diagram}"
     )
 
 

@@ -1,4 +1,4 @@
-"""``python -m documents.interop_matrix RESULTS PAGE``: docs/interop.md from the results of the tests.
+"""``python -m documents.interop_matrix RESULTS PAGE``: docs/use/interop.md from the results of the tests.
 
 RESULTS is the JSON that those tests keep: per test its features, its direction, its outcome and the
 reason. A cell is the combined outcome of all tests of one feature in one direction. Without RESULTS (the

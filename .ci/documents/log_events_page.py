@@ -76,8 +76,11 @@ MEANINGS: Final[dict[str, tuple[str, str]]] = {
         "There is no dead letter address.",
         "Set dead-letter-address for the address.",
     ),
-    "damaged record set aside": ("A record of the log does not fit its checksum.", "docs/reliability.md."),
-    "a file of the store does not fit its checksum": ("A file is damaged.", "Look at the disk; docs/reliability.md."),
+    "damaged record set aside": ("A record of the log does not fit its checksum.", "docs/build/reliability.md."),
+    "a file of the store does not fit its checksum": (
+        "A file is damaged.",
+        "Look at the disk; docs/build/reliability.md.",
+    ),
     "node ended": ("The node has ended because of an error.", "Correct the error, and start it again."),
     "node did not start": ("The node cannot start; `error` says why.", "Correct the error, and start it again."),
     "stuck": ("A thread or the loop did not answer in time.", "Look at the disk; send the line to the developers."),

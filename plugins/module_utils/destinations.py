@@ -2,7 +2,7 @@
 
 Pure: rows of ``listAddresses`` and ``listQueues`` and options of the modules go in, a ``Plan`` comes out. A second plan
 over the state that a plan has led to is empty. Names of operations and options are those of
-docs/management-over-messages.md.
+docs/use/management-over-messages.md.
 """
 
 from __future__ import annotations

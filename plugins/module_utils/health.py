@@ -272,7 +272,7 @@ def _judge(name: str, group: Sequence[Row]) -> Pair:
     whole = len(active) == 1 and active[0].ready and len(heirs) == len(group) - 1
     title = f"Pair {name}" if group[0].pair else f"Node {name}"
     if len(active) > 1:
-        told = f"{_names(active)} serve at the same time. Stop all but one at once (docs/reliability.md)."
+        told = f"{_names(active)} serve at the same time. Stop all but one at once (docs/build/reliability.md)."
     elif active:
         told = _served(active[0], heirs, [row for row in group if row not in (*active, *heirs)], group)
     else:

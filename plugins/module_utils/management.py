@@ -67,7 +67,7 @@ class Reply:
 
     @property
     def code(self) -> str:
-        """Code of the error (docs/management-api.md); empty without one."""
+        """Code of the error (docs/operate/management-api.md); empty without one."""
         error = self.body.get("error")
         return str(error.get("code", "")) if isinstance(error, Mapping) else ""
 
@@ -215,7 +215,7 @@ class ManagementClient:
         """Call an operation; a refusal has status 422 and the reason in ``error``, a passive node answers 503.
 
         Args:
-            operation: As in docs/management-over-messages.md.
+            operation: As in docs/use/management-over-messages.md.
             parameters: Its parameters.
             resource: ``broker``, ``address.NAME`` or ``queue.NAME``.
         """

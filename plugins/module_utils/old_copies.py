@@ -21,7 +21,7 @@ EAP = "eap"
 NAMINGS = (ARTEMIS, EAP)
 
 STATE = "replica.state"
-"""Beside the journal; says to which number files are being moved (docs/journal-format.md s. 9)."""
+"""Beside the journal; says to which number files are being moved (docs/build/journal-format.md s. 9)."""
 STATE_MAGIC = b"USTREPL\n"
 STATE_NUMBER = slice(12, 16)
 

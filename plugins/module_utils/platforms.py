@@ -1,6 +1,6 @@
 """What differs between the platforms of hosts: one table, read by modules on the hosts and by way of their results.
 
-A family is one release of a distribution and those that are built from it. The page ``docs/operations/platforms.md`` is
+A family is one release of a distribution and those that are built from it. The page ``docs/operate/platforms.md`` is
 generated from this table.
 """
 

@@ -291,7 +291,8 @@ def _crossed(unit: _Unit) -> list[str]:
         partners = tuple(other.advertised for other in unit.members if other is not node)
         members.append(Member(node.name, node.pair, node.node_id, node.partner, partners if all(partners) else ()))
     return [
-        f"{reason}; bring the nodes of the pair together first (docs/replication.md)" for reason in crossed(members)
+        f"{reason}; bring the nodes of the pair together first (docs/operate/replication.md)"
+        for reason in crossed(members)
     ]
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which releases can be the nodes of a pair at the same time, as in a switchover; the other order does not need it.
 
-Pure. The table of docs/operations/rolling-update.md ("From a release before 0.2.0") says the same.
+Pure. The table of docs/operate/rolling-update.md ("From a release before 0.2.0") says the same.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Judgement of the volume of a store: which of its properties forbid it, and which cost time at a failover. Pure.
 
-The measurements are the module ``store_probe``'s. The reasons are in docs/operations/store.md.
+The measurements are the module ``store_probe``'s. The reasons are in docs/operate/store.md.
 """
 
 from __future__ import annotations

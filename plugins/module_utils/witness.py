@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Question to a witness from a host of a pair: does it answer, does it have the same secret, does it grant locks.
 
-The handshake and the request for its state are those of docs/lock-managers.md ("Protocol of the witness"). A host
-needs no release for it, so that it is asked before anything is installed or stopped.
+The handshake and the request for its state are those of docs/operate/lock-managers.md ("Protocol of the witness"). A
+host needs no release for it, so that it is asked before anything is installed or stopped.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ def files(given: Table) -> Iterator[tuple[str, str]]:
     for role in given.roles.values():
         yield f"roles/{role.name}/defaults/main.yml", _defaults(role)
         yield f"roles/{role.name}/meta/argument_specs.yml", _argument_specs(role)
-    yield "docs/operations/variables.md", _reference(given)
+    yield "docs/operate/variables.md", _reference(given)
 
 
 def _dump(value: object) -> str:

@@ -1,6 +1,6 @@
 """Goal: faults and rolls lose and double nothing, and both kinds of pairs come back by themselves.
 
-Method: each row of the table of docs/operations/faults-and-rolls.md is one test; ``tests/lab/lab faults`` runs the same
+Method: each row of the table of docs/operate/faults-and-rolls.md is one test; ``tests/lab/lab faults`` runs the same
 rows without pytest and writes the table.
 """
 

@@ -1,6 +1,6 @@
 """Goal: the guide of a first-time operator works as it is printed.
 
-Method: all blocks of docs/operations/first-cluster.md run in one shell, in their order; a block that names a host runs
+Method: all blocks of docs/operate/first-cluster.md run in one shell, in their order; a block that names a host runs
 there as the user that deploys, by ssh. Only the way to the hosts (ssh configuration) is added.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from understudy_lab.hosts import Lab
 from understudy_lab.pair import ROOT
 
-PAGE = ROOT / "docs" / "operations" / "first-cluster.md"
+PAGE = ROOT / "docs" / "operate" / "first-cluster.md"
 HOST_OF = {"store": "h1", "a1": "h2", "a2": "h3", "client": "h4"}
 BLOCK = re.compile(r"^```bash(?: (?P<host>\w+))?\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 TIMEOUT_S = 1500

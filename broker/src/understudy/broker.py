@@ -30,11 +30,11 @@ from understudy.routing.post_office import PostOffice
 from understudy.routing.restore import restore, settle
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.security.authorization import SecurityPolicy
+from understudy.session.broker_properties import ValidatedUsers
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_manager import ResourceManager
 from understudy.session.services import SessionServices
 from understudy.session.slow_consumers import SlowConsumers
-from understudy.session.validated_users import ValidatedUsers
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.messages.pages import Pages
 from understudy.terms import DurabilityContract

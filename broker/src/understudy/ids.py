@@ -38,7 +38,7 @@ def first_id_of_epoch(epoch: int) -> int:
     """The first message, queue or transaction id of an activation.
 
     Ids are ``epoch << 40 | counter``: unique across restarts and failovers without a record
-    of their own, because the epoch rises with every activation (docs/journal-format.md).
+    of their own, because the epoch rises with every activation (docs/build/journal-format.md).
     """
     return (epoch << EPOCH_SHIFT) | 1
 

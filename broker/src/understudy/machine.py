@@ -4,7 +4,7 @@ A machine subclasses ``Machine`` and gives ``TABLE``: for every (state, event) p
 with the function to call, or ``IGNORED`` or ``ILLEGAL``. A pair that is missing is an error when the
 class is made. ``TABLE`` stands at the end of the class body because it refers to functions of the class,
 so that a reader or a tool can follow an event to the code that handles it. ``diagram`` draws the table
-as Mermaid; ``docs/machines/`` is generated from it.
+as Mermaid; ``docs/build/machines/`` is generated from it.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ _ADDRESS_BYTES_MAX: Final = 512
 
 
 class Encoding(IntEnum):
-    """Protocol that encoded the bytes of a stored message (docs/journal-format.md, 4.6). At most 15."""
+    """Protocol that encoded the bytes of a stored message (docs/build/journal-format.md, 4.6). At most 15."""
 
     CORE = 0
 
@@ -79,7 +79,7 @@ class Transfer(IntFlag):
     """Values of the field ``TRANSFER``."""
 
     KEEPS_ORIGIN = 1
-    """Keep where the message came from, as far as its sender may (``session.transfers``)."""
+    """Keep where the message came from, as far as its sender may (``session.broker_properties``)."""
     NEEDS_QUEUE = 2
     """Answer with an error instead of a confirmation if no queue takes it."""
     FORWARDED = 4
@@ -324,7 +324,7 @@ class Message:
 
 
 class LargeBody(NamedTuple):
-    """Location of the body of a large message, as recorded in the log (docs/journal-format.md s. 6)."""
+    """Location of the body of a large message, as recorded in the log (docs/build/journal-format.md s. 6)."""
 
     file_id: int
     """Names the file; the id of the message it came with. Dead letters share it."""

@@ -1,7 +1,7 @@
 """Interfaces of the pure packages to I/O: small protocols that are passed at construction.
 
 Nothing outside ``runtime/``, ``cli/``, ``spark/``, ``testing/`` and the two client shells imports
-asyncio, sockets, threads, clocks, randomness or opens files (docs/architecture.md); it uses these
+asyncio, sockets, threads, clocks, randomness or opens files (docs/build/architecture.md); it uses these
 instead. ``runtime/`` implements them for real machines, ``testing/`` for the seeded simulation.
 
 All calls are made from one thread, the one that runs the loop, unless a docstring says otherwise.
@@ -9,10 +9,10 @@ All calls are made from one thread, the one that runs the loop, unless a docstri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum, auto
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from understudy.tls.certificates import DistinguishedName
 
@@ -128,6 +128,133 @@ class SealableConnection(Connection, Protocol):
 
     def seal(self, sealer: OutputSealer) -> None:
         """Seal everything that is sent from now on; earlier output is written as it is."""
+        ...
+
+
+class Stream(Protocol):
+    """Accepted byte stream. Its bytes are read by its ``Streams``, and written here.
+
+    The methods have the names of a transport of asyncio, so that the transports of a loop are streams themselves: no
+    call lies between a connection and its socket.
+    """
+
+    def writelines(self, pieces: Iterable[bytes | memoryview], /) -> None:
+        """Write the pieces in order, without blocking; bytes that the kernel does not take now are kept for later."""
+        ...
+
+    def get_write_buffer_size(self) -> int:
+        """Number of bytes that were given to ``writelines`` and that the kernel has not taken yet."""
+        ...
+
+    def pause_reading(self) -> None:
+        """Deliver no bytes of the stream before ``resume_reading``, not even those that were read already."""
+        ...
+
+    def resume_reading(self) -> None:
+        """Read and deliver again."""
+        ...
+
+    def close(self) -> None:
+        """Write the kept bytes, then close the stream. ``AcceptedConnection.connection_lost`` follows, never within
+        this call.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Close the stream and drop the kept bytes. ``AcceptedConnection.connection_lost`` follows, never within this
+        call.
+        """
+        ...
+
+
+class StreamHandler(Protocol):
+    """Layer above an accepted connection, as far as a reader asks it."""
+
+    @property
+    def proved(self) -> bool:
+        """Whether the client has logged in: then reads may be long."""
+        ...
+
+
+class AcceptedConnection(Protocol):
+    """Connection over an accepted stream, as its ``Streams`` sees it. Called on the loop's thread."""
+
+    @property
+    def handler(self) -> StreamHandler | None:
+        """The layer above; None once the connection is lost."""
+        ...
+
+    def connection_lost(self, reason: str) -> None:
+        """The stream is closed: called once, and nothing is delivered after it."""
+        ...
+
+    def resume_writing(self) -> None:
+        """The kernel has taken so many of the kept bytes that ``Stream.get_write_buffer_size`` is low again."""
+        ...
+
+
+A = TypeVar("A", bound=AcceptedConnection)
+
+
+class StreamAcceptor(Protocol[A]):
+    """Makes connections of accepted streams, and handles their input. Called on the loop's thread."""
+
+    def accept(self, stream: Stream, peer: str, local: str) -> A | None:
+        """The connection over a new stream; None: it is refused and already aborted.
+
+        Args:
+            peer: ``host:port`` of the other side.
+            local: ``host:port`` of this side.
+        """
+        ...
+
+    def receive(self, arrivals: Iterable[tuple[A, memoryview]]) -> None:
+        """Handle received bytes of some connections, in this order, which have come for one turn of the loop.
+
+        Args:
+            arrivals: Each connection at most once, with at least one byte: at most ``limits.READ_BYTES_MAX``, and
+                ``limits.READ_BYTES_BEFORE_LOGIN_MAX`` while its handler is not proved. The views are valid during the
+                call only.
+        """
+        ...
+
+
+class ListeningPlace(NamedTuple):
+    """Address at which an acceptor listens, and the options of its sockets."""
+
+    host: str
+    port: int
+    backlog: int
+    """Connections that the kernel keeps until they are accepted."""
+    send_buffer_bytes: int
+    """Size of the send buffer of an accepted socket; 0 or less: left to the system."""
+    receive_buffer_bytes: int
+    """Size of its receive buffer, likewise."""
+    connections_max: int
+    """Number of connections that the acceptor admits."""
+
+
+class Streams(Protocol):
+    """Listens for the streams of one acceptor and reads them: the event loop, or another reader (ADR 0167)."""
+
+    def bind(self, place: ListeningPlace, acceptor: StreamAcceptor[A]) -> Awaitable[None]:
+        """Take an address. Until ``serve`` clients are refused, and no other process can listen there.
+
+        Raises:
+            OSError: the address cannot be had.
+        """
+        ...
+
+    def serve(self) -> Awaitable[None]:
+        """Listen at the addresses that ``bind`` has taken. Raises OSError when that is not possible."""
+        ...
+
+    def check(self) -> None:
+        """Repeat what ages, every connection-ttl-check-interval: keep descriptors ready for accepted sockets."""
+        ...
+
+    def stop(self) -> None:
+        """Release the addresses; accepted streams go on. ``bind`` may follow."""
         ...
 
 
@@ -312,7 +439,7 @@ class LogWriter(Protocol):
     """Executes operations in order on another thread, one submission at a time.
 
     A link to a replica takes the operations here: it is a log writer in front of the local one
-    (docs/architecture.md, "Replication").
+    (docs/build/architecture.md, "Replication").
     """
 
     def submit(self, operations: Sequence[Operation], done: Callable[[BaseException | None], None]) -> None:

@@ -1,4 +1,4 @@
 """Benchmarks: side by side in one run, ratios and medians; ``make bench`` prints the tables.
 
-No test asserts a time: machines are noisy. ``docs/benchmarks.md`` keeps the figures with their commands.
+No test asserts a time: machines are noisy. ``docs/build/benchmarks.md`` keeps the figures with their commands.
 """

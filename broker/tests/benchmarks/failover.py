@@ -359,7 +359,7 @@ def rows(samples: Sequence[Sample]) -> Iterator[list[str]]:
 @click.option("--faults", default=",".join(FAULTS), show_default=True, help="With commas.")
 @click.option("--pairs", "kinds", default=",".join(KINDS), show_default=True, help="With commas.")
 @click.option("--java/--no-java", default=True, show_default=True, help="With the stock client beside ours.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="The table as in docs/reliability.md.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="The table as in docs/build/reliability.md.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def failover(
     *,

@@ -164,7 +164,7 @@ _CASES = Chosen((*ALL, PERF_CLIENT), (*CASES, PERF_CLIENT))
 @click.option("--kernels", type=Chosen(KERNELS, ()), default="", help="native,python: a row of this broker for each.")
 @click.option("--baseline", default="", metavar="REV", help="A row more: the sources of this commit.")
 @click.option("--quick", is_flag=True, help="One short round in one shape: whether it works, not how fast.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Tables as in docs/benchmarks.md.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Tables as in docs/build/benchmarks.md.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
 def peers(
     *,

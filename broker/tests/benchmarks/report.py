@@ -1,4 +1,4 @@
-"""The tables of the peer benchmark, for a terminal and as in docs/benchmarks.md."""
+"""The tables of the peer benchmark, for a terminal and as in docs/build/benchmarks.md."""
 
 from __future__ import annotations
 

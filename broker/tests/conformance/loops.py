@@ -10,14 +10,16 @@ from typing import Any, Final
 
 import uvloop
 
+from support.epoll_streams import EpollStreams
 from support.operations import FileApplier, Written
 from support.ports import free_port
-from understudy.ports import Clock, Disk, Fence, HoldableLogWriter, Timers, Worker
+from understudy.ports import Clock, Disk, Fence, HoldableLogWriter, Streams, Timers, Worker
 from understudy.runtime.base.disk import RealDisk
 from understudy.runtime.base.environment import LoopTimers, SystemClock
 from understudy.runtime.base.journal_writer import ThreadLogWriter
 from understudy.runtime.base.turn import Turn
 from understudy.runtime.base.worker import ThreadWorker
+from understudy.runtime.net.streams import LoopStreams
 from understudy.testing.sim.disk import SimVolume
 from understudy.testing.sim.environment import SimClock, SimTimers, Skew
 from understudy.testing.sim.loop import SimLoop
@@ -26,6 +28,8 @@ from understudy.testing.sim.storage import ObservedLogWriter, ObservedWorker
 from understudy.testing.sim.writer import SimLogWriter, SimWorker
 
 LOOPS: Final = ("asyncio", "uvloop", "simulated")
+#: The readers of accepted sockets: those of the loops, and one that is none.
+READERS: Final = (*LOOPS, "epoll")
 #: A case that waits for something for longer has failed; seconds, virtual ones in the simulation.
 WAIT_S: Final = 20
 
@@ -43,6 +47,7 @@ class Place:
     clock: Clock
     timers: Timers
     turn: Turn
+    streams: Callable[[], Streams] = LoopStreams
 
     def log_writer(self, file: Written | None = None, fence: Fence | None = None) -> HoldableLogWriter:
         """A log writer of this kind, whose batches go to a file."""
@@ -83,6 +88,8 @@ def run(kind: str, directory: Path, case: Callable[[Place], Awaitable[None]]) ->
     loop = uvloop.new_event_loop() if kind == "uvloop" else asyncio.new_event_loop()
     timers = LoopTimers(loop)
     place = Place(loop, "127.0.0.1", free_port(), RealDisk(), str(directory), SystemClock(), timers, Turn(loop, timers))
+    if kind == "epoll":
+        place.streams = EpollStreams
     try:
         loop.run_until_complete(_awaited(case(place)))
     finally:

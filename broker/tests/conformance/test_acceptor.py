@@ -1,4 +1,5 @@
-"""Acceptor and connector: on loopback sockets with the loops of asyncio and uvloop, and on the simulated network.
+"""Acceptor and connector: on loopback sockets with the loops of asyncio and uvloop and with a reader that is no loop
+(``ports.Streams``), and on the simulated network.
 
 The simulation runs these two classes on its own loop and network, so these cases show that scenarios and a real
 node see the same connections.
@@ -12,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.loops import LOOPS, Place, run, until
+from conformance.loops import READERS, Place, run, until
+from support.epoll_streams import EpollStreams
 from understudy.config.model import AcceptorConfiguration
 from understudy.errors import RemoteProtocolError
 from understudy.ports import Connection
@@ -26,7 +28,7 @@ from understudy.wire.detect import Protocol
 MAGIC = b"ARTEMIS\0"
 
 
-@pytest.fixture(params=LOOPS)
+@pytest.fixture(params=READERS)
 def kind(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     return found
@@ -98,7 +100,9 @@ class Sockets:
         configuration = AcceptorConfiguration(
             "a", place.host, place.port, handshake_timeout_ms=10_000, connections_allowed=connections_allowed
         )
-        self.acceptor = Acceptor(configuration, place.turn, {Protocol.CORE: self._handler}, 10_000)
+        self.acceptor = Acceptor(
+            configuration, place.turn, {Protocol.CORE: self._handler}, 10_000, streams=place.streams()
+        )
         self._dialer = LoopDialer(place.loop, place.turn)
         self._connector = TransportConfiguration("a", parameters={"host": place.host, "port": place.port})
 
@@ -201,6 +205,27 @@ def test_invalid_input_ends_its_connection_and_no_other(kind: str, tmp_path: Pat
         other.connections[0].send(b"still here")
         await until(lambda: bytes(other_handler.data) == MAGIC + b"still here")
         assert other.lost == other_handler.lost == []
+
+    run(kind, tmp_path, with_sockets(case))
+
+
+def test_bytes_of_many_connections_that_come_together_reach_each_handler(kind: str, tmp_path: Path) -> None:
+    """One of them is invalid, so its connection ends between the deliveries of the others."""
+
+    async def case(sockets: Sockets) -> None:
+        pairs = [await sockets.connect() for _ in range(6)]
+        for number, (end, _) in enumerate(pairs):
+            end.connections[0].send(b"invalid" if number == 2 else bytes([number]) * 1000)
+        for end, _ in pairs:
+            end.connections[0].flush()
+        others = [handler for number, (_, handler) in enumerate(pairs) if number != 2]
+        await until(
+            lambda: all(len(handler.data) == len(MAGIC) + 1000 for handler in others) and bool(pairs[2][0].lost)
+        )
+        assert [handler.data[-1] for handler in others] == [0, 1, 3, 4, 5]
+        assert [len(handler.lost) for _, handler in pairs] == [0, 0, 1, 0, 0, 0]
+        if isinstance(sockets.acceptor.streams, EpollStreams):
+            assert max(sockets.acceptor.streams.deliveries) > 1
 
     run(kind, tmp_path, with_sockets(case))
 

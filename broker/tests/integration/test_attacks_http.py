@@ -1,4 +1,4 @@
-"""The management port against web attacks (docs/security.md, class 11): every answer stays the server's own.
+"""The management port against web attacks (docs/operate/security.md, class 11): every answer stays the server's own.
 
 Method: the real server on loopback with a fake node, requests written byte by byte.
 """

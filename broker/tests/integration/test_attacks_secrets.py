@@ -1,4 +1,4 @@
-"""Secrets stay where they belong (docs/security.md, class 12): a scripted run, and all it wrote down searched."""
+"""Secrets stay where they belong (docs/operate/security.md, class 12): a scripted run, and all its output searched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slow and many (docs/security.md, class 14): trickles, floods of connections, greedy clients.
+"""Slow and many (docs/operate/security.md, class 14): trickles, floods of connections, greedy clients.
 
 Each test runs a real node and an honest client beside the attack; what bounds the attacker is a
 limit with a name, not luck.

@@ -1,4 +1,4 @@
-"""A user that can write in the store's directories (docs/security.md, class 15): refused, located, or contained."""
+"""A user with write access to the directories of a store (docs/operate/security.md, class 15): refused or located."""
 
 from __future__ import annotations
 

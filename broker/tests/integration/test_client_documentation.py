@@ -1,4 +1,4 @@
-"""Every Python example of docs/client.md and docs/coming-from.md, executed against a real broker."""
+"""Every Python example of docs/use/client.md and docs/use/coming-from.md, executed against a real broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from support.targets import Target, start_target
 from understudy.client.sync import connect
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[3] / "docs" / "use"
 EXAMPLES = [
     (page, example)
     for page in ("client.md", "coming-from.md")

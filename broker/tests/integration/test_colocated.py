@@ -1,4 +1,4 @@
-"""Colocated backups, as real processes: members host each other's backups (docs/colocated.md)."""
+"""Colocated backups, as real processes: members host each other's backups (docs/operate/colocated.md)."""
 
 from __future__ import annotations
 

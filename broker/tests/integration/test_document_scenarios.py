@@ -1,4 +1,4 @@
-"""Situations that the documents about high availability describe, with real processes (docs/coverage.md)."""
+"""Situations that the documents about high availability describe, with real processes (docs/build/coverage.md)."""
 
 from __future__ import annotations
 

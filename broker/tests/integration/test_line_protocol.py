@@ -8,6 +8,7 @@ import json
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -23,6 +24,7 @@ from understudy.protocols.handlers import served
 from understudy.runtime.base.environment import LoopTimers
 from understudy.runtime.base.turn import Turn
 from understudy.runtime.net.acceptor import Acceptor
+from understudy.runtime.net.streams import LoopStreams
 from understudy.security.authentication import Authenticator
 from understudy.security.authorization import RoleSecurity
 from understudy.security.password_hashes import HashParameters, PasswordHash
@@ -90,7 +92,7 @@ class Node:
         await self.acceptor.open()
 
     async def client(self) -> LineClient:
-        port = self.acceptor._servers[0][1].sockets[0].getsockname()[1]
+        port = cast(LoopStreams, self.acceptor.streams).ports[0]
         return LineClient(*await asyncio.open_connection("127.0.0.1", port))
 
     async def log_in(self, client: LineClient, *words: str, password: str = "secret") -> list[str]:

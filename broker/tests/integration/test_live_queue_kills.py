@@ -2,7 +2,7 @@
 
 Goal: after SIGKILLs of the whole query at random moments, and of the active broker while a batch is held, the sink
 has every message that was confirmed to its sender, and exactly one for each ``id`` after ``dropDuplicates``, as
-docs/pipeline.md says. A failover alone doubles nothing.
+docs/use/pipeline.md says. A failover alone doubles nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages between the members of a cluster, as real processes (docs/clustering.md, ADR 0068)."""
+"""Messages between the members of a cluster, as real processes (docs/operate/clustering.md, ADR 0068)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worked incident of docs/pipeline.md: both nodes of a replicated pair died, and both had served alone.
+"""The worked incident of docs/use/pipeline.md: both nodes of a replicated pair died, and both had served alone.
 
 Goal: the commands of the document, as they are printed there, say which journal is newest and what only the other one
 has, and bring the messages of both together. Nothing is lost, and each message is delivered once.
@@ -20,7 +20,7 @@ from support.replicated import ReplicatedPair, wait_logged
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
-GUIDE = Path(__file__).parents[3] / "docs" / "pipeline.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "use" / "pipeline.md"
 PRINTED_URL = "tcp://127.0.0.1:61616"
 
 

@@ -94,6 +94,15 @@ def test_a_loss_of_power_takes_everything_that_no_sync_covers(disk: Disk, code: 
     assert disk.files() == left
 
 
+def test_the_names_of_a_directory_go_with_its_synced_removal(disk: Disk) -> None:
+    """No sync of the directory itself covers them."""
+    (disk.root / "old").mkdir()
+    (disk.root / "old" / "a").write_bytes(b"one")
+    disk.run("d = os.open('.', os.O_RDONLY); os.unlink('old/a'); os.rmdir('old'); os.fsync(d)")
+    disk.faults.lose_power(Stream())
+    assert list(disk.root.iterdir()) == []
+
+
 def test_a_kill_without_a_loss_of_power_takes_nothing(disk: Disk) -> None:
     disk.run(OPEN + "os.pwrite(f, b'one', 0)")
     disk.faults.begin()

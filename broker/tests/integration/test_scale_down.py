@@ -1,4 +1,4 @@
-"""Scale-down: the messages of a node that stops move to another member, as real processes (docs/scale-down.md)."""
+"""Scale-down: the messages of a node that stops move to a member: real processes (docs/operate/scale-down.md)."""
 
 from __future__ import annotations
 

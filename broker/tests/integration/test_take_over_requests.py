@@ -3,7 +3,8 @@ file system.
 
 Method: the active node is a process that is killed, the node that takes over runs in this process, where the calls of
 its thread can be counted. Calls by a path cost a request more for each directory below the mount.
-``simulation/test_take_over_requests.py`` counts what the node asks of its disk. docs/reliability.md has the figures.
+``simulation/test_take_over_requests.py`` counts what the node asks of its disk. docs/build/reliability.md has the
+figures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why messages wait in a cluster, asked of processes over HTTP and on the command line (docs/management-api.md)."""
+"""Why messages wait in a cluster, asked over HTTP and on the command line (docs/operate/management-api.md)."""
 
 from __future__ import annotations
 

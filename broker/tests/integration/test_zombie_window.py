@@ -2,7 +2,7 @@
 
 Method: a real pair under load from several clients that wait for each confirmation. The active node is stopped, the
 file of its lock is replaced, the other node takes over, the first goes on after the given time. Every message that was
-confirmed must be in the store that the second node serves. docs/reliability.md has the figures.
+confirmed must be in the store that the second node serves. docs/build/reliability.md has the figures.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Artifacts of Maven stay in its own repository; unpacked and compiled files go to ``.scratch``. Every
 test names its feature with ``@pytest.mark.feature("name")``; ``feature_results`` keeps the outcomes, from
-which ``documents.interop_matrix`` makes docs/interop.md.
+which ``documents.interop_matrix`` makes docs/use/interop.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Members of a cluster with the JMS client of Artemis (docs/clustering.md)."""
+"""Members of a cluster with the JMS client of Artemis (docs/operate/clustering.md)."""
 
 from __future__ import annotations
 

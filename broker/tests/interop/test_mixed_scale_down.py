@@ -1,4 +1,4 @@
-"""Scale-down of our node to an Artemis broker, and of that to our node (docs/scale-down.md)."""
+"""Scale-down of our node to an Artemis broker, and of that to our node (docs/operate/scale-down.md)."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def _fail_to_log_in(watched: Watched) -> None:
 
 def _be_refused(watched: Watched) -> None:
     with watched.connect("powerless", POWERLESS) as connection, connection.session() as session:
-        # not a send: the client asks first, and who may do nothing is refused that here (session/visibility.py)
+        # not a send: the client asks first, and who may do nothing is refused that here (session/queue_requests.py)
         for forbidden in (lambda: session.create_queue("forbidden"), lambda: session.consumer("expired")):
             with pytest.raises(BrokerError):
                 forbidden()

@@ -1,4 +1,4 @@
-"""Scale-down with the clients and the broker of Artemis (docs/scale-down.md)."""
+"""Scale-down with the clients and the broker of Artemis (docs/operate/scale-down.md)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Planted bugs: defects that a simulated run puts into the broker on purpose and must find (docs/simulation.md)."""
+"""Planted bugs: defects that a simulated run puts into the broker and must find (docs/build/simulation.md)."""

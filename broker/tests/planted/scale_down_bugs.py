@@ -10,7 +10,7 @@ from typing import Any, Final
 from planted.planting import Patch, planted
 from understudy.cluster.scale_down.messages import MovingMessages
 from understudy.runtime.members.scale_down import NodeScaleDown
-from understudy.session.moved_branches import MovedBranches
+from understudy.session.branch import MovedBranches
 from understudy.testing.runs.cluster_configuration import QUEUE
 from understudy.testing.runs.fault_plan import Fault, FaultKind
 from understudy.testing.runs.members_run import MembersRun

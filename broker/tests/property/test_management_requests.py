@@ -21,7 +21,7 @@ from understudy.runtime.management.listener import ManagementListener
 from understudy.testing.fake_node import FakeNodeView
 
 TOKEN: Final = "a-token-of-some-length"
-PAGE: Final = Path(__file__).parents[3] / "docs" / "management-api.md"
+PAGE: Final = Path(__file__).parents[3] / "docs" / "operate" / "management-api.md"
 SUCCESS: Final = {200, 202}
 
 METHODS = st.sampled_from(["GET", "POST"]) | st.sampled_from(["HEAD", "PUT", "OPTIONS", "CONNECT", "get", "M-SEARCH"])

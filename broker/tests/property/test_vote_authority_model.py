@@ -1,7 +1,7 @@
 """Any history of a pair without a lock manager: at most one node activates alone, and it has all that was confirmed.
 
 The confirmations of an active node wait for its replica in sync. The votes are right: a replica takes over only if the
-active node has ended (a lone pair that is cut in two is left out, see docs/replication.md).
+active node has ended (a lone pair that is cut in two is left out, see docs/operate/replication.md).
 """
 
 from __future__ import annotations

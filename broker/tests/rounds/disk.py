@@ -203,14 +203,12 @@ class DiskFaults:
             case _Kind.CREATE | _Kind.LINK:
                 path.unlink(missing_ok=True)
             case _Kind.UNLINK:
-                if not path.exists() and grave.exists():
-                    os.link(grave, path)
+                _link_again(grave, path)
             case _Kind.RENAME:
                 with suppress(FileNotFoundError):
                     Path(entry.other).rename(path)
-                replaced = self._graves / str(entry.replaced)
-                if entry.replaced and replaced.exists():
-                    os.link(replaced, entry.other)
+                if entry.replaced:
+                    _link_again(self._graves / str(entry.replaced), Path(entry.other))
             case _Kind.MKDIR:
                 with suppress(OSError):
                     path.rmdir()
@@ -218,6 +216,12 @@ class DiskFaults:
                 path.mkdir(exist_ok=True)
             case _:
                 raise AssertionError(entry.kind)
+
+
+def _link_again(grave: Path, path: Path) -> None:
+    """Give a removed file its name back. The names of a directory whose own removal survives are gone with it."""
+    if grave.exists() and path.parent.exists() and not path.exists():
+        os.link(grave, path)
 
 
 def _read(data: bytes) -> Iterable[_Entry]:

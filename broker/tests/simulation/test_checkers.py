@@ -90,6 +90,15 @@ def test_a_message_that_was_damaged_before_its_confirmation_and_sent_again_may_c
     assert "reordered" not in checks(judge_ledger(late, set_aside={("p", 0)}))
 
 
+def test_a_message_that_was_delivered_damaged_and_sent_again_has_two_ids_but_is_acknowledged_once():
+    first, second = delivery(0, message_id=1), delivery(0, message_id=2)
+    again = [row(Kind.SENT, 0), first, second, row(Kind.CONFIRMED, 0)]
+    acknowledged = [Row(Kind.ACKNOWLEDGED, "p", 0, "q", 1000, "c", "q", each) for each in (1, 2)]
+    assert checks(judge_ledger([*again, acknowledged[1]])) == ["duplicated"]
+    assert judge_ledger([*again, acknowledged[1]], set_aside={("p", 0)}) == []
+    assert checks(judge_ledger([*again, *acknowledged], set_aside={("p", 0)})) == ["duplicated"]
+
+
 def test_messages_set_aside_are_not_lost_and_the_others_are():
     sent = [row(kind, number) for number in range(2) for kind in (Kind.SENT, Kind.CONFIRMED)]
     sent.append(Row(Kind.DRAINED, "", 0, "q", 9000, "observer", "q"))

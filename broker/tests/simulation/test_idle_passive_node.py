@@ -1,8 +1,8 @@
 """Goal: a passive node whose store does not change asks the store for little but its lock, and takes over soon
 nevertheless. Time is virtual.
 
-Every operation counted here is at least one request on a network file system; docs/reliability.md has the figures of a
-real mount.
+Every operation counted here is at least one request on a network file system; docs/build/reliability.md has the figures
+of a real mount.
 """
 
 from __future__ import annotations

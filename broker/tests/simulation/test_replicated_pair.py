@@ -6,25 +6,32 @@ from dataclasses import replace
 
 import pytest
 
+from understudy.cluster.scale_down import transfer
 from understudy.runtime.replica.replication import NodeReplication
 from understudy.testing.runs.cluster_configuration import STORE
 from understudy.testing.runs.copy_judge import differences
 from understudy.testing.runs.fault_plan import Fault, FaultKind
 from understudy.testing.runs.quorum_run import QuorumRun
 from understudy.testing.runs.quorum_strikes import QuorumStrikes
+from understudy.testing.runs.scaled_voters_run import ScaledVotersRun, ScaledVoterStrikes
 from understudy.testing.runs.steps import LOCK_STEPS, VOTE_STEPS, name_of
 from understudy.testing.runs.witnessed_run import WitnessedRun
 from understudy.testing.runs.witnessed_strikes import WitnessedStrikes
+from understudy.testing.scenarios.scaled_replicas import SCALE_DOWN_STEPS, ScaledReplicasRun, ScaledReplicaStrikes
 from understudy.testing.scenarios.scenarios import SCENARIOS
 from understudy.testing.sim.disk import SimVolume
 from understudy.testing.simulate import quiet_logging
 from understudy.wire.core.packets_replication import REPLICATION_PROTOCOL, REPLICATION_PROTOCOL_MIN
 
 PAIR = SCENARIOS["replication"]
-#: Of each scenario: its run, its faults, and its steps.
+#: A connection that is lost during a transfer is left to the seeds: here the other pair stays as it is.
+MOVING_STEPS = tuple(step for step in SCALE_DOWN_STEPS if step[1] is not transfer.State.RECONNECTING)
+#: Of each scenario: its run, its faults, and its steps; of pairs that scale down only the steps of that.
 KINDS = {
     "replication": (WitnessedRun, WitnessedStrikes, LOCK_STEPS),
     "quorum": (QuorumRun, QuorumStrikes, VOTE_STEPS),
+    "scaled-replicas": (ScaledReplicasRun, ScaledReplicaStrikes, MOVING_STEPS),
+    "scaled-voters": (ScaledVotersRun, ScaledVoterStrikes, MOVING_STEPS),
 }
 SEGMENT = f"{STORE}/journal/segment-{1:012d}-{1:010d}.log"
 
@@ -88,7 +95,7 @@ def test_a_difference_is_found(replica, text):
     assert differences(volume(**{SEGMENT: b"records"}), volume(**replica)) == [text]
 
 
-PARTED = {name: [Fault(1, 7.0, FaultKind.PART_NODES, "", 8.0, 0.3, 0)] for name in KINDS}
+PARTED = {name: [Fault(1, 7.0, FaultKind.PART_NODES, "", 8.0, 0.3, 0)] for name in ("replication", "quorum")}
 WITHOUT_DECISION = {
     "replication": [Fault(1, 7.9, FaultKind.WITNESS_PAUSED, "", 4.0, 0.3, 0)],
     "quorum": [Fault(number, 7.9, FaultKind.VOTER_PAUSED, "", 6.0, 0.3, 0) for number in (1, 2)],
@@ -109,7 +116,8 @@ def every_step():
 def test_a_node_crashes_at_each_step(scenario, step):
     found = []
     for choice, *before in TRIES:
-        violations, reached = crash_at(scenario, step, choice, *(fault for each in before for fault in each[scenario]))
+        faults = [fault for each in before for fault in each.get(scenario, ())]
+        violations, reached = crash_at(scenario, step, choice, *faults)
         found += violations
         if reached:
             break

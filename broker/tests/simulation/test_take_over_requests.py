@@ -1,8 +1,9 @@
 """Goal: between the lock of the store and the first client a node does only work that the client needs.
 
 Each operation on the store is one request or several on a network file system. The requests are counted that the node
-makes of its disk, with virtual time, from the moment it takes the store until its acceptors listen; docs/reliability.md
-has the requests of a real mount. ``integration/test_take_over_requests.py`` counts system calls.
+makes of its disk, with virtual time, from the moment it takes the store until its acceptors listen;
+docs/build/reliability.md has the requests of a real mount. ``integration/test_take_over_requests.py`` counts
+system calls.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ OPERATIONS = {
     ),
     ProcessFile: ("size", "read", "data_ranges", "write", "allocate", "truncate", "sync"),
 }  # fmt: skip
-#: A log that is still in its first segment: see the list in docs/reliability.md.
+#: A log that is still in its first segment: see the list in docs/build/reliability.md.
 REQUESTS_MAX = 28
 #: More, when the first segment of the epoch is another one than that in which the log ends.
 REQUESTS_OF_A_LONG_LOG = 2

@@ -43,7 +43,7 @@ class Expected:
 
 
 def expected_messages(directories: Sequence[str], after: int = 0) -> Expected:
-    """The rules of docs/pipeline.md in the plainest way.
+    """The rules of docs/use/pipeline.md in the plainest way.
 
     Args:
         directories: Journals.

@@ -221,7 +221,7 @@ _TAKEN_OUT: Final = (
     (re.compile(r"messageID=\d+"), "messageID"),
     # the words of a refusal on the wire have no numbers here
     (re.compile(r"(InvalidSelectorException: |errorType=\w+ message=).*"), r"\1"),
-    # one number for both here (docs/management-over-messages.md)
+    # one number for both here (docs/use/management-over-messages.md)
     (re.compile(r"AMQ229211"), "AMQ229207"),
     (re.compile(r'"id":"\d+"'), '"id"'),
     (re.compile(r"\d+ milli ?seconds|\d+ seconds|Time elapsed: [0-9.]+"), "<time>"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from support.cluster_links import SealableEnd, frames_of, prove_to, sealed_frame
 from support.routing import World, text
@@ -16,13 +16,14 @@ from understudy.cluster.membership.scaled_down import ScaledDownNodes
 from understudy.cluster.membership.services import ClusterServices
 from understudy.cluster.membership.topology import Topology
 from understudy.message import Message
+from understudy.ports import Stream
 from understudy.protocols.access import Access, LoginWorkers
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.services import CoreServices
 from understudy.protocols.core.session import CoreSession
 from understudy.protocols.services import ProtocolServices
-from understudy.runtime.net.acceptor import ServerConnection
+from understudy.runtime.net.acceptor import Acceptor, ServerConnection
 from understudy.security.authorization import NoSecurity, SecurityPolicy
 from understudy.session.services import NO_VALIDATED_USERS
 from understudy.tls.certificates import DistinguishedName
@@ -212,7 +213,16 @@ def message(body: str, address: str = "q", **options: Any) -> Message:
     return text(body, address, **options)
 
 
+def accepted(acceptor: Acceptor, transport: object, ends: str = "10.0.0.1:5") -> ServerConnection:
+    """The connection that an acceptor makes of a stream, both ends of which have one name."""
+    stream = cast(Stream, transport)
+    connection = acceptor.accept(stream, ends, ends)
+    return ServerConnection(acceptor, stream, ends, ends) if connection is None else connection
+
+
 def feed(connection: ServerConnection, data: bytes) -> None:
-    """Give an accepted connection input, as its transport does."""
-    connection.get_buffer(-1)[: len(data)] = data
-    connection.buffer_updated(len(data))
+    """Give an accepted connection input, as its reader does."""
+    buffer = bytearray(data)
+    connection._acceptor.receive(((connection, memoryview(buffer)),))
+    # the next read overwrites it
+    buffer[:] = bytes(len(buffer))

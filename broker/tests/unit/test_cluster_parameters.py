@@ -7,7 +7,7 @@ from pathlib import Path
 from documents.cluster_parameters import page, parameters, proofs
 
 TESTS = Path(__file__).parents[1]
-PAGE = TESTS.parents[1] / "docs" / "clusters.md"
+PAGE = TESTS.parents[1] / "docs" / "operate" / "clusters.md"
 
 
 def test_every_parameter_with_an_effect_has_a_test() -> None:

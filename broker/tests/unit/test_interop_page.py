@@ -1,4 +1,4 @@
-"""docs/interop.md and docs/client-url.md are those of this source tree."""
+"""docs/use/interop.md and docs/use/client-url.md are those of this source tree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def features(path: Path) -> set[str]:
 
 def test_the_page_has_every_feature_that_tests_name_and_no_other() -> None:
     named = set().union(*(features(path) for path in TESTS))
-    rows = set(re.findall(r"^\| (?!feature )([^|]+?) \|", (ROOT / "docs" / "interop.md").read_text(), re.MULTILINE))
+    rows = set(
+        re.findall(r"^\| (?!feature )([^|]+?) \|", (ROOT / "docs" / "use" / "interop.md").read_text(), re.MULTILINE)
+    )
     assert rows == named, "run make interop"
 
 
@@ -64,4 +66,4 @@ def test_cells_say_what_the_tests_said() -> None:
 
 
 def test_the_url_reference_is_current() -> None:
-    assert (ROOT / "docs" / "client-url.md").read_text() == client_reference.page(), "run make docs"
+    assert (ROOT / "docs" / "use" / "client-url.md").read_text() == client_reference.page(), "run make docs"

@@ -1,4 +1,4 @@
-"""docs/store-proofs.md names tests as proofs: each of them exists, and each promise has one."""
+"""docs/build/store-proofs.md names tests as proofs: each of them exists, and each promise has one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "store-proofs.md").read_text()
+PAGE = (ROOT / "docs" / "build" / "store-proofs.md").read_text()
 #: Path below broker/tests, and the name of a test function.
 PROOFS = sorted(set(re.findall(r"`([\w/]+\.py)::(test_\w+)`", PAGE)))
 SECTIONS = (

@@ -154,9 +154,7 @@ def heal(lab: Lab) -> None:
 @click.argument("rows", nargs=-1)
 @click.option("--list", "only_list", is_flag=True, help="Show the rows and run none.")
 @click.option("--json", "json_file", type=click.File("w"), help="Write the results of this run as JSON; - is stdout.")
-@click.option(
-    "--page", is_flag=True, help="Write the last result of each row into docs/operations/faults-and-rolls.md."
-)
+@click.option("--page", is_flag=True, help="Write the last result of each row into docs/operate/faults-and-rolls.md.")
 @click.option("--keep", is_flag=True, help="Leave the hosts running, and use those that an earlier run has left.")
 @click.pass_obj
 def faults(lab: Lab, rows: Sequence[str], only_list: bool, json_file: TextIO | None, page: bool, keep: bool) -> None:

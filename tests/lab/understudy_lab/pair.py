@@ -384,7 +384,7 @@ def longest_window_s(report: dict[str, object], pair: str = "") -> float:
 
 
 def record(name: str, row: dict[str, object]) -> None:
-    """Adds one row of measurements to the file that docs/reliability.md is written from."""
+    """Adds one row of measurements to the file that docs/build/reliability.md is written from."""
     path = RESULTS / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:

@@ -17,7 +17,7 @@ from understudy_lab.pair import RESULTS, ROOT, Load, assert_kept, longest_window
 from understudy_lab.rolls import PAIRS
 from understudy_lab.rows import ROWS, Row
 
-PAGE = ROOT / "docs" / "operations" / "faults-and-rolls.md"
+PAGE = ROOT / "docs" / "operate" / "faults-and-rolls.md"
 BEGIN, END = "<!-- begin of the table: tests/lab/lab faults --page -->", "<!-- end of the table -->"
 STORED = RESULTS / "faults.json"
 RATE = 50

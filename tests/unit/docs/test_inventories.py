@@ -11,9 +11,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 INVENTORIES = sorted([*(ROOT / "inventories").glob("*/hosts.yml"), *(ROOT / "molecule").glob("*/addresses.yml")])
-DOCUMENTED = set(
-    re.findall(r"^\| `(broker_\w+)` \|", (ROOT / "docs/operations/variables.md").read_text(), re.MULTILINE)
-)
+DOCUMENTED = set(re.findall(r"^\| `(broker_\w+)` \|", (ROOT / "docs/operate/variables.md").read_text(), re.MULTILINE))
 
 
 def variables(node: object) -> Iterator[str]:

@@ -62,7 +62,9 @@ def covered(path: str | Path, settings: dict[str, list[str]]) -> bool:
 
 def named_directories() -> set[str]:
     """Every element of ``core`` that names a directory."""
-    found = set(re.findall(r"^\| `([a-z-]+-directory)` \| path \|", (ROOT / "docs/configuration.md").read_text(), re.M))
+    found = set(
+        re.findall(r"^\| `([a-z-]+-directory)` \| path \|", (ROOT / "docs/operate/configuration.md").read_text(), re.M)
+    )
     assert "journal-directory" in found
     return found
 

@@ -170,7 +170,7 @@ class HighAvailabilityReader:
         voting = replication is not None and replication.lock_manager is None
         if voting and policy.moves_instead_of_serving and any(each.artemis_members for each in clusters):
             message = "scale-down of a replica without a manager, in a cluster with artemis-members: no Artemis broker"
-            hint = "write a manager, which keeps the record of it (docs/scale-down.md)"
+            hint = "write a manager, which keeps the record of it (docs/operate/scale-down.md)"
             raise self._document.error_at(
                 node.child("scale-down") or node, f"{message} keeps the record of it", hint=hint
             )

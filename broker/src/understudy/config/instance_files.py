@@ -93,8 +93,8 @@ def broker_xml(options: InstanceOptions) -> str:
     """The text of broker.xml, usable as it is."""
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
-        "<!-- docs/configuration.md lists every element with its default. After a change, `understudy run` with the",
-        "     option check reads the file, reports what is wrong in it and starts nothing. -->",
+        "<!-- docs/operate/configuration.md lists every element with its default. After a change, `understudy run`",
+        "     with the option check reads the file, reports what is wrong in it and starts nothing. -->",
         '<configuration xmlns="urn:activemq">',
         '  <core xmlns="urn:activemq:core">',
         *_server(options),

@@ -1,4 +1,4 @@
-"""Options of the lock managers of replication (docs/lock-managers.md). Not here: reading them (``locking``)."""
+"""Options of the lock managers of replication (docs/operate/lock-managers.md). Not here: reading them (``locking``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The element ``manager`` of replication: class names, properties and their values (docs/lock-managers.md).
+"""The element ``manager`` of replication: class names, properties and their values (docs/operate/lock-managers.md).
 
 Class names are those of Artemis, older ones included, or the short names of the built-in providers. Each provider has
 its own table of properties; an unknown one, a missing one or a value out of range is an error that names the element

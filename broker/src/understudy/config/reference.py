@@ -1,4 +1,4 @@
-"""docs/configuration.md, written from the schema: ``python -m understudy.config.reference``.
+"""docs/operate/configuration.md, written from the schema: ``python -m understudy.config.reference``.
 
 Not here: names, defaults and descriptions, which are in the schema. The only module of this package
 that prints.

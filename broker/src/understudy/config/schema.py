@@ -46,7 +46,7 @@ CORE: Final[Element] = container(
 SERVER: Final[Element] = replace(
     CORE,
     name="server",
-    doc="A further server of the process, with the elements of core except name (docs/colocated.md).",
+    doc="A further server of the process, with the elements of core except name (docs/operate/colocated.md).",
     attributes=(
         Attribute("name", Kind.TEXT, "Its name: letters, digits, '.', '_' and '-'.", required=True),
         Attribute(

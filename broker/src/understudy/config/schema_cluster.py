@@ -371,7 +371,7 @@ _UDP: Final = (
     ),
     row("group-address", TEXT, None, "Multicast address."),
     row("group-port", INTEGER, None, "Multicast port.", minimum=1, maximum=65535),
-    row("jgroups-file", TEXT, None, "File with a JGroups stack (docs/clustering.md), relative to etc."),
+    row("jgroups-file", TEXT, None, "File with a JGroups stack (docs/operate/clustering.md), relative to etc."),
     row("jgroups-channel", TEXT, None, "Name of the JGroups cluster; needs jgroups-file."),
 )
 _DISCOVERY: Final = (

@@ -1,4 +1,4 @@
-"""Generator of docs/management-over-messages.md from the tables of operations:
+"""Generator of docs/use/management-over-messages.md from the tables of operations:
 ``python -m understudy.management.reference``.
 
 Not here: operations, parameters and descriptions, which are in the tables.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from textwrap import fill
 
 from understudy.management.differences import DIFFERENCES
 from understudy.management.events.notifications import Kind
@@ -22,7 +23,7 @@ Generated from the tables by `python -m understudy.management.reference`; do not
 
 A client manages the broker by sending messages to the address `activemq.management` (element `management-address`).
 Standard tools do so: the `artemis` command line, `ManagementHelper` of the Java client, `JMSManagementHelper`.
-The same operations are available over HTTP: [management-api.md](management-api.md#post-apiv1invoke).
+The same operations are available over HTTP: [management-api.md](../operate/management-api.md#post-apiv1invoke).
 
 
 ## Requests and replies
@@ -88,12 +89,16 @@ Every notification has `_AMQ_NotifType` and `_AMQ_NotifTimestamp` (milliseconds 
 
 def render() -> str:
     """The page in Markdown."""
-    parts = [_HEAD, _DIFFERENT, *(f"- {text}\n" for text in DIFFERENCES.values())]
+    parts = [_HEAD, _DIFFERENT, *map(_item, DIFFERENCES.values())]
     for kind in CONTROLS:
         parts.extend(_resource(kind.operations))
     parts.append(_NOTIFICATIONS)
     parts.extend(f"| `{kind.name}` | {kind.doc} | {_list(kind.properties)} |\n" for kind in Kind)
     return "".join(parts)
+
+
+def _item(text: str) -> str:
+    return fill(text, 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False) + "\n"
 
 
 def _resource(operations: Operations) -> Iterator[str]:

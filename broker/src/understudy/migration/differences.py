@@ -159,7 +159,7 @@ DIFFERENCES: Final = (
         "A runbook that starts a backup alone, or changes `slave` to `master`, after the loss of the other node of a"
         " replicated pair",
         "A node whose data may be older than that of the other node waits, whatever the configuration says (ADR 0059)",
-        "`understudy promote --accept-data-loss`, if the other node's data is lost for good (docs/replication.md)",
+        "`understudy promote --accept-data-loss`, if the data of the other node is lost (docs/operate/replication.md)",
         _pairs,
     ),
     Difference(
@@ -182,7 +182,7 @@ DIFFERENCES: Final = (
         "members of both kinds",
         "A cluster whose other members stay Artemis brokers",
         "Members prove the cluster password to each other without sending it, which Artemis cannot",
-        "Name the connectors of members that are Artemis brokers in `artemis-members` (docs/clustering.md)",
+        "Name the connectors of members that are Artemis brokers in `artemis-members` (docs/operate/clustering.md)",
         _nowhere,
     ),
     Difference(
@@ -191,21 +191,21 @@ DIFFERENCES: Final = (
         "Used, with a warning: a queue of another member belongs to the first cluster connection that hears of it, of"
         " those with one connector to the first in the file; messages of the address are balanced as the first in the"
         " file says",
-        "Write prefixes that exclude each other, such as `news` and `!news` (docs/clustering.md)",
+        "Write prefixes that exclude each other, such as `news` and `!news` (docs/operate/clustering.md)",
         _warned("cluster-connection", "as well: a queue of another member"),
     ),
     Difference(
         "connectors to one acceptor",
         "Cluster connections of one server with different connectors that lead to one acceptor, or to none",
         "They share links, topology and the connector of the one that the acceptor belongs to, with a warning",
-        "For links of its own an acceptor with `clusterConnection=NAME` in its URL (docs/clustering.md)",
+        "For links of its own an acceptor with `clusterConnection=NAME` in its URL (docs/operate/clustering.md)",
         _warned("cluster-connection", "shares links, topology and connector"),
     ),
     Difference(
         "grouping handler without a cluster connection",
         "A grouping handler whose address no cluster connection takes",
         "LOCAL decides for messages that are sent at this node only, REMOTE has no effect, with a warning",
-        "Write a prefix of a cluster connection as `address` of the handler (docs/clustering.md)",
+        "Write a prefix of a cluster connection as `address` of the handler (docs/operate/clustering.md)",
         _warned("grouping-handler", "no proposal reaches the other members"),
     ),
     Difference(
@@ -310,7 +310,7 @@ DIFFERENCES: Final = (
         "Module LDAPLoginModule in login.config",
         "Used, except with `authentication=GSSAPI` and `referral=follow`; a session keeps the roles of its login, and a"
         " filter that finds two entries proves no user",
-        "Install the extra `understudy[ldap]`; `startTls=true` or ldaps:// encrypts (docs/security.md)",
+        "Install the extra `understudy[ldap]`; `startTls=true` or ldaps:// encrypts (docs/operate/security.md)",
         _ldap,
     ),
     Difference(
@@ -340,7 +340,8 @@ DIFFERENCES: Final = (
         "console",
         "The web console and Jolokia",
         "They do not exist",
-        "`understudy status`, the management API over HTTP (docs/management-api.md) and over messages, `/metrics`",
+        "`understudy status`, the management API over HTTP and over messages (docs/operate/management-api.md),"
+        " `/metrics`",
         _web,
     ),
     Difference(

@@ -20,7 +20,7 @@ generated from the list that these commands use:
 
 `check` changes nothing. Its exit code is 0 if there is nothing to do, 1 if something behaves otherwise, 2 if the
 instance cannot be used as it is. Elements of broker.xml without effect are listed in
-[configuration.md](../configuration.md) and printed by both commands.
+[configuration.md](configuration.md) and printed by both commands.
 
 | What you have | What happens here | What to do |
 |---|---|---|

@@ -8,7 +8,7 @@ A store-and-forward queue keeps the former for the member that the message goes 
 ``_AMQ_ORIG_SENT_TO`` is the address of a message that a tool puts back into one queue, for which it is sent to
 ``address::queue``.
 
-Not here: whose messages may have them (``session.transfers``).
+Not here: whose messages may have them (``session.broker_properties``).
 """
 
 from __future__ import annotations

@@ -1,23 +1,35 @@
 """A branch of an XA transaction: a transaction that others decide about, perhaps after a crash.
 
-Its work is done by the sessions that are associated with it; once all of them have ended their part
-it can be prepared, and then only its outcome is missing. What a prepared branch is called in the log
-(``encode_name``) is how it is found again after a restart or takeover.
+Its work is done by the sessions that are associated with it; once all of them have ended their part it can be prepared,
+and then only its outcome is missing. What a prepared branch is called in the log (``encode_name``) is how it is found
+again after a restart or takeover.
 
-Source: artemis-core s. 4.5, X/Open XA. Not here: which branches there are (``resource_manager``),
-what sessions ask (``xa``).
+Source: artemis-core s. 4.5, X/Open XA. Not here: which branches there are (``resource_manager``), what sessions ask
+(``xa``). "
+
+``MovedBranches`` are prepared branches that a scale-down moves, remembered in the logs of both nodes (ADR 0110). The
+node that had a branch remembers its target: a transaction manager that decides the branch at the old node must not get
+the answer "unknown", which after a lost connection means "already decided", so that it would forget a branch that waits
+at the target. The target remembers that a branch came: if the other node was killed before its log had the end of the
+move, it sends the branch again, perhaps after its decision here, and the target does not take it a second time.
 """
 
 from __future__ import annotations
 
+import logging
 import struct
+from collections.abc import Iterator
 from enum import Enum, auto
 from typing import ClassVar, Final, Protocol
 
-from understudy.errors import StoreError, XaCode, XaError
+from understudy.errors import StoreError, StoreFormatHeld, XaCode, XaError
 from understudy.ids import Xid
+from understudy.limits import XA_BRANCHES_MAX
 from understudy.machine import ILLEGAL, Machine, Refusal, To, table
+from understudy.routing.post_office import PostOffice
 from understudy.session.transaction import Transaction
+from understudy.store.setting_record import SettingKind, SettingRecord
+from understudy.store.state import StoreState
 
 
 class State(Enum):
@@ -165,3 +177,78 @@ def decode_name(name: bytes) -> tuple[Kind, Xid]:
         return Kind(kind), Xid(format_id, rest[:first], rest[first:])
     except (struct.error, ValueError) as error:
         raise StoreError(f"name of a prepared transaction: {error}") from error
+
+
+log = logging.getLogger(__name__)
+
+_KIND: Final = SettingKind.MOVED_BRANCH
+_NODE: Final = "node"
+
+
+class MovedBranches:
+    """The moved branches of one node: the newest ``XA_BRANCHES_MAX``, through restarts and takeovers."""
+
+    def __init__(self, office: PostOffice) -> None:
+        self._office = office
+        self._nodes: dict[Xid, str] = {}
+        """Node id of the target; empty: the branch came here. The newest at the end."""
+
+    def __contains__(self, xid: Xid) -> bool:
+        return xid in self._nodes
+
+    def __iter__(self) -> Iterator[Xid]:
+        return iter(self._nodes)
+
+    def node_of(self, xid: Xid) -> str | None:
+        """Node id of the target to which a branch was moved; None: it was not."""
+        return self._nodes.get(xid) or None
+
+    def has_come(self, xid: Xid) -> bool:
+        """Whether another node has moved a branch here, where it may have been decided since."""
+        return self._nodes.get(xid) == ""
+
+    def goes(self, xid: Xid, node_id: str) -> None:
+        """A branch may be at another node from now on."""
+        self._add(xid, node_id)
+
+    def came(self, xid: Xid) -> None:
+        """Note that this node has a prepared branch of another node."""
+        self._add(xid, "")
+
+    def _add(self, xid: Xid, node_id: str) -> None:
+        try:
+            self._office.store.store_setting(SettingRecord(_KIND, _match(xid), {_NODE: node_id}))
+        except StoreFormatHeld as held:
+            log.warning("the target of a prepared transaction is not remembered", extra={"reason": str(held)})
+            return
+        self._nodes.pop(xid, None)
+        self._nodes[xid] = node_id
+        if len(self._nodes) > XA_BRANCHES_MAX:
+            self.remove(next(iter(self._nodes)))
+
+    def decided(self, xid: Xid) -> None:
+        """A branch is decided at this node, which had begun to move it and has given up."""
+        if self.node_of(xid) is not None:
+            self.remove(xid)
+
+    def remove(self, xid: Xid) -> bool:
+        """Forget a branch: it is here again, or its manager does not need it. Whether it was remembered."""
+        known = self._nodes.pop(xid, None) is not None
+        if known:
+            self._office.store.store_setting(SettingRecord(_KIND, _match(xid), None))
+        return known
+
+    def restore(self, state: StoreState) -> None:
+        """Take over what the log says; once.
+
+        Raises:
+            StoreError: the name of one cannot be read.
+        """
+        for record in state.settings.values():
+            if record.scope is _KIND and record.values is not None:
+                xid = decode_name(bytes.fromhex(record.match))[1]
+                self._nodes[xid] = str(record.values[_NODE])
+
+
+def _match(xid: Xid) -> str:
+    return encode_name(Kind.BRANCH, xid).hex()

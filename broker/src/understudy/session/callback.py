@@ -1,12 +1,15 @@
-"""Calls from a session to its protocol: deliveries, answers, and questions about the permissions of its client."""
+"""Ports of a session: calls to its protocol (deliveries, answers, permissions of its client) and management requests.
+
+``understudy.management`` carries the requests out. Not here: permissions and replies of those (``send_requests``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from understudy.errors import BrokerError
-from understudy.message import LargeMessage
+from understudy.message import LargeMessage, Message
 from understudy.store.messages.reference import Part
 from understudy.terms import Permission
 
@@ -95,4 +98,17 @@ class SessionSecurity(Protocol):
 
     def allows(self, permission: Permission, address: str, queue: str | None = None) -> bool:
         """Whether the user has a permission; a missing one is not reported as a violation."""
+        ...
+
+
+class Management(Protocol):
+    """Executes the requests."""
+
+    address: str
+    """The management address."""
+
+    def handle(
+        self, request: Message, security: SessionSecurity, remote_address: str, reply: Callable[[Message], None]
+    ) -> None:
+        """Carry out a request and give its reply, now or later; without an address."""
         ...

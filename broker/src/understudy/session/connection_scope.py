@@ -1,7 +1,17 @@
-"""State that the sessions of one connection share, such as the temporary queues that are deleted with it."""
+"""State that the sessions of one connection share: temporary queues that are deleted with it, and the text that its
+sessions make the broker keep.
+
+The text is metadata, addresses of producers and the names of sessions. None of it needs a permission, so it is bounded
+for each session and for all sessions of a connection. The unit is characters, with ``ENTRY_CHARACTERS`` for the objects
+around each text. Not here: messages and the content of queues, which permissions and address settings bound.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
+from understudy.errors import LimitExceeded
+from understudy.limits import NAMES_OF_CONNECTION_CHARACTERS_MAX, NAMES_OF_SESSION_CHARACTERS_MAX
 from understudy.routing.lifecycle.auto_deletion import delete_unbound
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
@@ -30,7 +40,7 @@ class ConnectionScope:
         self.created_ms = created_ms
         """Wall time in ms at which the connection was made."""
         self.held_characters = 0
-        """Characters of names and metadata of its sessions (``held_names``)."""
+        """Characters of names and metadata of its sessions (``connection_scope``)."""
         self.temporary_queues: dict[str, Queue] = {}
         """Queues by name, in the order of creation; deleted with the connection."""
 
@@ -51,3 +61,55 @@ class ConnectionScope:
             if office.directory.queues.get(name) is queue:
                 office.directory.delete_queue(name, disconnect=True)
                 delete_unbound(office.directory, queue.address.name)
+
+
+#: What the objects around one text cost, in characters.
+ENTRY_CHARACTERS: Final = 100
+
+
+class HeldNames:
+    """Texts that one session makes the broker keep."""
+
+    __slots__ = ("_scope", "characters")
+
+    def __init__(self, scope: ConnectionScope) -> None:
+        self._scope = scope
+        self.characters = 0
+
+    def has_space(self, length: int) -> bool:
+        """Whether a text of ``length`` characters would be within the limits."""
+        cost = length + ENTRY_CHARACTERS
+        return (
+            self.characters + cost <= NAMES_OF_SESSION_CHARACTERS_MAX
+            and self._scope.held_characters + cost <= NAMES_OF_CONNECTION_CHARACTERS_MAX
+        )
+
+    def hold(self, length: int) -> None:
+        """Count a text of ``length`` characters.
+
+        Raises:
+            LimitExceeded: the session or its connection holds too much; nothing was counted.
+        """
+        if not self.has_space(length):
+            raise LimitExceeded(
+                f"names and metadata of {self.characters} characters in a session and {self._scope.held_characters} in "
+                f"its connection, limits {NAMES_OF_SESSION_CHARACTERS_MAX} and {NAMES_OF_CONNECTION_CHARACTERS_MAX}"
+            )
+        self.characters += length + ENTRY_CHARACTERS
+        self._scope.held_characters += length + ENTRY_CHARACTERS
+
+    def release(self, length: int) -> None:
+        """A text of ``length`` characters that was counted is gone."""
+        self.characters -= length + ENTRY_CHARACTERS
+        self._scope.held_characters -= length + ENTRY_CHARACTERS
+
+    def move(self, scope: ConnectionScope) -> None:
+        """The session goes on at another connection, which may exceed its limit by this until it ends."""
+        self._scope.held_characters -= self.characters
+        self._scope = scope
+        scope.held_characters += self.characters
+
+    def close(self) -> None:
+        """The session has ended."""
+        self._scope.held_characters -= self.characters
+        self.characters = 0

@@ -12,10 +12,8 @@ from understudy.limits import CONSUMERS_PER_SESSION_MAX
 from understudy.routing.filter import parse_filter
 from understudy.routing.queues.flow_control import ByteCredits, FlowControl
 from understudy.session.consumer import BrowserConsumer, ServerConsumer
-from understudy.session.queries import QueueQueryResult
-from understudy.session.queue_requests import QueueRequests
+from understudy.session.queue_requests import QueueQueryResult, QueueRequests, check_own, visible_queue
 from understudy.session.state import SessionState
-from understudy.session.visibility import check_own, visible_queue
 from understudy.terms import Permission
 
 

@@ -1,18 +1,20 @@
-"""All sessions of a node: by name, and by the metadata that only one of them may carry.
+"""All sessions of a node: by name, and by the metadata that only one of them may carry; and their unfinished uploads.
 
-``jms-client-id`` is such metadata (artemis-core s. 6.1): two connections with one client id would share its
-durable subscriptions.
+``jms-client-id`` is such metadata (artemis-core s. 6.1): two connections with one client id would share its durable
+subscriptions. An unfinished large message keeps a file of the node open, and the node has a limited number of files
+(``LARGE_MESSAGES_UNFINISHED_MAX``): without limits for each connection and user, one client could take all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
-from understudy.errors import DuplicateMetadata, NotAuthorized, SessionRejected
+from understudy.errors import DuplicateMetadata, LimitExceeded, NotAuthorized, SessionRejected
+from understudy.limits import LARGE_MESSAGES_UNFINISHED_OF_CONNECTION_MAX, LARGE_MESSAGES_UNFINISHED_OF_USER_MAX
 from understudy.routing.queues.queue import Queue
 from understudy.session.callback import SessionSecurity
-from understudy.session.upload_slots import UploadSlots
 from understudy.terms import ResourceLimits
 
 
@@ -136,3 +138,48 @@ class SessionRegistry(Generic[S]):
             owner = next((other.state for other in self if other.state.metadata.get(key) == value), None)
         if owner is not None and owner is not state:
             raise DuplicateMetadata(f"session {owner.alias} has {key}={value!r}")
+
+
+class UploadSlots:
+    """Unfinished large messages of a node, counted by connection and by user."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[Hashable] = Counter()
+
+    def take(self, connection_id: str, user: str, node_max: int) -> UploadSlot:
+        """A large message is announced.
+
+        Args:
+            node_max: How many may be unfinished on the node; one user may have half of them.
+
+        Raises:
+            LimitExceeded: the connection or the user has too many.
+        """
+        of_user = min(LARGE_MESSAGES_UNFINISHED_OF_USER_MAX, max(node_max // 2, 1))
+        keys = {
+            ("connection", connection_id): min(LARGE_MESSAGES_UNFINISHED_OF_CONNECTION_MAX, of_user),
+            ("user", user): of_user,
+        }
+        for key, maximum in keys.items():
+            if self._counts[key] >= maximum:
+                raise LimitExceeded(f"{maximum} unfinished large messages of one {key[0]}", hint="try again later")
+        self._counts.update(keys.keys())
+        return UploadSlot(self._counts, tuple(keys))
+
+
+class UploadSlot:
+    """Slot of one unfinished large message."""
+
+    __slots__ = ("_counts", "_keys")
+
+    def __init__(self, counts: Counter[Hashable], keys: tuple[Hashable, ...]) -> None:
+        self._counts = counts
+        self._keys = keys
+
+    def release(self) -> None:
+        """Free the slot of an upload that is finished or given up. Does nothing the second time."""
+        for key in self._keys:
+            self._counts[key] -= 1
+            if not self._counts[key]:
+                del self._counts[key]
+        self._keys = ()

@@ -3,7 +3,7 @@
 Branches that were not prepared are rolled back when they are too old (``transaction-timeout``); a
 prepared one waits for its transaction manager without limit, through restarts and takeovers, unless an
 operator decides (a *heuristic* outcome), which is remembered until the manager forgets it. So is the node
-to which a scale-down moved one (``moved_branches``).
+to which a scale-down moved one (``branch``).
 
 Not here: what a session asks about branches (``xa``).
 """
@@ -23,8 +23,7 @@ from understudy.routing.lifecycle.periodic_scan import PeriodicScan
 from understudy.routing.memory import AddressMemory
 from understudy.routing.post_office import Done, PostOffice, ResponseOrder
 from understudy.routing.queues.queue import Queue
-from understudy.session.branch import Branch, BranchMember, Event, Kind, State, decode_name, encode_name
-from understudy.session.moved_branches import MovedBranches
+from understudy.session.branch import Branch, BranchMember, Event, Kind, MovedBranches, State, decode_name, encode_name
 from understudy.session.transaction import Transaction, Work
 from understudy.store.messages.reference import MessageReference
 from understudy.store.state import StoreState, TransactionRecord

@@ -22,8 +22,7 @@ from understudy.routing.batch import Taking
 from understudy.routing.configuration import split_fqqn
 from understudy.routing.post_office import Done, Undecided
 from understudy.selector.work import WORK
-from understudy.session.callback import RunAnswers
-from understudy.session.management import Management
+from understudy.session.callback import Management, RunAnswers
 from understudy.session.state import SessionState
 from understudy.session.transaction import Transaction
 from understudy.terms import AddressFullPolicy, Permission

@@ -7,11 +7,11 @@ from typing import Any, Final
 from understudy.dataclass import dataclass
 from understudy.ports import Clock
 from understudy.routing.post_office import PostOffice
-from understudy.session.management import Management
+from understudy.session.broker_properties import ValidatedUsers
+from understudy.session.callback import Management
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_manager import ResourceManager
-from understudy.session.validated_users import ValidatedUsers
 
 NO_VALIDATED_USERS: Final = ValidatedUsers()
 #: Body size from which Artemis clients send and receive a message in pieces (artemis-core s. 6.2).

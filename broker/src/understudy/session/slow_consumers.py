@@ -7,7 +7,7 @@ enough in it, or coming to it, for all its consumers to reach the threshold.
 A consumer is judged by a whole period: one that came in the middle of it is looked at next time.
 Queues whose address sets no threshold cost nothing.
 
-Not here: what a notification looks like (``management``), what being killed means on the wire.
+Not here: what a notification looks like (``callback``), what being killed means on the wire.
 """
 
 from __future__ import annotations

@@ -20,13 +20,12 @@ from understudy.limits import (
 from understudy.message import Message
 from understudy.routing.post_office import Done, ResponseOrder
 from understudy.routing.queues.queue import Queue
+from understudy.session.broker_properties import admitted
 from understudy.session.callback import SessionCallback, SessionSecurity
-from understudy.session.connection_scope import ConnectionScope
-from understudy.session.held_names import HeldNames
+from understudy.session.connection_scope import ConnectionScope, HeldNames
 from understudy.session.prefixes import AddressPrefixes
 from understudy.session.services import SessionOptions, SessionServices
 from understudy.session.transaction import Transaction, Work
-from understudy.session.transfers import admitted
 from understudy.store.messages.large_messages import LargeMessages
 from understudy.store.messages.reference import MessageReference
 

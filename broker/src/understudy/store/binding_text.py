@@ -1,4 +1,4 @@
-"""Reads the JSON of ADDRESS_ADD and QUEUE_ADD (docs/journal-format.md s. 4.2).
+"""Reads the JSON of ADDRESS_ADD and QUEUE_ADD (docs/build/journal-format.md s. 4.2).
 
 In a log with many addresses and queues most of these texts differ in the name only. What stands around the name is
 parsed once, checked once, and the result is shared by all records that have it: the settings of two records may be the

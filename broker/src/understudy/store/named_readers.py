@@ -3,8 +3,8 @@
 A reader has a position (epoch, sequence): the last record that it has processed. The segment with the next record and
 all later ones stay in the log until the position moves on, the reader is removed, or it holds more than its limit:
 then it is dropped. A dropped reader holds nothing and stays listed with the reason, so that its next request fails
-with that reason instead of skipping records. Readers are SETTING records of the log (docs/journal-format.md s. 4.15),
-so they survive a restart and a failover, over a shared store and over replication.
+with that reason instead of skipping records. Readers are SETTING records of the log (docs/build/journal-format.md s.
+4.15), so they survive a restart and a failover, over a shared store and over replication.
 
 Not here: removing segments (``snapshots.truncation``, ``snapshots.consolidator``), reading the log.
 """

@@ -1,7 +1,7 @@
 """SETTING records: address settings and security settings that management added or removed at run time, the
 target of a scale-down that is not complete, XA branches that it moved, stores of other nodes whose messages have moved
 here, the bindings of message groups in a cluster, bridges that management created, and named readers
-(docs/journal-format.md s. 4.15).
+(docs/build/journal-format.md s. 4.15).
 
 The store keeps the values as a JSON object and does not interpret them: ``config.json_settings``
 does. A later record for the same kind and match replaces an earlier one; a record without values

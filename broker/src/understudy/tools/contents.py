@@ -180,7 +180,7 @@ def _replay_to(state: StoreState, cursor: Cursor, file: File, end: int, passed_a
 
 
 def beginning_is_missing(copy: LogCopy, contents: Contents) -> bool:
-    """Whether the log begins later than anything in it gives up (docs/journal-format.md s. 3)."""
+    """Whether the log begins later than anything in it gives up (docs/build/journal-format.md s. 3)."""
     return copy.base is None and copy.first_sequence > max(contents.state.trimmed_to, 1)
 
 

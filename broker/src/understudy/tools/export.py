@@ -1,5 +1,5 @@
 """Messages as lines of text that any program can read: what ``understudy data export`` writes and
-``understudy data import`` sends (docs/operations/data-tools.md, "The export file").
+``understudy data import`` sends (docs/operate/data-tools.md, "The export file").
 
 One JSON object a line, ASCII: first ``export``, then ``queue`` before the first message of each
 queue, ``message`` as often as needed, after that of a large message its body in ``piece`` lines, and

@@ -1,8 +1,8 @@
 """Behaviour that the programs leave out, with the reason: the brokers differ on purpose, or Artemis is not repeatable.
 
 Each entry is enforced by ``generator`` (it never draws it), by ``runner`` (it skips the step at both brokers, judged
-by the state so far) or by ``normaliser`` (it leaves the value out). docs/core-protocol.md lists them; a test holds
-the two together.
+by the state so far) or by ``normaliser`` (it leaves the value out). docs/build/core-protocol.md lists them; a test
+holds the two together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Exclusion:
 
 MIXED_COMPARISONS = Exclusion(
     "comparisons of absent properties with each other, of a wide number with a byte or short, negated shorts,"
-    " and <> between types",
+    " and `<>` between types",
     "JMS has no value for NULL = NULL and no truth for different types; Artemis says true, and false or an "
     "error for bytes and shorts",
 )
@@ -92,7 +92,7 @@ OTHER_ROUTING_TYPE = Exclusion(
     "they get their queue where one may be made, or are refused with 106; Artemis confirms and drops them",
 )
 ORIGINAL_ADDRESS_OF_A_QUEUE = Exclusion(
-    "the queue in _AMQ_ORIG_ADDRESS of messages sent to address::queue",
+    "the queue in `_AMQ_ORIG_ADDRESS` of messages sent to address::queue",
     "the address alone, so that filters of dead letter queues find it; Artemis keeps both parts",
 )
 TURNS = Exclusion(
@@ -240,7 +240,7 @@ ROLLBACK_AMONG_OTHERS = Exclusion(
 )
 SIZE_UNKNOWN = Exclusion(
     "large messages whose last piece does not say how long the body is",
-    "_AMQ_LARGE_SIZE is then what came, for clients that ask for it; Artemis leaves it away, and its own client"
+    "`_AMQ_LARGE_SIZE` is then what came, for clients that ask for it; Artemis leaves it away, and its own client"
     " cannot say how long such a message is",
 )
 STALE_LAST_VALUES = Exclusion(
@@ -362,5 +362,5 @@ IDLE_AT_START = Exclusion(
     " addresses the scan deletes those that were idle for long enough, Artemis all at every start",
 )
 
-#: All of them, as docs/core-protocol.md lists them.
+#: All of them, as docs/build/core-protocol.md lists them.
 EVERY = tuple(value for value in tuple(globals().values()) if isinstance(value, Exclusion))

@@ -3,9 +3,9 @@
 Forms that are checked, in comments and docstrings below ``broker``, and in pages:
 
 - ``artemis-core s. 4.2`` and ``artemis-ha s. 2.3``, with lists (``s. 2.2, 2.3 and 2.6``, ``s. 4.2 to 4.4``): a
-  numbered heading of the page of that name in ``docs/reference``;
-- ``docs/...``, a file; ``docs/journal-format.md s. 2.2``: a numbered heading of it; ``docs/page.md, "Heading"``: that
-  heading;
+  numbered heading of the page of that name in ``docs/build/reference``;
+- ``docs/...``, a file; ``docs/build/journal-format.md s. 2.2``: a numbered heading of it; ``docs/page.md, "Heading"``:
+  that heading;
 - ``ADR 0015``: a file of ``docs/adr``;
 - ``store/log/journal.py``, a module or test by its path, and ``store.log.journal``, a module or a name in it, in
   backquotes (not in ADRs, which describe the tree of their time);
@@ -29,7 +29,10 @@ from support.architecture import ROOT, SOURCE, modules, packages, report
 
 SOURCES = sorted(path for folder in ("src", "tests") for path in (ROOT / "broker" / folder).rglob("*.py"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-REFERENCES = {"artemis-core": "docs/reference/artemis-core.md", "artemis-ha": "docs/reference/artemis-ha.md"}
+REFERENCES = {
+    "artemis-core": "docs/build/reference/artemis-core.md",
+    "artemis-ha": "docs/build/reference/artemis-ha.md",
+}
 
 _NUMBER = r"\d+(?:\.\d+)*"
 _LIST = rf"{_NUMBER}(?:(?:, | and |, and | to ){_NUMBER})*"
@@ -106,7 +109,7 @@ def unresolved(text: str) -> Iterator[str]:
             yield f"{path} is not under version control"
     for match in _SECTIONS.finditer(text):
         name = match[1].lower()
-        path = REFERENCES.get(name) or (f"docs/{name}" if "/" not in name else name)
+        path = REFERENCES.get(name) or (f"docs/build/{name}" if "/" not in name else name)
         if path in tracked():
             wanted = re.findall(_NUMBER, match[2])
             yield from (f"{path} has no section {each}" for each in wanted if each not in numbered(path))
@@ -186,7 +189,7 @@ def test_decisions_have_their_number_once() -> None:
     ("text", "fault"),
     [
         ("Source: artemis-core s. 6.2 and 99.1.", "no section 99.1"),
-        ("The order (docs/journal-format.md\n    s. 77).", "no section 77"),
+        ("The order (docs/build/journal-format.md\n    s. 77).", "no section 77"),
         ("Why: ADR 0003, ADR 9999.", "no ADR 9999"),
         ("See docs/nothing.md.", "docs/nothing.md is not under version control"),
         ("Credits (facts 6.2) are granted.", "names nothing"),
@@ -206,7 +209,7 @@ def test_a_citation_that_leads_nowhere_is_found(text: str, fault: str) -> None:
 
 def test_citations_that_resolve_are_not_reported() -> None:
     assert not list(
-        unresolved("artemis-core s. 4.2 to 4.4, docs/adr, docs/journal-format.md s. 2.2 and 4, ADR 0003 and 0004")
+        unresolved("artemis-core s. 4.2 to 4.4, docs/adr, docs/build/journal-format.md s. 2.2 and 4, ADR 0003 and 0004")
     )
 
 

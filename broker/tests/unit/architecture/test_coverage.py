@@ -1,5 +1,5 @@
-"""The rows of docs/coverage.md and docs/strangers-and-failures.md name tests that exist, and the counts of the first
-page are right.
+"""The rows of docs/build/coverage.md and docs/build/strangers-and-failures.md name tests that exist, and the
+counts of the first page are right.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from planted.bugs import BUGS
 from support.architecture import ROOT, report
 
-PAGE: Final = ROOT / "docs" / "coverage.md"
-STRANGERS: Final = ROOT / "docs" / "strangers-and-failures.md"
+PAGE: Final = ROOT / "docs" / "build" / "coverage.md"
+STRANGERS: Final = ROOT / "docs" / "build" / "strangers-and-failures.md"
 STATES: Final = ("●", "◐", "≠", "–", "n/a")
 #: States whose rows need a test, and states whose rows need a reason.
 TESTED: Final = frozenset(STATES[:3])

@@ -1,6 +1,6 @@
 """Every row that the schema calls implemented is used by the code.
 
-Goal: "yes" in docs/configuration.md is never a wish. Method: ``ast`` over the source; the field of
+Goal: "yes" in docs/operate/configuration.md is never a wish. Method: ``ast`` over the source; the field of
 every implemented row must be used outside of the package ``config``. It cannot tell whether it is used
 well, only that it is not forgotten.
 """

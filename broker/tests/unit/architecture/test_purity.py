@@ -1,4 +1,4 @@
-"""Pure packages compute; only the shells reach the world (docs/architecture.md).
+"""Pure packages compute; only the shells reach the world (docs/build/architecture.md).
 
 A pure package imports what ``rules.toml`` lists and nothing else, has no coroutine, opens no file under any name, and
 evaluates no text.

@@ -210,7 +210,7 @@ def test_public_signatures_name_public_types_only() -> None:
 
 
 def test_documented_requests_are_those_of_the_interface() -> None:
-    page = (ROOT / "docs" / "management-api.md").read_text()
+    page = (ROOT / "docs" / "operate" / "management-api.md").read_text()
     assert sorted(set(re.findall(r"`((?:GET|POST|PUT|DELETE) /[^`]*)`", page))) == routes()
 
 

@@ -1,7 +1,7 @@
 """Forms of configuration that the documents about high availability and clusters show, through ``run --check``.
 
 The examples are our own, with the elements and attributes that the documents use. Each is usable, or on the list of
-those that are refused, with the reason. The names of rows are those of docs/coverage.md.
+those that are refused, with the reason. The names of rows are those of docs/build/coverage.md.
 """
 
 from __future__ import annotations

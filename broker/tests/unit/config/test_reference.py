@@ -1,4 +1,4 @@
-"""docs/configuration.md says what the schema says."""
+"""docs/operate/configuration.md says what the schema says."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from pathlib import Path
 from support.config import ROWS
 from understudy.config.reference import render
 
-COMMITTED = Path(__file__).parents[4] / "docs" / "configuration.md"
+COMMITTED = Path(__file__).parents[4] / "docs" / "operate" / "configuration.md"
 
 
 def test_the_committed_reference_is_current() -> None:
-    assert COMMITTED.read_text() == render(), "run: python -m understudy.config.reference > docs/configuration.md"
+    assert COMMITTED.read_text() == render(), (
+        "run: python -m understudy.config.reference > docs/operate/configuration.md"
+    )
 
 
 def test_every_row_and_attribute_is_in_it() -> None:

@@ -418,42 +418,6 @@ def test_a_claim_that_cannot_be_taken_back_ends_nevertheless(lost: bool) -> None
     assert claim.state is ClaimState.ENDED
 
 
-@pytest.mark.parametrize("state", list(ClaimState))
-def test_a_cancelled_claim_gives_no_answer(state: ClaimState) -> None:
-    service, _time, (node,) = make(3, 3, immediate=False)
-    node.local._worker = worker = StepWorker()
-    node.manager.lock("n").fence.begin(10**6)
-    claim = SequenceClaim("n", node.manager, node.local, 3)
-    ended: list[str] = []
-    for _ in range(20):
-        if claim.state is state:
-            break
-        if claim.state is ClaimState.IDLE:
-            claim.begin(node.claim_answers.append)
-        elif claim.state is ClaimState.CLAIMED and state is ClaimState.TAKING_BACK:
-            claim.take_back(partial(ended.append, "ended"))
-        elif claim.state is ClaimState.CLAIMED:
-            claim.commit(node.claim_answers.append)
-        elif service.pending:
-            if state is ClaimState.READING:
-                service.numbers["n"] = 9
-            service.pending[0].carry_out()
-            service.pending[0].deliver()
-        elif worker.jobs:
-            worker.step()
-    assert claim.state is state
-    node.claim_answers.clear()
-    claim.cancel()
-    while worker.jobs:
-        worker.step()
-    for pending in list(service.pending):
-        pending.carry_out()
-        pending.deliver()
-    assert node.claim_answers == []
-    assert ended == (["ended"] if state is ClaimState.TAKING_BACK else []), "its caller waits"
-    assert claim.state is ClaimState.ENDED
-
-
 @pytest.mark.parametrize("shared", [SEQUENCE_MAX, Claim(3, ATTEMPTS_MAX).number])
 def test_the_last_sequence_is_not_exceeded(shared: int) -> None:
     _, time, (node,) = make(shared, min(shared, SEQUENCE_MAX) if shared > 0 else 3)

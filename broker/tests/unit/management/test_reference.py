@@ -7,11 +7,11 @@ from pathlib import Path
 from understudy.management.operations.resources import CONTROLS
 from understudy.management.reference import render
 
-COMMITTED = Path(__file__).parents[4] / "docs" / "management-over-messages.md"
+COMMITTED = Path(__file__).parents[4] / "docs" / "use" / "management-over-messages.md"
 
 
 def test_the_committed_page_is_current() -> None:
-    how = "run: python -m understudy.management.reference > docs/management-over-messages.md"
+    how = "run: python -m understudy.management.reference > docs/use/management-over-messages.md"
     assert COMMITTED.read_text() == render(), how
 
 

@@ -111,7 +111,7 @@ def test_a_reason_is_named_with_its_values(code: str, queue: QueueState, message
 
 def test_every_code_has_a_case_and_is_documented() -> None:
     assert {case[0] for case in CASES} == set(CODES)
-    page = (Path(__file__).parents[4] / "docs" / "management-api.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "operate" / "management-api.md").read_text()
     rows = dict(re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", page, re.MULTILINE))
     assert {code: rows.get(code) for code in CODES} == CODES
 

@@ -1,6 +1,6 @@
 """Peers that want more than they may: before a login, without credentials, past the permissions.
 
-Goal: each class of attack of docs/security.md that a peer can try packet by packet fails, and leaves
+Goal: each class of attack of docs/operate/security.md that a peer can try packet by packet fails, and leaves
 the node as it was. Method: the server's half of the protocol over the routing tests' world, with the
 role security of a real configuration.
 """

@@ -1,4 +1,4 @@
-"""docs/core-protocol.md names the treatment of every packet, and agrees with the tables of the code."""
+"""docs/build/core-protocol.md names the treatment of every packet, and agrees with the tables of the code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from understudy.protocols.core.session import SESSION_PACKETS
 from understudy.wire.core import packets
 from understudy.wire.core.codes import ErrorCode
 
-PAGE = Path(__file__).parents[4] / "docs" / "core-protocol.md"
+PAGE = Path(__file__).parents[4] / "docs" / "build" / "core-protocol.md"
 ROW = re.compile(r"^\| (-?\d+) \| (\w+) \| ([CSBN]) \| ([^|]+) \| ([^|]*)\|$", re.MULTILINE)
 ROWS = {name: (int(number), direction) for number, name, direction, _, _ in ROW.findall(PAGE.read_text())}
 #: Sent by clients on channels 0 and 1.

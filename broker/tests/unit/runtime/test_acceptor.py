@@ -8,13 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from support.core import feed
+from support.core import accepted, feed
 from understudy import limits
 from understudy.config.model import AcceptorConfiguration
 from understudy.runtime.base.environment import LoopTimers
 from understudy.runtime.base.turn import Turn
 from understudy.runtime.net import acceptor as module
 from understudy.runtime.net.acceptor import Acceptor, ServerConnection
+from understudy.runtime.net.streams import LoopStream
 from understudy.wire.core.codec import FrameDecoder, encode
 from understudy.wire.core.packets import Ping
 from understudy.wire.detect import Protocol
@@ -97,9 +98,15 @@ def make(handlers: list[Handler], **options: Any) -> Acceptor:
 
 
 def connect(acceptor: Acceptor) -> tuple[ServerConnection, Transport]:
-    connection, transport = ServerConnection(acceptor), Transport()
-    connection.connection_made(cast(asyncio.BaseTransport, transport))
-    return connection, transport
+    transport = Transport()
+    return accepted(acceptor, transport), transport
+
+
+def read_by_loop(acceptor: Acceptor, view: memoryview) -> tuple[LoopStream[ServerConnection], ServerConnection]:
+    """A connection whose socket a loop reads to ``view``."""
+    stream = LoopStream(acceptor, view)
+    stream.connection_made(cast(asyncio.BaseTransport, Transport()))
+    return stream, next(reversed(acceptor.connections))
 
 
 def test_an_internal_error_ends_the_connection_and_sessions_of_its_peer(caplog: pytest.LogCaptureFixture) -> None:
@@ -111,7 +118,7 @@ def test_an_internal_error_ends_the_connection_and_sessions_of_its_peer(caplog: 
     assert transport.aborted
     assert handlers[0].prevented
     assert "internal error" in caplog.text
-    connection.connection_lost(None)
+    connection.connection_lost("closed")
     assert handlers[0].lost
     assert not acceptor.connections
 
@@ -213,7 +220,7 @@ def test_a_connection_lost_with_input_left_over_takes_no_more_turns() -> None:
     connection, _ = connect(acceptor)
     connection.handler = cast(Any, Flooded("flood", log, 3))
     feed(connection, b"much")
-    connection.connection_lost(None)
+    connection.connection_lost("closed")
     cast(Loop, acceptor.turn._loop).turn()
     assert log == ["flood"]
 
@@ -231,25 +238,38 @@ class Reading(Handler):
 
 def test_a_read_is_short_before_login_and_long_afterwards() -> None:
     acceptor = make([])
-    connection, _ = connect(acceptor)
-    assert len(connection.get_buffer(-1)) == limits.READ_BYTES_BEFORE_LOGIN_MAX
+    stream, connection = read_by_loop(acceptor, memoryview(bytearray(limits.READ_BYTES_MAX)))
+    assert len(stream.get_buffer(-1)) == limits.READ_BYTES_BEFORE_LOGIN_MAX
     handler = Reading()
     connection.handler = cast(Any, handler)
-    assert len(connection.get_buffer(-1)) == limits.READ_BYTES_BEFORE_LOGIN_MAX
+    assert len(stream.get_buffer(-1)) == limits.READ_BYTES_BEFORE_LOGIN_MAX
     handler.proved = True
-    assert len(connection.get_buffer(-1)) == limits.READ_BYTES_MAX
+    assert len(stream.get_buffer(-1)) == limits.READ_BYTES_MAX
 
 
 def test_connections_of_an_acceptor_read_to_the_same_memory() -> None:
-    acceptor = make([])
-    peers = [connect(acceptor)[0] for _ in range(2)]
+    acceptor, view = make([]), memoryview(bytearray(limits.READ_BYTES_MAX))
+    peers = [read_by_loop(acceptor, view) for _ in range(2)]
     handlers = [Reading(), Reading()]
-    for number, (connection, handler) in enumerate(zip(peers, handlers, strict=True)):
+    for number, ((stream, connection), handler) in enumerate(zip(peers, handlers, strict=True)):
         connection.handler = cast(Any, handler)
-        connection.get_buffer(-1)[:5] = b"input"
-        connection.buffer_updated(5 - number)
+        stream.get_buffer(-1)[:5] = b"input"
+        stream.buffer_updated(5 - number)
         assert [bytes(each) for each in handler.given] == [b"input"[: 5 - number]]
-    assert peers[0].get_buffer(-1).obj is peers[1].get_buffer(-1).obj
+    assert peers[0][0].get_buffer(-1).obj is peers[1][0].get_buffer(-1).obj is view.obj
+
+
+def test_a_delivery_of_several_connections_reaches_each_handler() -> None:
+    """A reader that is no loop delivers all input of a turn in one call; an error ends its own connection only."""
+    acceptor = make([])
+    peers = [connect(acceptor) for _ in range(3)]
+    handlers = [Reading(), Handler(), Reading()]
+    for (connection, _), handler in zip(peers, handlers, strict=True):
+        connection.handler = cast(Any, handler)
+    acceptor.receive([(connection, memoryview(b"input")) for connection, _ in peers])
+    assert [bytes(each) for index in (0, 2) for each in cast(Reading, handlers[index]).given] == [b"input"] * 2
+    assert [transport.aborted for _, transport in peers] == [False, True, False]
+    assert len(cast(Loop, acceptor.turn._loop).calls) == 1, "one turn for all of them"
 
 
 class Decoding(Handler):
@@ -286,10 +306,8 @@ def test_undecoded_input_after_the_login_is_limited_to_one_read() -> None:
     position = reads = turns = 0
     while reads < 3:
         if transport.reading:
-            view = connection.get_buffer(-1)
-            piece = flood[position : position + len(view)]
-            view[: len(piece)] = piece
-            connection.buffer_updated(len(piece))
+            piece = flood[position : position + limits.READ_BYTES_MAX]
+            feed(connection, piece)
             # the next read continues within a frame if this one ended there
             position = (position + len(piece)) % len(ping)
             reads += 1

@@ -20,7 +20,7 @@ from typing import cast
 import pytest
 
 from support.cluster_links import hello_of
-from support.core import CoreNode, feed
+from support.core import CoreNode, accepted, feed
 from support.large import Node
 from support.routing import text
 from support.store import StoreHarness
@@ -32,7 +32,7 @@ from understudy.message import Message
 from understudy.protocols.core.connection import CoreConnection
 from understudy.runtime.base.environment import LoopTimers
 from understudy.runtime.base.turn import Turn
-from understudy.runtime.net.acceptor import Acceptor, ServerConnection
+from understudy.runtime.net.acceptor import Acceptor
 from understudy.security.authentication import Authenticator
 from understudy.security.authorization import RoleSecurity
 from understudy.security.password_hashes import HashParameters, PasswordHash
@@ -137,8 +137,7 @@ class Peer:
         self.credentials = server.credentials
         self.number = number
         self.transport = Transport(number)
-        self.connection = ServerConnection(server.acceptor)
-        self.connection.connection_made(cast(asyncio.BaseTransport, self.transport))
+        self.connection = accepted(server.acceptor, self.transport, f"10.0.0.1:{number}")
         feed(self.connection, b"ARTEMIS")
 
     def send(self, *sent: p.Packet, channel_id: int = CHANNEL) -> None:
@@ -161,7 +160,7 @@ class Peer:
         feed(self.connection, encode(p.SessionSend(text("x" * 4_000, "q"), True, 1, 1), CHANNEL)[:3_000])
 
     def lose(self) -> None:
-        self.connection.connection_lost(None)
+        self.connection.connection_lost("closed")
         self._server.settle()
 
 

@@ -1,4 +1,4 @@
-"""Messages of queues on their way to another node (docs/scale-down.md)."""
+"""Messages of queues on their way to another node (docs/operate/scale-down.md)."""
 
 from __future__ import annotations
 

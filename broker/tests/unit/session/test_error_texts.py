@@ -1,4 +1,4 @@
-"""Errors tell remote clients no paths of the host; the log has the full text (docs/security.md, class 12b)."""
+"""Errors tell remote clients no paths of the host; the log has the full text (docs/operate/security.md, class 12b)."""
 
 from __future__ import annotations
 

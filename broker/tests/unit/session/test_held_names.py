@@ -1,4 +1,4 @@
-"""Names that a session makes the server keep without any permission are bounded (docs/security.md, class 14b)."""
+"""Names that a session makes the server keep without a permission are bounded (docs/operate/security.md, class 14b)."""
 
 from __future__ import annotations
 

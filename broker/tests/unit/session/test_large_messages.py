@@ -22,7 +22,7 @@ from understudy.errors import (
 )
 from understudy.ids import Xid
 from understudy.message import DUPLICATE_ID, LARGE_COMPRESSED, LARGE_SIZE, SCHEDULED_DELIVERY
-from understudy.session import upload as upload_module
+from understudy.session import uploads as upload_module
 from understudy.terms import DiskFullPolicy, Permission, RoutingType
 
 UNLIMITED = -1

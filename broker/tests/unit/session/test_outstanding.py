@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.sends import sends_of
 from understudy.kernel.log import LogPosition, append_sends, keep_sends
 from understudy.message import Message
-from understudy.session.outstanding import Outstanding
+from understudy.session.consumer import Outstanding
 from understudy.store.messages.reference import MessageReference, References, RunSlice
 
 STEPS = st.lists(

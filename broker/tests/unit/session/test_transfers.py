@@ -23,8 +23,7 @@ from understudy.message import (
     Transfer,
 )
 from understudy.properties import PropertyValue
-from understudy.session.transfers import admitted
-from understudy.session.validated_users import ValidatedUsers
+from understudy.session.broker_properties import ValidatedUsers, admitted
 from understudy.terms import DivertDefinition, Permission, RoutingType
 
 ORIGIN = {ORIGINAL_ADDRESS: "work", ORIGINAL_QUEUE: "work", ORIGINAL_MESSAGE_ID: 7, ACTUAL_EXPIRY: 5}

@@ -17,8 +17,8 @@ from understudy.limits import (
     LARGE_MESSAGES_UNFINISHED_OF_USER_MAX,
 )
 from understudy.session.connection_scope import ConnectionScope
+from understudy.session.registry import UploadSlots
 from understudy.session.session import ServerSession
-from understudy.session.upload_slots import UploadSlots
 
 
 @pytest.fixture

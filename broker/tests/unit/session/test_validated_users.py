@@ -12,9 +12,9 @@ from support.sends import sends_of
 from support.store import StoreHarness
 from understudy.errors import IllegalState
 from understudy.message import VALIDATED_USER
+from understudy.session.broker_properties import ValidatedUsers
 from understudy.session.prefixes import AddressPrefixes
 from understudy.session.session import ServerSession
-from understudy.session.validated_users import ValidatedUsers
 from understudy.terms import RoutingType
 
 POPULATE = ValidatedUsers(populate=True)

@@ -6,7 +6,7 @@ import pytest
 
 from support.routing import FakeSecurity, World
 from understudy.errors import NotAuthorized, QueueNotFound
-from understudy.session.visibility import check_visible, find_visible, queue_names, visible_queue
+from understudy.session.queue_requests import check_visible, find_visible, queue_names, visible_queue
 from understudy.terms import Permission
 
 

@@ -401,7 +401,7 @@ def test_a_branch_that_was_moved_is_not_unknown() -> None:
 
 
 def test_a_moved_branch_can_be_forgotten_and_their_number_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.session.moved_branches.XA_BRANCHES_MAX", 2)
+    monkeypatch.setattr("understudy.session.branch.XA_BRANCHES_MAX", 2)
     world = World()
     session = xa_session(world)
     xids = [Xid(1, b"g", bytes([number])) for number in range(3)]

@@ -1,4 +1,4 @@
-"""The encoding of a stored message (docs/journal-format.md, 4.6)."""
+"""The encoding of a stored message (docs/build/journal-format.md, 4.6)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ WAITS = (
 )
 MIGHT = "It may still serve: look at it before another node is activated."
 HALF = "a1 is stopped in an unfinished roll (applied): resume or undo it as said above."
-TWO = "a1, a2 serve at the same time. Stop all but one at once (docs/reliability.md)."
+TWO = "a1, a2 serve at the same time. Stop all but one at once (docs/build/reliability.md)."
 SILENT = (
     "From a2 these members do not answer at the address that they advertise: a1 core. "
     "Check broker_advertise_address, broker_interfaces and the firewalls."
@@ -88,7 +88,7 @@ def test_a_pair_in_order_needs_nothing() -> None:
         (
             node("active"),
             node("active"),
-            "a1, a2 serve at the same time. Stop all but one at once (docs/reliability.md).",
+            "a1, a2 serve at the same time. Stop all but one at once (docs/build/reliability.md).",
         ),
         (
             {**stopped(), **in_roll("applied", running=False)},

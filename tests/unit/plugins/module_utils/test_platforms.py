@@ -124,4 +124,4 @@ def test_the_readme_names_each_platform_with_whether_it_was_run() -> None:
 def test_the_page_is_that_of_the_table() -> None:
     script = ROOT / ".ci" / "platforms_page.py"
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
-    assert (ROOT / "docs" / "operations" / "platforms.md").read_text() == done.stdout
+    assert (ROOT / "docs" / "operate" / "platforms.md").read_text() == done.stdout

@@ -242,7 +242,7 @@ def test_tls_of_acceptors_and_connectors_is_given_as_parameters() -> None:
 
 
 def two_pairs(**changes: object) -> Hosts:
-    """Two replicated pairs of one cluster, with the variables of docs/operations/pair.md, and changes for all nodes."""
+    """Two replicated pairs of one cluster, with the variables of docs/operate/pair.md, and changes for all nodes."""
     hosts: Hosts = {}
     for number, name in enumerate(("east", "west")):
         for role in ("primary", "backup"):

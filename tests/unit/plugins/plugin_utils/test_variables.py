@@ -71,7 +71,7 @@ def test_a_new_row_is_read_judged_rendered_and_documented(with_new_row: variable
     assert "broker_example_retries: 12\n" in texts["roles/broker/defaults/main.yml"]
     options = yaml.safe_load(texts["roles/broker/meta/argument_specs.yml"])["argument_specs"]["main"]["options"]
     assert options["broker_example_retries"]["version_added"] == "0.3.0"
-    assert "| `broker_example_retries` | int | `12` | pair |" in texts["docs/operations/variables.md"]
+    assert "| `broker_example_retries` | int | `12` | pair |" in texts["docs/operate/variables.md"]
 
 
 @pytest.mark.parametrize("failback", [True, False])
@@ -136,7 +136,7 @@ def test_reserved_names_are_documented_and_not_declared() -> None:
     reserved = [each for section in table().roles["broker"].sections for each in section[1] if each.since == NOT_YET]
     texts = dict(variables.files(table()))
     for variable in reserved:
-        assert variable.name in texts["docs/operations/variables.md"]
+        assert variable.name in texts["docs/operate/variables.md"]
         assert variable.name not in texts["roles/broker/defaults/main.yml"]
 
 

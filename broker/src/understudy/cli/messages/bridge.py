@@ -73,7 +73,8 @@ def list_bridges(
 def create(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, file: Path) -> None:
     """Create a bridge from the JSON in FILE (- is the standard input), and start it.
 
-    The names are those of Artemis: name, queue-name, forwarding-address, static-connectors and so on (docs/bridges.md).
+    The names are those of Artemis: name, queue-name, forwarding-address,
+    static-connectors and so on (docs/operate/bridges.md).
     Exit codes: 0 created; 1 refused, with the reason; 3 not reachable.
 
     \b

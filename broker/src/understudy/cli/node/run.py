@@ -115,7 +115,7 @@ def run(
 ) -> None:
     """Run a broker node. SIGTERM and SIGINT stop it cleanly.
 
-    A broker.xml with elements ``server`` runs several servers (docs/colocated.md); a signal stops all.
+    A broker.xml with elements ``server`` runs several servers (docs/operate/colocated.md); a signal stops all.
 
     Without --config and --instance it runs a default instance for this machine: port 61616 on loopback, no login,
     addresses created on first use. Its etc/broker.xml is written on the first run and can be edited.

@@ -124,7 +124,7 @@ def archive_command(
 
     Each message is in the archive once, however often this runs, also if it is killed. The journals are only read. The
     journal of a running broker is read with --reader only, up to the end that the active node has confirmed.
-    docs/pipeline.md describes the columns.
+    docs/use/pipeline.md describes the columns.
 
     \b
     Example: understudy pipeline archive /srv/broker/data -o /archive

@@ -39,7 +39,7 @@ class ConnectionFactory:
         """Read the URL; nothing is connected yet.
 
         Args:
-            url: As ``docs/client-url.md`` describes it, or one that was parsed.
+            url: As ``docs/use/client-url.md`` describes it, or one that was parsed.
             user: Of the login; None for that of the URL.
             password: Of the login; None for that of the URL.
             failover: True for ``ha=true`` and ``reconnectAttempts=-1``, False for no attempt after a loss; None for the
@@ -129,7 +129,7 @@ async def connect(
     """Make one connection, and wait until a broker has answered on it.
 
     Args:
-        url: As ``docs/client-url.md`` describes it, or one that was parsed.
+        url: As ``docs/use/client-url.md`` describes it, or one that was parsed.
         user: Of the login; None for that of the URL.
         password: Of the login; None for that of the URL.
         failover: True for ``ha=true`` and ``reconnectAttempts=-1``, False for no attempt after a loss; None for the
@@ -156,7 +156,9 @@ async def connect(
 
 
 class Connection:
-    """A connection that fails over as its URL says (docs/client.md, "Failover"). Close it, or use it in ``async with``.
+    """A connection that fails over as its URL says (docs/use/client.md, "Failover").
+
+    Close it, or use it in ``async with``.
 
     Several tasks may share it. It is not safe to use from other threads than that of its event loop.
     """
@@ -318,7 +320,7 @@ class Connection:
     async def close(self) -> None:
         """Close the sessions, as ``Session.close`` does, and the connection. Closing twice does nothing.
 
-        A ``with`` block that is left by an error gives the messages in work back first (docs/client.md).
+        A ``with`` block that is left by an error gives the messages in work back first (docs/use/client.md).
 
         Raises:
             CallTimedOut: the broker did not answer within callTimeout; the connection is closed nevertheless.

@@ -40,7 +40,7 @@ class ConnectionFactory:
         """Read the URL; nothing is connected yet.
 
         Args:
-            url: As ``docs/client-url.md`` describes it, or one that was parsed.
+            url: As ``docs/use/client-url.md`` describes it, or one that was parsed.
             user: Of the login; None for that of the URL.
             password: Of the login; None for that of the URL.
             failover: True for ``ha=true`` and ``reconnectAttempts=-1``, False for no attempt after a loss; None for the
@@ -130,7 +130,7 @@ def connect(
     """Make one connection, and wait until a broker has answered on it.
 
     Args:
-        url: As ``docs/client-url.md`` describes it, or one that was parsed.
+        url: As ``docs/use/client-url.md`` describes it, or one that was parsed.
         user: Of the login; None for that of the URL.
         password: Of the login; None for that of the URL.
         failover: True for ``ha=true`` and ``reconnectAttempts=-1``, False for no attempt after a loss; None for the
@@ -157,7 +157,9 @@ def connect(
 
 
 class Connection:
-    """A connection that fails over as its URL says (docs/client.md, "Failover"). Close it, or use it in ``with``.
+    """A connection that fails over as its URL says (docs/use/client.md, "Failover").
+
+    Close it, or use it in ``with``.
 
     Several threads may share it.
     """
@@ -320,7 +322,7 @@ class Connection:
     def close(self) -> None:
         """Close the sessions, as ``Session.close`` does, and the connection. Closing twice does nothing.
 
-        A ``with`` block that is left by an error gives the messages in work back first (docs/client.md).
+        A ``with`` block that is left by an error gives the messages in work back first (docs/use/client.md).
 
         Raises:
             CallTimedOut: the broker did not answer within callTimeout; the connection is closed nevertheless.

@@ -23,7 +23,7 @@ class Consumer:
 
     Made by ``Session.consumer`` and ``Session.subscriber``. In AUTO mode a message is acknowledged when the next one is
     asked for (artemis-core s. 6.4). A ``with`` block that is left by an error gives the message in work back; a loop
-    that ends otherwise, also by ``break``, has finished it (docs/client.md).
+    that ends otherwise, also by ``break``, has finished it (docs/use/client.md).
     """
 
     def __init__(self, owner: object, link: Link, session_state: SessionState, state: ConsumerState) -> None:
@@ -191,7 +191,7 @@ class Consumer:
         """Call the handler for every message, in the calling thread, until the consumer is closed.
 
         In AUTO mode a message is acknowledged when its handler has returned. The message of a handler that raises an
-        error is given back and its delivery counted (docs/client.md).
+        error is given back and its delivery counted (docs/use/client.md).
 
         Args:
             handler: Called with each message, one at a time; its result is ignored.

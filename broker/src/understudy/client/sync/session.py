@@ -96,7 +96,7 @@ class Session:
     def close(self) -> None:
         """Wait for unconfirmed sends, at most callTimeout, then close the session. In AUTO and DUPS_OK mode received
         messages are acknowledged, unless an error leaves a ``with`` block: it gives the messages in work back
-        (docs/client.md). Open work is rolled back. Closing twice does nothing.
+        (docs/use/client.md). Open work is rolled back. Closing twice does nothing.
 
         Raises:
             CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.

@@ -1,4 +1,4 @@
-"""JGroups stacks as carriers of our own broadcasts (ADR 0061, docs/clustering.md).
+"""JGroups stacks as carriers of our own broadcasts (ADR 0061, docs/operate/clustering.md).
 
 JGroups itself is not spoken: a stack says how members find each other, and the same means carry our datagrams.
 

@@ -53,6 +53,6 @@ class UngroupedPairs:
                     "node_id": own_id,
                     "other": node_id,
                     "at": at,
-                    "hint": "give each replicated pair a group-name of its own (docs/replication.md)",
+                    "hint": "give each replicated pair a group-name of its own (docs/operate/replication.md)",
                 },
             )

@@ -7,7 +7,8 @@ If the activation fails before, ``take_back`` gives the lock manager the number 
 claim stays, and the next holder of the lock knows by it that nothing was served.
 
 An active node that has lost its replica claims and commits at once: until it has committed, no write that the replica
-has not got is confirmed. Every failure ends the node, which finds out at its next start how far the claim got.
+has not got is confirmed. If it is stopped meanwhile, the claim stays as it is, as after a kill. Every failure ends the
+node, which finds out at its next start how far the claim got.
 """
 
 from __future__ import annotations
@@ -115,7 +116,9 @@ class SequenceClaim(Machine[State, Event]):
         self.fire(Event.COMMIT)
 
     def take_back(self, taken_back: Callable[[], None]) -> None:
-        """The activation has failed and nothing was served: give the number back, then call ``taken_back``."""
+        """End the claim, then call ``taken_back``. If the activation has failed and nothing was served, the number is
+        given back. A request that is under way ends without an answer.
+        """
         self.fire(Event.TAKE_BACK, taken_back)
 
     def cancel(self) -> None:
@@ -191,6 +194,10 @@ class SequenceClaim(Machine[State, Event]):
     def _nothing_to_take_back(self, taken_back: Callable[[], None]) -> None:
         taken_back()
 
+    def _leave(self, taken_back: Callable[[], None]) -> None:
+        self._drop()
+        taken_back()
+
     def _read(self) -> None:
         self._request = self._number.get(self._read_changed)
 
@@ -235,20 +242,25 @@ class SequenceClaim(Machine[State, Event]):
             (_S.CLAIMING, _E.CHANGED): To(_S.READING, _read),
             (_S.CLAIMING, _E.FAILED): To(_S.ENDED, _fail),
             (_S.CLAIMING, _E.CANCEL): To(_S.ENDED, _drop),
+            # the node has lost its replica and is stopped: no answer of a lock manager that may be away is waited for
+            (_S.CLAIMING, _E.TAKE_BACK): To(_S.ENDED, _leave),
             (_S.CLAIMED, _E.COMMIT): To(_S.WRITING, _write),
             (_S.CLAIMED, _E.TAKE_BACK): To(_S.TAKING_BACK, _take_back),
             (_S.CLAIMED, _E.CANCEL): To(_S.ENDED),
             (_S.WRITING, _E.WRITTEN): To(_S.COMMITTING, _commit),
             (_S.WRITING, _E.FAILED): To(_S.ENDED, _fail),
             (_S.WRITING, _E.CANCEL): To(_S.ENDED),
+            (_S.WRITING, _E.TAKE_BACK): To(_S.ENDED, _leave),
             (_S.COMMITTING, _E.COMMITTED): To(_S.ENDED, _end_committed),
             (_S.COMMITTING, _E.CHANGED): To(_S.READING, _read),
             (_S.COMMITTING, _E.FAILED): To(_S.ENDED, _fail),
             (_S.COMMITTING, _E.CANCEL): To(_S.ENDED, _drop),
+            (_S.COMMITTING, _E.TAKE_BACK): To(_S.ENDED, _leave),
             (_S.TAKING_BACK, _E.TAKEN_BACK): To(_S.ENDED, _end_taken_back),
             (_S.TAKING_BACK, _E.CANCEL): To(_S.ENDED, _drop_taking_back),
             (_S.READING, _E.FAILED): To(_S.ENDED, _fail),
             (_S.READING, _E.CANCEL): To(_S.ENDED, _drop),
+            (_S.READING, _E.TAKE_BACK): To(_S.ENDED, _leave),
             # the claim has failed, or was committed: the number is not this node's to change any more
             (_S.ENDED, _E.TAKE_BACK): To(_S.ENDED, _nothing_to_take_back),
             # cancelled while the file was being written

@@ -225,6 +225,8 @@ class LockAuthority:
 
     def take_back(self, taken_back: Callable[[], None]) -> None:
         claim, self._claim = self._claim, None
+        # a claim after the loss of the replica has no answer yet, and is not to begin once the lock is held again
+        self._claimed = None
         if claim is None:
             taken_back()
         else:

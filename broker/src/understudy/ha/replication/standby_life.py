@@ -364,11 +364,16 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
             log.warning("not active", extra={"error": str(error), "not_asked": list(missing), "hint": hint})
 
     def _say_unfound(self, reason: str) -> None:
-        """Log why no active node takes this one, once for each reason, unless its data says more."""
+        """Log why no active node takes this one, once for each reason."""
         text = f"no active node takes this one as its replica: {reason}"
         before, self._unfound = self._unfound, text
-        if self._said is None and text != before and self.replica.found is not Found.PLACE_TAKEN:
+        if text == before or self.replica.found is Found.PLACE_TAKEN:
+            return
+        if self._said is None:
             log.warning("not a replica", extra={"reason": reason, "hint": UNFOUND_HINT})
+        else:
+            # the log says already why the data of this node is not used, and what to do
+            log.info("no active node takes this one as its replica", extra={"reason": reason})
 
     @property
     def _early_searches(self) -> int:

@@ -37,7 +37,7 @@ RENEWALS: Final = 4
 #: Reason of a connection that is given up.
 _OLD_STATE: Final = (
     "its state is older than the one that this node knows: it was put back from a backup; stop the nodes of its pairs,"
-    " compare its numbers with theirs (docs/lock-managers.md), then start them"
+    " compare its numbers with theirs (docs/operate/lock-managers.md), then start them"
 )
 
 

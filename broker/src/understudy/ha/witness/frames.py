@@ -1,4 +1,4 @@
-"""Frames between a witness and its clients (docs/lock-managers.md, "Protocol of the witness").
+"""Frames between a witness and its clients (docs/operate/lock-managers.md, "Protocol of the witness").
 
 A frame is its length (four bytes, big-endian) and its body; the first byte of the body is the type. The witness sends
 HELLO, the client PROOF, the witness WELCOME or REFUSED. The proofs cover both nonces, so they cannot be replayed, and

@@ -1,4 +1,4 @@
-"""Functions that know CORE frames (docs/core-protocol.md), native or in Python as ``kernel`` has chosen."""
+"""Functions that know CORE frames (docs/build/core-protocol.md), native or in Python as ``kernel`` has chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that know the records of the log (docs/journal-format.md), native or in Python as ``kernel`` has chosen."""
+"""Functions for the records of the log (docs/build/journal-format.md), native or in Python, which ``kernel`` chose."""
 
 from __future__ import annotations
 

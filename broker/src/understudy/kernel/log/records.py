@@ -1,4 +1,4 @@
-"""Walking the records of a piece of the log (docs/journal-format.md s. 2.2).
+"""Walking the records of a piece of the log (docs/build/journal-format.md s. 2.2).
 
 Native twin: ``broker/kernel/src/log/records.rs``.
 

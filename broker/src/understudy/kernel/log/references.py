@@ -1,4 +1,4 @@
-"""The references of a snapshot, 68 bytes each (docs/journal-format.md s. 7.6).
+"""The references of a snapshot, 68 bytes each (docs/build/journal-format.md s. 7.6).
 
 Native twin: ``broker/kernel/src/log/references.rs``.
 
@@ -33,8 +33,8 @@ _UNIT_BYTES: Final = 64
 
 
 def plain_references(payload: bytes, at: int, /) -> tuple[int, list[References]]:
-    """The references of a snapshot (docs/journal-format.md s. 3) from the index ``at`` on, up to the first that was
-    delivered, is a large message or has a priority above 9: its index, and those before it.
+    """The references of a snapshot (docs/build/journal-format.md s. 3) from the index ``at`` on, up to the first that
+    was delivered, is a large message or has a priority above 9: its index, and those before it.
 
     Args:
         payload: Whole references.

@@ -1,9 +1,9 @@
 """Runs: messages that arrived together, in the form of their log records.
 
-``append_sends`` makes the MESSAGE_ADD records of messages that go to the same queues (docs/journal-format.md s. 4), in
-one buffer that is handed to the disk and kept for their delivery. ``keep_sends`` does the same without records, for
-messages that are not durable. Both write the broker's message ids, which follow each other. ``join_runs`` makes one run
-of several short ones. ``acknowledge_record`` makes the record of messages that have left a queue.
+``append_sends`` makes the MESSAGE_ADD records of messages that go to the same queues (docs/build/journal-format.md s.
+4), in one buffer that is handed to the disk and kept for their delivery. ``keep_sends`` does the same without records,
+for messages that are not durable. Both write the broker's message ids, which follow each other. ``join_runs`` makes
+one run of several short ones. ``acknowledge_record`` makes the record of messages that have left a queue.
 """
 
 from __future__ import annotations

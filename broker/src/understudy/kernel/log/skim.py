@@ -1,4 +1,4 @@
-"""The records of a part of the log without the bodies of messages (docs/journal-format.md s. 4).
+"""The records of a part of the log without the bodies of messages (docs/build/journal-format.md s. 4).
 
 Native twin: ``broker/kernel/src/log/skim.rs``.
 

@@ -4,7 +4,7 @@ Source: artemis-core s. 10.1. A request names a resource and an operation, with 
 JSON array in the body, or an attribute; the reply says whether it succeeded and contains a JSON
 array of one element, the result or the error. Requests are not queued at the management address.
 
-Implements ``session.management.Management``. Not here: permission to manage and where replies go
+Implements ``session.callback.Management``. Not here: permission to manage and where replies go
 (the session), what the operations do.
 """
 

@@ -83,7 +83,7 @@ class Transaction(Item, frozen=True, kw_only=True):
 
     id: Annotated[str, figure("Name of an XA branch in Base64, or the alias of the session.")]
     kind: Annotated[Literal["xa", "session"], figure("Whether a transaction manager decides, or the session.")]
-    state: Annotated[str, figure("State (docs/machines/branch.md); OPEN for a transaction of a session.")]
+    state: Annotated[str, figure("State (docs/build/machines/branch.md); OPEN for a transaction of a session.")]
     xid: Annotated[str | None, figure("The XA id as text.")]
     session: Annotated[str | None, figure("Alias of the session.")]
     since_ms: Annotated[int | None, figure("Time of the beginning; null if unknown.", "ms since 1970")]

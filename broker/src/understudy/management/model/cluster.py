@@ -30,7 +30,7 @@ class Link(Item, frozen=True):
 
     to: Annotated[str, figure("Address of the other node.")]
     node_id: Annotated[str | None, figure("Node id of the other node; null if unknown.")]
-    state: Annotated[str, figure("State of the machine (docs/machines/member-link.md).")]
+    state: Annotated[str, figure("State of the machine (docs/build/machines/member-link.md).")]
     failures: Annotated[Natural, figure("Failed attempts since the last connection.")]
 
 
@@ -57,7 +57,7 @@ class Discovery(Item, frozen=True):
 
     name: Annotated[str, figure("Name of the group.")]
     at: Annotated[str, figure("How broadcasts travel.")]
-    state: Annotated[str, figure("State of the machine (docs/machines/group.md).")]
+    state: Annotated[str, figure("State of the machine (docs/build/machines/group.md).")]
     error: Annotated[str | None, figure("Why the group cannot listen.")]
     entries: Annotated[list[Entry], figure("Nodes that were heard.")]
     outcomes: Annotated[dict[str, int], figure("Datagrams by result.")]
@@ -72,7 +72,7 @@ class Broadcast(Item, frozen=True):
 
     name: Annotated[str, figure("Name of the group.")]
     at: Annotated[str, figure("How broadcasts travel.")]
-    state: Annotated[str, figure("State of the machine (docs/machines/broadcaster.md).")]
+    state: Annotated[str, figure("State of the machine (docs/build/machines/broadcaster.md).")]
     connectors: Annotated[list[str], figure("Addresses of the connectors that are broadcast.")]
     period_ms: Annotated[Natural, figure("Period of the broadcasts.", "ms")]
     sent: Annotated[Natural, figure("Broadcasts sent.")]
@@ -97,7 +97,7 @@ class Redistribution(Item, frozen=True):
     """A queue of this node whose messages move to consumers of other members."""
 
     queue: Annotated[str, figure("Name of the queue.")]
-    state: Annotated[str, figure("State of the machine (docs/machines/redistribution.md).")]
+    state: Annotated[str, figure("State of the machine (docs/build/machines/redistribution.md).")]
     moved: Annotated[Natural, figure("Messages moved since the activation.", "messages")]
 
 
@@ -137,7 +137,7 @@ class Colocated(Item, frozen=True):
     """The colocated backups of a node."""
 
     request: Annotated[
-        str | None, figure("State of the machine (docs/machines/requests.md); null without request-backup.")
+        str | None, figure("State of the machine (docs/build/machines/requests.md); null without request-backup.")
     ]
     host: Annotated[str | None, figure("Node id of the member that hosts the backup of this node, as it said.")]
     hosted: Annotated[list[Hosted], figure("Backups that this process hosts.")]
@@ -183,7 +183,8 @@ class Cluster(Item, frozen=True):
     """The cluster as this node sees it."""
 
     state: Annotated[
-        str | None, figure("State of the membership (docs/machines/membership.md); null without a cluster-connection.")
+        str | None,
+        figure("State of the membership (docs/build/machines/membership.md); null without a cluster-connection."),
     ] = None
     members: Annotated[list[Member], figure("Node ids of the topology.")] = field(default_factory=list)
     links: Annotated[list[Link], figure("Connections of this node to others.")] = field(default_factory=list)

@@ -13,7 +13,7 @@ class Bridge(Item, frozen=True):
     name: Annotated[str, figure("Name of the bridge.")]
     queue: Annotated[str, figure("Queue that the bridge consumes.")]
     forwarding_address: Annotated[str | None, figure("Address at the target; null: that of each message.")]
-    state: Annotated[str, figure("State of the machine (docs/machines/bridge.md).")]
+    state: Annotated[str, figure("State of the machine (docs/build/machines/bridge.md).")]
     connected: Annotated[
         bool, figure("Whether the bridge has a session at its target.", metric="understudy_bridge_connected")
     ]

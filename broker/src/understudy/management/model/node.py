@@ -35,7 +35,7 @@ class HighAvailability(Item, frozen=True, kw_only=True):
     policy: Annotated[Literal["shared-store", "replication", "primary-only"], figure("HA policy.")]
     role: Annotated[Literal["primary", "backup", "primary-only"], figure("Role as configured.")]
     state: Annotated[NodeState, figure("State of the node.")]
-    machine_state: Annotated[str, figure("State of the machine of the node (docs/machines/node.md).")]
+    machine_state: Annotated[str, figure("State of the machine of the node (docs/build/machines/node.md).")]
     waiting_because: Annotated[
         str | None,
         figure(
@@ -331,7 +331,7 @@ class Server(Item, frozen=True):
 
 
 def readiness(node: Node, *, protected: bool = False) -> Readiness:
-    """Ready means active, passive and caught up with the log it follows, or in line (docs/management-api.md).
+    """Ready means active, passive and caught up with the log it follows, or in line (docs/operate/management-api.md).
 
     A backup is in line while another one holds the backup lock of the shared store, or is the replica of the active
     node: only that one follows the log, so there is nothing that it could do to become ready.

@@ -48,7 +48,7 @@ _PAUSE_MS: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class InvocationRequest:
-    """An operation, or an attribute, of a managed resource (docs/management-over-messages.md)."""
+    """An operation, or an attribute, of a managed resource (docs/use/management-over-messages.md)."""
 
     resource: str
     name: str

@@ -32,7 +32,7 @@ def _reason(code: str, text: str, **values: object) -> Reason:
     return Reason(code, text, values)
 
 
-#: Code to description of every reason (docs/management-api.md; a test compares them).
+#: Code to description of every reason (docs/operate/management-api.md; a test compares them).
 CODES: Final[dict[str, str]] = {
     "being-delivered": "a consumer has the message and has not acknowledged it",
     "acknowledged-in-transaction": "a transaction that is open or prepared acknowledges the message",

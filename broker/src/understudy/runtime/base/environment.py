@@ -23,6 +23,7 @@ from understudy.ports import (
     FileLock,
     HoldableLogWriter,
     OperationApplier,
+    Streams,
     Timer,
     Timers,
     Worker,
@@ -34,6 +35,7 @@ from understudy.runtime.base.network_probe import NetworkProber, ProbeOptions
 from understudy.runtime.base.turn import Turn
 from understudy.runtime.base.worker import ThreadWorker
 from understudy.runtime.locks.file_lock import RealFileLock
+from understudy.runtime.net.streams import LoopStreams
 from understudy.runtime.process.critical_analyzer import CriticalPath
 from understudy.runtime.process.descriptors import Descriptors
 from understudy.runtime.replica.runner import ReplicaRunner, WorkerRunner
@@ -71,6 +73,8 @@ class Environment:
     """Creates the access to a carrier of broadcasts; None: discovery and broadcast groups are not used."""
     replica_runner: Callable[[Worker, Executor], Runner] = lambda worker, executor: WorkerRunner(worker)
     """Creates the runner of the operations that a replica receives."""
+    streams: Callable[[], Streams] = LoopStreams
+    """Creates the reader of an acceptor."""
     replication_protocol: int = REPLICATION_PROTOCOL
     """Newest version of the replication protocol that the node speaks; older ones are for the simulation."""
     descriptors: Descriptors | None = None
@@ -164,6 +168,7 @@ def system_environment(
         discovery_endpoint=lambda carrier, turn: make_endpoint(carrier, loop, turn),
         critical_paths=paths,
         replica_runner=replica_runner,
+        streams=lambda: LoopStreams(descriptors),
         descriptors=descriptors,
     )
 

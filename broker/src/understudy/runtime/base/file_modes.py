@@ -2,7 +2,7 @@
 
 A user that can write in a directory of the store can replace the log; one that can write the
 configuration can become any user; the token opens the management port. Not here: the contents, which
-have checksums against accidents and none against an attacker that computes them anew (docs/security.md).
+have checksums against accidents and none against an attacker that computes them anew (docs/operate/security.md).
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from understudy.errors import BrokerError
@@ -81,6 +82,9 @@ class Turn:
             now_ns: Measures how long the loop stays awake.
         """
         self._loop = loop
+        self.schedule: Callable[[], object] = partial(loop.call_soon, self._run)
+        """Has a turn run in the next iteration of the loop; the caller sets ``scheduled`` first. ``request`` does both,
+        at the cost of a call for each read."""
         self._timers = timers
         self._now_ns = now_ns
         self._awake = False
@@ -109,7 +113,7 @@ class Turn:
         """Have a turn run soon."""
         if not self.scheduled:
             self.scheduled = True
-            self._loop.call_soon(self._run)
+            self.schedule()
 
     def soon(self, call: Callable[..., object], *args: object) -> None:
         """Call after the work of this turn, whose flush sends its results; or at the beginning of the next."""

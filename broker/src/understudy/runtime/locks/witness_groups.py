@@ -105,7 +105,8 @@ def _check_unused(place: Place, status: dict[str, Any], *, imported: bool = Fals
     if status["locks_total"] or (status["numbers_total"] and not imported):
         raise ConfigError(
             f"{text_of(place)} has locks or numbers of nodes for which it is the only witness",
-            hint="use witnesses with an empty directory, and set the numbers in the group (docs/lock-managers.md)",
+            hint="use witnesses with an empty directory, and set the numbers in the group"
+            " (docs/operate/lock-managers.md)",
         )
 
 

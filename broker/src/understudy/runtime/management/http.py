@@ -3,8 +3,8 @@
 It runs on the loop of the node, in every state of the node. Access is closed by default: every resource except
 ``/health/*`` requires the bearer token, a host that is not loopback requires ``allow_remote``, and
 no response allows another origin. A connection serves one request with a deadline for all of it,
-so that neither a slow head, a slow body nor a slow reader can hold it (docs/security.md, class 14). The deadline
-is shorter before the token, and connections without one evict each other, so that ``/health`` answers
+so that neither a slow head, a slow body nor a slow reader can hold it (docs/operate/security.md, class 14). The
+deadline is shorter before the token, and connections without one evict each other, so that ``/health`` answers
 whatever their number.
 
 Not here: TLS; put a terminating proxy before it or keep it on loopback.

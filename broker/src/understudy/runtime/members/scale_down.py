@@ -16,7 +16,7 @@ from understudy.config.high_availability import ScaleDownConfiguration
 from understudy.ha.life.policy import ScaleDownOutcome
 from understudy.ha.replication.moved_store import LogEnd, MovedStore
 from understudy.runtime.base.parts import NodeParts, Owner
-from understudy.runtime.replica.empty_start import common_part
+from understudy.runtime.replica.empty_start import common_part, was_served
 from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.wire.core import packets
 
@@ -103,6 +103,10 @@ class NodeScaleDown:
         wanted = self._settings is not None and self._settings.enabled
         if wanted and self._owner.error is None and not self._owner.isolating:
             pending = _pending(broker)
+            if pending is None and self._serves_on():
+                self.outcome = None
+                log.info("the messages stay: this node has served them before, and its primary gets them from it")
+                return
             await self._choose(broker, pending)
             if self._plan is None:
                 # of a backup: the next attempt may choose another node
@@ -111,6 +115,14 @@ class NodeScaleDown:
                 if replication is not None and replication.of_node is not None:
                     # a colocated backup cannot serve
                     self.outcome = ScaleDownOutcome(False, self._end(broker))
+
+    def _serves_on(self) -> bool:
+        """Whether this is a backup that found no target earlier, and has served its data (ADR 0159). Only the record of
+        a copy tells its primary what that one still has.
+        """
+        policy = self._parts.configuration.current.ha_policy
+        has_acceptors = policy.replication is not None and policy.replication.of_node is None
+        return policy.moves_instead_of_serving and has_acceptors and was_served(self._parts)
 
     def _end(self, broker: Broker) -> LogEnd:
         """The present end of the log."""

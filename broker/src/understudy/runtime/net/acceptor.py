@@ -1,8 +1,9 @@
-"""Listening sockets and accepted ones: the lowest layer of a connection. Reads, and flushes once per turn.
+"""Acceptors, and accepted connections: the lowest layer of a connection. Flushes once per turn.
 
-The layers of a connection are, from below: the socket (``ServerConnection``), TLS where the acceptor has it
-(``runtime.net.tls_layer``), the detection of the protocol (``runtime.net.detection``), the handler of the protocol that
-takes its place (``protocols.handlers``). The socket knows only the port ``ConnectionHandler``.
+The layers of a connection are, from below: its stream, which a reader reads (``ports.Streams``), the connection
+(``ServerConnection``), TLS where the acceptor has it (``runtime.net.tls_layer``), the detection of the protocol
+(``runtime.net.detection``), the handler of the protocol that takes its place (``protocols.handlers``). The connection
+knows only the port ``ConnectionHandler``.
 
 Source: artemis-core s. 1.2. Connections are bounded before login: their number, the time until the first bytes of a
 protocol, the size of a read. A flood of connections that never log in displaces the oldest of those, not connections
@@ -13,9 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
+from collections.abc import Iterable
 from enum import Enum, auto
-from typing import ClassVar, cast
+from typing import ClassVar, Final
 
 from understudy.config.model import AcceptorConfiguration
 from understudy.errors import BrokerError
@@ -24,27 +25,29 @@ from understudy.limits import (
     CONNECTIONS_BEFORE_LOGIN_MAX,
     OUTGOING_BYTES_MAX,
     OUTGOING_BYTES_PAUSE,
-    READ_BYTES_BEFORE_LOGIN_MAX,
-    READ_BYTES_MAX,
 )
 from understudy.machine import IGNORED, Machine, To, table
-from understudy.ports import OutputSealer, Security
+from understudy.ports import ListeningPlace, OutputSealer, Security, Stream, Streams
 from understudy.protocols.handlers import ConnectionHandler, Handlers
-from understudy.runtime.base.addresses import address_text
 from understudy.runtime.base.drop_log import DropLog
 from understudy.runtime.base.turn import Turn
 from understudy.runtime.net.detection import Detection, Layered
-from understudy.runtime.net.listening import allow_listening, bound_socket, reserve_port, resize_buffers
+from understudy.runtime.net.streams import LoopStreams
 from understudy.runtime.net.tls_layer import TlsLayer, TlsPort
 from understudy.runtime.net.upgrade import Upgrades, UpgradeServer
-from understudy.runtime.process.descriptors import ConnectionBudget, Descriptors
+from understudy.runtime.process.descriptors import ConnectionBudget
 from understudy.session.prefixes import prefixes_of
 
 log = logging.getLogger(__name__)
 
+#: Input of a call that continues with input that is left over.
+_NOTHING: Final = memoryview(b"")
+
 
 class Acceptor:
-    """One configured acceptor of an active node. Implements ``SharedAcceptor`` and ``Upgradable``."""
+    """One configured acceptor of an active node. Implements ``SharedAcceptor``, ``Upgradable`` and
+    ``ports.StreamAcceptor``.
+    """
 
     def __init__(
         self,
@@ -54,7 +57,7 @@ class Acceptor:
         check_period_ms: int,
         *,
         budget: ConnectionBudget | None = None,
-        descriptors: Descriptors | None = None,
+        streams: Streams | None = None,
         tls: TlsPort | None = None,
         server: UpgradeServer | None = None,
     ) -> None:
@@ -65,13 +68,13 @@ class Acceptor:
             handlers: Protocols of this acceptor.
             check_period_ms: connection-ttl-check-interval.
             budget: Connections of all acceptors together; None: only the acceptor's own limit holds.
-            descriptors: Of the process; the listening sockets get the highest numbers. None: any numbers.
+            streams: Listens and reads; None: the running loop.
             tls: Contexts and handshakes; None: plain text.
             server: Its server, for requests for an HTTP upgrade; None: it has no name.
         """
         self._check_period_ms = check_period_ms
         self.drops = DropLog(lambda: asyncio.get_running_loop().time())
-        self._descriptors = descriptors
+        self.streams: Streams = streams or LoopStreams()
         self.tls = tls
         self.budget = budget or ConnectionBudget(configuration.connections_allowed)
         self.configuration = configuration
@@ -87,16 +90,10 @@ class Acceptor:
         self.connections_max = configuration.connections_allowed
         # dicts, not sets: loops over all connections follow the order in which they were accepted
         self.connections: dict[ServerConnection, None] = {}
-        self.read_view = memoryview(bytearray(READ_BYTES_MAX))
-        """Where connections that have logged in read to, one after the other."""
-        self.short_read_view = self.read_view[:READ_BYTES_BEFORE_LOGIN_MAX]
-        """View into which sockets are read before their login."""
         self._unproved: dict[ServerConnection, None] = {}
         """Not known to have logged in, the oldest first; may hold some that have logged in meanwhile."""
         self.is_open = False
         """Whether it takes connections, at its own port or at that of another acceptor of the process."""
-        self._servers: list[tuple[socket.socket | None, asyncio.Server]] = []
-        """Listening servers of asyncio, each with its socket, or None if the loop has made the socket."""
         self._listening: asyncio.Task[None] | None = None
         """Listens in the place of another acceptor."""
         self._check_timer: asyncio.TimerHandle | None = None
@@ -109,35 +106,23 @@ class Acceptor:
             await self._bind()
 
     async def _bind(self) -> None:
-        loop, configuration, backlog = asyncio.get_running_loop(), self.configuration, self.configuration.backlog
-        if self._descriptors is None:
-            server = await loop.create_server(
-                lambda: ServerConnection(self),
-                configuration.host,
-                configuration.port,
-                backlog=backlog,
-                start_serving=False,
-            )
-            self._servers.append((None, server))
-            return
-        for bound in await self._bound_sockets(self._descriptors.listener_floor(self.connections_max)):
-            server = await loop.create_server(
-                lambda: ServerConnection(self), sock=bound, backlog=backlog, start_serving=False
-            )
-            self._servers.append((bound, server))
+        configuration = self.configuration
+        place = ListeningPlace(
+            configuration.host,
+            configuration.port,
+            configuration.backlog,
+            configuration.tcp_send_buffer_bytes,
+            configuration.tcp_receive_buffer_bytes,
+            self.connections_max,
+        )
+        await self.streams.bind(place, self)
 
     async def open(self) -> None:
         """Listen at the address that ``bind`` has taken. Raises OSError when that is not possible."""
         self.is_open = True
-        await self._serve()
+        await self.streams.serve()
         loop = asyncio.get_running_loop()
         self._check_timer = loop.call_later(self._check_period_ms / 1000, self._check)
-
-    async def _serve(self) -> None:
-        for bound, server in tuple(self._servers):
-            if bound is not None:
-                allow_listening(bound)
-            await server.start_serving()
 
     def listen_for_all(self) -> None:
         self._listening = asyncio.get_running_loop().create_task(self._listen())
@@ -146,33 +131,46 @@ class Acceptor:
     async def _listen(self) -> None:
         await self._bind()
         if self.is_open:
-            await self._serve()
+            await self.streams.serve()
 
     def _has_listened(self, listening: asyncio.Task[None]) -> None:
         if not listening.cancelled() and listening.exception() is not None:
             facts = {"url": self.configuration.url, "error": str(listening.exception())}
             log.error("the port of a server that has stopped cannot be taken", extra=facts)
 
-    async def _bound_sockets(self, floor: int) -> list[socket.socket]:
-        """Bind one socket per address of the configured host, with descriptors from ``floor`` on."""
-        found = await asyncio.get_running_loop().getaddrinfo(
-            self.configuration.host or None,
-            self.configuration.port,
-            type=socket.SOCK_STREAM,
-            flags=socket.AI_PASSIVE,
-        )
-        bound: list[socket.socket] = []
-        try:
-            for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
-                bound.append(bound_socket(family, address, floor))
-                configuration = self.configuration
-                resize_buffers(bound[-1], configuration.tcp_send_buffer_bytes, configuration.tcp_receive_buffer_bytes)
-                reserve_port(bound[-1])
-        except BaseException:
-            for one in bound:
-                one.close()
-            raise
-        return bound
+    def accept(self, stream: Stream, peer: str, local: str) -> ServerConnection | None:
+        connection = ServerConnection(self, stream, peer, local)
+        if not self.admit(connection):
+            log.warning("connection refused: too many", extra={"peer": peer})
+            stream.abort()
+            return None
+        connection.handler = self.lowest_layer(connection)
+        return connection
+
+    def receive(self, arrivals: Iterable[tuple[ServerConnection, memoryview]]) -> None:
+        for connection, data in arrivals:
+            handler = connection.handler
+            if connection.is_closing or handler is None:
+                continue
+            backlogged = False
+            try:
+                backlogged = handler.receive_data(data)
+            except Exception as error:
+                connection.receive_failed(error)
+            # the connection may belong to another acceptor now, whose node has a turn of its own
+            turn = connection.turn
+            if not turn.scheduled:
+                turn.scheduled = True
+                turn.schedule()
+            congestion = turn.congestion
+            handler = connection.handler
+            if (
+                backlogged
+                or not connection.is_reading
+                or (congestion is not None and congestion.congested)
+                or (handler is not None and handler.held_up)
+            ):
+                connection.go_on_or_pause(backlogged)
 
     def lowest_layer(self, connection: ServerConnection) -> ConnectionHandler:
         """The layer above the socket of a new connection."""
@@ -194,8 +192,7 @@ class Acceptor:
             self._listening.cancel()
         if self._upgrades is not None:
             self._upgrades.leave()
-        while self._servers:
-            self._servers.pop()[1].close()
+        self.streams.stop()
 
     async def close(self) -> None:
         """Send DISCONNECT on every connection and close; waits shortly until the output is written. Connections that
@@ -240,8 +237,7 @@ class Acceptor:
         self.turn.paused.pop(connection, None)
 
     def _check(self) -> None:
-        if self._descriptors is not None:
-            self._descriptors.refill()
+        self.streams.check()
         if self.tls is not None:
             self.tls.handshakes.check()
         for connection in list(self.connections):
@@ -270,125 +266,104 @@ class Event(Enum):
     """The socket is closed."""
 
 
-class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
-    """One accepted socket; implements ``ports.Connection``. Also implements ``ports.SealableConnection`` and
-    ``Layered``.
+class ServerConnection(Machine[State, Event]):
+    """One accepted connection; implements ``ports.Connection``. Also implements ``ports.AcceptedConnection``,
+    ``ports.SealableConnection`` and ``Layered``.
     """
 
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event
     INITIAL: ClassVar[Enum] = State.OPEN
 
-    def __init__(self, acceptor: Acceptor) -> None:
+    def __init__(self, acceptor: Acceptor, stream: Stream, peer: str, local: str) -> None:
+        """
+        Args:
+            peer: ``host:port`` of the other side.
+            local: ``host:port`` of this side.
+        """
         super().__init__()
         self.handler: ConnectionHandler | None = None
-        """The layer above; None before the connection is made, if it is refused, and after it is lost."""
+        """The layer above; None before the connection is admitted, and after it is lost."""
+        self.turn = acceptor.turn
+        """The turn of the node that the connection belongs to."""
+        self.is_closing = False
+        """Whether the state is CLOSING or CLOSED: asked for every read and every send."""
+        self.is_reading = True
+        """Whether the stream is read."""
         self._acceptor = acceptor
-        self._turn = acceptor.turn
-        self._transport: asyncio.Transport | None = None
-        self._peer = "?"
+        self._stream: Stream | None = stream
+        self._peer = peer
+        self._local = local
         self._sealer: OutputSealer | None = None
         self._out: list[bytes] = []
         self._out_bytes = 0
-        self._closing = False
-        """Whether the state is CLOSING or CLOSED: asked for every read and every send."""
-        self._reading = True
         self._timer: asyncio.TimerHandle | None = None
         """Aborts a connection whose peer does not read the output before the close."""
 
-    # --- asyncio.BufferedProtocol --------------------------------------------------------------
+    # --- ports.AcceptedConnection --------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=OUTGOING_BYTES_PAUSE // 2)
-        self._peer = address_text(transport, "peername")
-        acceptor = self._acceptor
-        if not acceptor.admit(self):
-            log.warning("connection refused: too many", extra={"peer": self._peer})
-            self._transport.abort()
-            return
-        self.handler = acceptor.lowest_layer(self)
+    def connection_lost(self, reason: str) -> None:
+        self.fire(Event.LOST, reason)
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        handler = self.handler
-        acceptor = self._acceptor
-        return acceptor.read_view if handler is not None and handler.proved else acceptor.short_read_view
+    def resume_writing(self) -> None:
+        self._resume_handler()
 
-    def buffer_updated(self, nbytes: int) -> None:
-        """Handle the input in ``Acceptor.read_view``; 0 bytes: continue with the input that is left over."""
-        handler = self.handler
-        if self._closing or handler is None:
-            return
-        backlogged = False
-        try:
-            backlogged = handler.receive_data(self._acceptor.read_view[:nbytes])
-        except BrokerError as error:
+    # --- input, called by ``Acceptor.receive`` ---------------------------------------------------
+
+    def receive_failed(self, error: Exception) -> None:
+        """The handler has raised an error at received bytes: close the connection."""
+        if isinstance(error, BrokerError):
             self._acceptor.drops.note(self._peer, error)
             self.close()
-        except Exception:
-            # the root of everything that a peer can cause: a bug of ours ends its connection and
-            # no other; its sessions end, for it would send the same again
-            log.exception("connection dropped: internal error", extra={"peer": self._peer})
-            if self.handler is not None:
-                self.handler.prevent_reattachment()
-            self.abort()
-        turn = self._turn
-        if not turn.scheduled:
-            turn.request()
-        congestion = turn.congestion
-        handler = self.handler
-        if (
-            backlogged
-            or not self._reading
-            or (congestion is not None and congestion.congested)
-            or (handler is not None and handler.held_up)
-        ):
-            self._go_on_or_pause(backlogged)
+            return
+        # the root of everything that a peer can cause: a bug of ours ends its connection and
+        # no other; its sessions end, for it would send the same again
+        log.error("connection dropped: internal error", extra={"peer": self._peer}, exc_info=error)
+        if self.handler is not None:
+            self.handler.prevent_reattachment()
+        self.abort()
 
-    def _go_on_or_pause(self, backlogged: bool) -> None:
+    def go_on_or_pause(self, backlogged: bool) -> None:
         """Continue reading, unless the log is congested or input is left over, which is handled after the other
         connections had their turn.
 
         Args:
             backlogged: Whether there is input left over.
         """
-        if self._closing or self._transport is None:
+        if self.is_closing or self._stream is None:
             return
-        congestion, handler = self._turn.congestion, self.handler
+        congestion, handler = self.turn.congestion, self.handler
         congested = (congestion is not None and congestion.congested) or self.congested()
         if handler is not None and handler.outlives_sessions:
             # the progress of the replica is what ends the congestion
             congested = False
         if congested:
-            self._turn.paused[self] = None
+            self.turn.paused[self] = None
         elif backlogged:
-            self._turn.after_this(self._receive_more)
+            self.turn.after_this(self._receive_more)
         reading = not congested and not backlogged
-        if reading is not self._reading:
-            self._reading = reading
+        if reading is not self.is_reading:
+            self.is_reading = reading
             if reading:
-                self._transport.resume_reading()
+                self._stream.resume_reading()
             else:
-                self._transport.pause_reading()
+                self._stream.pause_reading()
 
     def _receive_more(self) -> None:
-        if self not in self._turn.paused:
-            self.buffer_updated(0)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.fire(Event.LOST, str(exc) if exc else "closed")
+        if self not in self.turn.paused:
+            self._acceptor.receive(((self, _NOTHING),))
 
     def state_changed(self, origin: State, target: State, event: Event) -> None:
-        self._closing = target is State.CLOSING or target is State.CLOSED
+        self.is_closing = target is State.CLOSING or target is State.CLOSED
 
     def _lose(self, reason: str) -> None:
         self._acceptor.forget(self)
         if self._timer is not None:
             self._timer.cancel()
         if self.handler is not None:
-            self._turn.completed(self.handler.connection_lost, reason)
+            self.turn.completed(self.handler.connection_lost, reason)
         # without these references, the connection is freed by its reference count at once
-        self.handler = self._timer = self._transport = None
+        self.handler = self._timer = self._stream = None
         self._out, self._out_bytes = [], 0
 
     # --- ports.Connection ----------------------------------------------------------------------
@@ -402,23 +377,23 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
 
     @property
     def local(self) -> str:
-        return "?" if self._transport is None else address_text(self._transport, "sockname")
+        return self._local
 
     def seal(self, sealer: OutputSealer) -> None:
         self.flush()
         self._sealer = sealer
 
     def send(self, data: bytes) -> None:
-        if self._closing:
+        if self.is_closing:
             return
         if not self._out:
-            self._turn.mark_dirty(self)
+            self.turn.mark_dirty(self)
         self._out.append(data)
         self._out_bytes += len(data)
 
     def write(self, data: bytes) -> None:
         """Write now; for a layer that collects the output of a turn itself (``runtime.net.tls_layer``)."""
-        if not self._closing:
+        if not self.is_closing:
             self._out.append(data)
             self._out_bytes += len(data)
             self.flush()
@@ -427,11 +402,11 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
         if not acceptor.admit(self):
             return False
         self._acceptor.forget(self)
-        self._acceptor, self._turn = acceptor, acceptor.turn
+        self._acceptor, self.turn = acceptor, acceptor.turn
         return True
 
     def outgoing_bytes(self) -> int:
-        waiting = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        waiting = self._stream.get_write_buffer_size() if self._stream is not None else 0
         return self._out_bytes + waiting
 
     def close(self) -> None:
@@ -439,19 +414,19 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
 
     def _close(self) -> None:
         self.flush()
-        if self._transport is not None:
-            if self._transport.get_write_buffer_size():
+        if self._stream is not None:
+            if self._stream.get_write_buffer_size():
                 if self._timer is not None:
                     self._timer.cancel()
                 self._timer = asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_MS / 1000, self.abort)
-            self._transport.close()
+            self._stream.close()
 
     def abort(self) -> None:
         self.fire(Event.ABORT)
 
     def _abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
+        if self._stream is not None:
+            self._stream.abort()
 
     # --- the shell's side ----------------------------------------------------------------------
 
@@ -468,13 +443,13 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
 
     def flush(self) -> None:
         """Hand buffered output to the kernel, once per turn."""
-        if not self._out or self._transport is None:
+        if not self._out or self._stream is None:
             return
         out, self._out, self._out_bytes = self._out, [], 0
-        self._transport.writelines(out if self._sealer is None else self._sealer.seal(out))
+        self._stream.writelines(out if self._sealer is None else self._sealer.seal(out))
         if self.handler is not None and self.handler.held_back:
             self._resume_handler()
-        if self._transport.get_write_buffer_size() > OUTGOING_BYTES_MAX:
+        if self._stream.get_write_buffer_size() > OUTGOING_BYTES_MAX:
             log.warning("connection closed: outgoing buffer over its limit", extra={"peer": self._peer})
             self.abort()
 
@@ -484,25 +459,22 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
 
     def resume_reading(self) -> None:
         """The log is no longer congested: handle the left-over input first, then read the socket."""
-        self.buffer_updated(0)
-
-    def resume_writing(self) -> None:
-        self._resume_handler()
+        self._acceptor.receive(((self, _NOTHING),))
 
     def _resume_handler(self) -> None:
         handler = self.handler
         if handler is not None and handler.held_back and self.outgoing_bytes() < OUTGOING_BYTES_PAUSE // 2:
-            self._turn.completed(handler.resume_deliveries)
+            self.turn.completed(handler.resume_deliveries)
 
     def say_goodbye(self) -> None:
         """Tell the peer that the node stops, and close."""
         if self.handler is not None:
-            self._turn.completed(self.handler.disconnect)
+            self.turn.completed(self.handler.disconnect)
         self.close()
 
     def check(self) -> None:
         """Check whether the connection is alive, every connection-ttl-check-interval."""
-        if self.handler is None or self._closing:
+        if self.handler is None or self.is_closing:
             return
         try:
             self.handler.check()

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
 import socket
+
+from understudy.ports import ListeningPlace
+
+
+async def bound_sockets(place: ListeningPlace, floor: int = 0) -> list[socket.socket]:
+    """One socket for each address of the host of ``place``, with descriptors from ``floor`` on. Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        place.host or None, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    bound: list[socket.socket] = []
+    try:
+        for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
+            bound.append(bound_socket(family, address, floor))
+            resize_buffers(bound[-1], place.send_buffer_bytes, place.receive_buffer_bytes)
+            reserve_port(bound[-1])
+    except BaseException:
+        for one in bound:
+            one.close()
+        raise
+    return bound
 
 
 def bound_socket(family: int, address: tuple[object, ...], floor: int = 0) -> socket.socket:

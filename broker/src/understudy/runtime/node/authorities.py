@@ -84,7 +84,7 @@ def _vote_authority(
     elif replication.quorum_size == -1 and few_others:
         log.warning(
             "no other pair can vote: if the two nodes of this pair do not reach each other, both become active",
-            extra={"hint": "configure a manager such as a witness (docs/lock-managers.md), or a network check"},
+            extra={"hint": "configure a manager such as a witness (docs/operate/lock-managers.md), or a network check"},
         )
     own = parts.configuration.own_connector()
     return VoteAuthority(

@@ -71,7 +71,7 @@ def make_acceptor(
         served(handlers, configuration.protocols),
         current.connection_ttl_check_interval_ms,
         budget=budget,
-        descriptors=environment.descriptors,
+        streams=environment.streams(),
         tls=parts.tls.port(configuration, lambda: environment.worker(parts.turn)),
         server=upgrade_server(parts.process, current.name),
     )

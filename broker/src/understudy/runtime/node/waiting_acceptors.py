@@ -68,6 +68,7 @@ class WaitingAcceptors:
                 self._parts.turn,
                 handlers,
                 configuration.connection_ttl_check_interval_ms,
+                streams=environment.streams(),
                 tls=self._parts.tls.port(each, lambda: environment.worker(self._parts.turn)),
                 server=upgrade_server(self._parts.process, configuration.name),
             )

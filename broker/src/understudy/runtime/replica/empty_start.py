@@ -3,7 +3,7 @@
 A replica notes where its log begins to differ from that of its active node, which is needed for it (ADR 0126).
 
 The note ``empty-start.json`` in the directory of the lock files has the plan as one JSON object, ``format`` 1
-(docs/journal-format.md s. 9).
+(docs/build/journal-format.md s. 9).
 """
 
 from __future__ import annotations
@@ -125,6 +125,14 @@ def common_part(parts: NodeParts, store: MessageStore) -> tuple[int, bytes]:
     values = known.values or {}
     found = values.get(_COMMON)
     return (found if isinstance(found, int) else 0), bytes.fromhex(str(values.get(_LAST_BATCH, "")))
+
+
+def was_served(parts: NodeParts) -> bool:
+    """Whether this node has served its data, so that it is no copy of another node's any more. Raises as
+    ``read_replica_state``.
+    """
+    state = read_replica_state(parts.environment.disk, store_directories(parts).log)
+    return state.status is ReplicaStatus.NONE
 
 
 def read_note(disk: Disk, directory: str) -> EmptyPlan | None:

@@ -1,7 +1,7 @@
 """The figures of job ``flow`` as Parquet: rates and depths over time by queue and address, and figures of segments.
 
-Three files, each replaced as a whole. Their columns are in docs/pipeline.md, and they do not depend on the number of
-queues, addresses or segments that the report lists.
+Three files, each replaced as a whole. Their columns are in docs/use/pipeline.md, and they do not depend on the number
+of queues, addresses or segments that the report lists.
 """
 
 from __future__ import annotations

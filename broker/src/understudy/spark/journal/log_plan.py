@@ -1,7 +1,7 @@
 """Which bytes of which files the journal source reads: the pieces of the logs in some directories.
 
 Everything is read-only. A piece is one segment with the offsets between which records count; the chain of the newest
-epoch and the newest fitting snapshot decide that, as for a broker (docs/journal-format.md s. 3).
+epoch and the newest fitting snapshot decide that, as for a broker (docs/build/journal-format.md s. 3).
 
 Not here: reading records (``decode``), and what Spark asks (``journal_source``).
 """

@@ -1,4 +1,4 @@
-"""``spark.read.format("understudy.journal").load(DIRECTORIES)``: segments and snapshots as tables (docs/pipeline.md).
+"""``spark.read.format("understudy.journal").load(DIRECTORIES)``: segments and snapshots (docs/use/pipeline.md).
 
 Strictly read-only. The planner decides which bytes are the log (``log_plan``); a task reads the segments of one
 partition and returns Arrow batches. Without a running Spark nothing here is used.

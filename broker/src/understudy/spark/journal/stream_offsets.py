@@ -1,7 +1,7 @@
 """Offsets of streams of journals: (node id, epoch, sequence) of the last record that was read.
 
 Spark keeps offsets as JSON and compares them as text, so there is one encoding only. An offset always names the same
-record, also after failovers (docs/journal-format.md s. 2.2).
+record, also after failovers (docs/build/journal-format.md s. 2.2).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options of the streaming source ``understudy.journal`` (docs/pipeline.md)."""
+"""Options of the streaming source ``understudy.journal`` (docs/use/pipeline.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The streaming source: ``spark.readStream.format("understudy.journal")`` (docs/pipeline.md).
+"""The streaming source: ``spark.readStream.format("understudy.journal")`` (docs/use/pipeline.md).
 
 Spark asks one object for offsets and partitions, in a process of its own beside the driver; tasks read partitions with
 the code of the batch source. Rows of a batch depend on its two offsets only, so that a batch that is repeated after a

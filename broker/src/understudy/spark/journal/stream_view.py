@@ -2,8 +2,9 @@
 
 Where a broker writes meanwhile, the files alone prove the following. A record whose batch begins after an offset proves
 that everything before the offset was synced and permitted by the fence of the node, because one batch at a time is
-under way (docs/journal-format.md s. 2.2). So the last batch of the newest epoch is left out, and the last seal as well.
-A segment of an older epoch ends where the newest epoch says: bytes of a node that had lost the store come after that.
+under way (docs/build/journal-format.md s. 2.2). So the last batch of the newest epoch is left out, and the last seal
+as well. A segment of an older epoch ends where the newest epoch says: bytes of a node that had lost the store come
+after that.
 
 What does not change any more is kept from look to look; of the segment that is being written only new records are read.
 

@@ -1,4 +1,4 @@
-"""Columns of the tables that the journal source has (docs/pipeline.md): names, Spark types, and conditions of rows.
+"""Columns of the tables that the journal source has (docs/use/pipeline.md): names, Spark types, and conditions of rows.
 
 Imports neither pyspark nor pyarrow, so that a command can check its options before Spark is started.
 """

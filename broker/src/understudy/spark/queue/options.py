@@ -1,4 +1,4 @@
-"""Options of the data source ``understudy.queue`` (docs/pipeline.md), for reading and for writing.
+"""Options of the data source ``understudy.queue`` (docs/use/pipeline.md), for reading and for writing.
 
 Imports neither pyspark nor pyarrow. A password is only ever in a file: Spark shows options in plans and event logs.
 """
@@ -162,7 +162,7 @@ def _known(given: Mapping[str, str], names: tuple[str, ...], of: str) -> dict[st
 def _login(values: Mapping[str, str]) -> Login:
     url = values.get("url", "")
     if not url:
-        raise ConfigError("option url is missing", hint="as docs/client-url.md describes it")
+        raise ConfigError("option url is missing", hint="as docs/use/client-url.md describes it")
     parsed = parse_url(url)
     stores = [each.tls for each in parsed.connectors if each.tls is not None]
     secret = parsed.options.password or any(each.key_store_password or each.trust_store_password for each in stores)

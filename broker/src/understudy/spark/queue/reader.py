@@ -1,4 +1,4 @@
-"""Readers of live queues: a stream that consumes, and a batch that browses (docs/pipeline.md).
+"""Readers of live queues: a stream that consumes, and a batch that browses (docs/use/pipeline.md).
 
 Spark makes one stream reader in a process of its own beside the driver, which has the connection for as long as the
 query runs. Tasks get the messages with their partitions. Works without a running Spark: tests call it as Spark does.

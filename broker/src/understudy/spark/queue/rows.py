@@ -1,4 +1,4 @@
-"""Messages of live queues as rows, and rows as messages (docs/pipeline.md).
+"""Messages of live queues as rows, and rows as messages (docs/use/pipeline.md).
 
 Works without a running Spark.
 """

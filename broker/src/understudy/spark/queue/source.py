@@ -1,4 +1,4 @@
-"""``format("understudy.queue")``: live queues of a broker, read by the client and written into (docs/pipeline.md).
+"""``format("understudy.queue")``: live queues of a broker, read by the client and written into (docs/use/pipeline.md).
 
 A batch reader browses, a stream consumes, ``consume`` consumes one batch in the driver, and both writers send with
 duplicate ids. The functions here check options and connect first, and raise the errors of the package, while

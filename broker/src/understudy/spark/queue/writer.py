@@ -1,4 +1,4 @@
-"""Writers into live queues: rows as messages with duplicate ids that a repeated task makes again (docs/pipeline.md).
+"""Writers into live queues: rows as messages with duplicate ids that a repeated task repeats (docs/use/pipeline.md).
 
 Rows that cannot be sent are counted, described, and written to a directory if there is one. A task writes them under a
 hidden name of its own and the driver renames the file when Spark commits the write, so that an attempt that fails or is

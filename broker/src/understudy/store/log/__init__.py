@@ -1,1 +1,1 @@
-"""The log: its records and segments, appending to it, following it, and where it ends (docs/journal-format.md)."""
+"""The log: its records and segments, appending to it, following it, its end (docs/build/journal-format.md)."""

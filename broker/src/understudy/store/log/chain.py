@@ -1,4 +1,4 @@
-"""Which segments form the log, and in what order (docs/journal-format.md s. 3).
+"""Which segments form the log, and in what order (docs/build/journal-format.md s. 3).
 
 The newest epoch decides: its first record says where every older segment ends. Everything else
 in the directory was cut off or written by a zombie and is no part of the log.
@@ -116,6 +116,15 @@ def _check_node(header: SegmentHeader, path: str, node_id: NodeId | None) -> Non
 
 
 def _read_epoch(file: FileReader, path: str, header: SegmentHeader) -> EpochRecord:
+    """The first record of an epoch, read again past the cache if it is damaged."""
+    try:
+        return _read_epoch_once(file, path, header)
+    except JournalCorrupt:
+        file.forget_cached(HEADER_BLOCK_BYTES, RECORD_BYTES_MAX)
+        return _read_epoch_once(file, path, header)
+
+
+def _read_epoch_once(file: FileReader, path: str, header: SegmentHeader) -> EpochRecord:
     start = file.read(HEADER_BLOCK_BYTES, HEADER_BYTES)
     length = HEADER.unpack(start)[1] if len(start) == HEADER_BYTES else 0
     if length <= RECORD_BYTES_MAX:

@@ -1,4 +1,4 @@
-"""Bindings, settings and duplicate ids that the log repeats (docs/journal-format.md s. 4.3).
+"""Bindings, settings and duplicate ids that the log repeats (docs/build/journal-format.md s. 4.3).
 
 CHECKPOINT records of the log and BINDINGS records of a snapshot hold the same items. Most of them are duplicate ids:
 those of one address and length are encoded together, and read together by ``records.decode``.

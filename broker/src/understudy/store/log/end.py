@@ -1,8 +1,8 @@
 """Whether the log really begins and ends where a reader stopped.
 
 Only when no other process writes, as the store's lock is held, or the store is a copy of this node: then unreadable
-bytes at the end are a torn tail, which is no part of the log, or damage, which is an error (docs/journal-format.md
-s. 2.3).
+bytes at the end are a torn tail, which is no part of the log, or damage, which is an error
+(docs/build/journal-format.md s. 2.3).
 
 Not here: reading the log up to there (``follower``).
 """

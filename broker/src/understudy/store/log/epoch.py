@@ -1,6 +1,6 @@
 """Beginning an epoch: from "the log was read to its end" to "records may be appended".
 
-The steps and their order are docs/journal-format.md s. 5. Nothing here depends on how much the
+The steps and their order are docs/build/journal-format.md s. 5. Nothing here depends on how much the
 log holds: the tail is read by ``Follower.finish``, the rest is one batch rewritten, one segment
 made and one directory sync. ``begin_epoch`` blocks; it is called once, before anything is served, and does only what
 must be done before: each operation on a file is a request or several on a network file system. ``tidy`` does the rest

@@ -3,7 +3,7 @@
 ``poll`` applies the records written since the last call. A passive node polls all the time, so
 that taking over costs the unread tail; a node that starts cold polls until it is caught up. Then,
 holding the store's lock, ``finish`` reads the rest and decides what the last bytes are: a torn
-tail, which is not part of the log, or damage, which is an error (docs/journal-format.md s. 2.3).
+tail, which is not part of the log, or damage, which is an error (docs/build/journal-format.md s. 2.3).
 
 While another node may be writing, an unreadable record at the tail is only "not yet": it may be half
 written or half visible. When the writer turns out to have written less than was read here (a new
@@ -12,7 +12,7 @@ that were only cached), the follower starts over from the beginning: ``state`` i
 
 It begins with the newest snapshot that is whole and fits the log, else with the first segment. A
 damaged one is said and passed over; so is one that a node wrote which had lost the store, as soon as
-the log shows it (docs/journal-format.md s. 3).
+the log shows it (docs/build/journal-format.md s. 3).
 
 Not here: what the records mean (``state``), which segments count (``chain``), whether the end that was reached
 is the end of the log (``end``).

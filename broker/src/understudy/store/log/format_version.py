@@ -1,4 +1,4 @@
-"""Versions of the format of a log (docs/journal-format.md s. 2.1, ADR 0088).
+"""Versions of the format of a log (docs/build/journal-format.md s. 2.1, ADR 0088).
 
 The header of a segment or snapshot states the lowest version that a reader must know; a reader refuses a higher one
 than ``FORMAT_VERSION``. A log begins with the first version. It gets a later one when the first record is written

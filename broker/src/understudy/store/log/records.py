@@ -1,4 +1,4 @@
-"""The records of the log: their bytes and nothing else (docs/journal-format.md s. 2.2 and 4).
+"""The records of the log: their bytes and nothing else (docs/build/journal-format.md s. 2.2 and 4).
 
 The hot writers (``message_store``) and the hot reader (``replay``) use the ``Struct`` objects
 here directly; other modules use ``encode_*``, which give payloads, and ``decode``, which gives

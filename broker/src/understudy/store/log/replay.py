@@ -190,7 +190,7 @@ def find_later_record(data: bytes, origin: int, seed: int, *, above: int, after:
         origin: Where they lie in the file.
         seed: Crc seed of the segment.
         above: Sequence it must be higher than.
-        after: Offset after which its batch must lie (docs/journal-format.md s. 2.2); -1 for any.
+        after: Offset after which its batch must lie (docs/build/journal-format.md s. 2.2); -1 for any.
     """
     used = len(data.rstrip(b"\0"))
     for match in _CANDIDATE.finditer(data, 0, used + HEADER_BYTES):

@@ -1,4 +1,4 @@
-"""One segment file: its name, header block, writing in order, sealing (docs/journal-format.md s. 2).
+"""One segment file: its name, header block, writing in order, sealing (docs/build/journal-format.md s. 2).
 
 ``SegmentFile`` is a segment that is being written. It sees every byte in order and so keeps the digest of the segment
 at no cost to the loop's thread. Its methods run on the writer's thread, one after another (``applier``).
@@ -130,12 +130,21 @@ def decode_header(block: bytes, path: str) -> SegmentHeader:
 
 
 def read_header(file: FileReader, number: int, epoch: int) -> SegmentHeader:
-    """The header of an open segment, which must be the one its name says.
+    """The header of an open segment, which must be the one its name says; read again past the cache if it is not.
 
     Raises:
         JournalCorrupt: it is not.
         StoreVersionUnsupported: a newer format.
     """
+    try:
+        return _read_header(file, number, epoch)
+    except JournalCorrupt:
+        # the medium may have what a cache of this machine has not
+        file.forget_cached(0, HEADER_BLOCK_BYTES)
+        return _read_header(file, number, epoch)
+
+
+def _read_header(file: FileReader, number: int, epoch: int) -> SegmentHeader:
     header = decode_header(file.read(0, HEADER_BLOCK_BYTES), file.path)
     if (header.number, header.epoch) != (number, epoch):
         raise JournalCorrupt(

@@ -2,7 +2,7 @@
 
 A body is written in steps, away from the loop, to ``<id>.large.tmp``; when the last of it is synced
 the file gets its name, ``<id>.large``, and the directory is synced. Only then may a record of the
-log speak of it, so a message is whole or not there (docs/journal-format.md s. 6). The file goes
+log speak of it, so a message is whole or not there (docs/build/journal-format.md s. 6). The file goes
 with the last reference, but not before the record that ended that reference is durable and the
 store's lock was proved once more: a node that has lost the store must not take files from the one
 that has it. With retention it goes to the retained segments, where its record will be.
@@ -14,7 +14,7 @@ Invariants: at most ``LARGE_BACKLOG_BYTES_PAUSE`` and a step of one body are in 
 sender is held up by ``LargeFile.backlog_bytes``; a file without references and without an unfinished
 message is about to be removed; after a crash ``begin`` removes files that no reference names.
 
-Not here: the message (``message.LargeMessage``), receiving it (``session.upload``) and delivering it
+Not here: the message (``message.LargeMessage``), receiving it (``session.uploads``) and delivering it
 (``session.large_delivery``).
 """
 

@@ -514,7 +514,7 @@ class MessageStore:
         self._mark()
 
     def _mark(self) -> None:
-        """Prove that the last batch was synced, by a batch after it (docs/journal-format.md s. 2.3)."""
+        """Prove that the last batch was synced, by a batch after it (docs/build/journal-format.md s. 2.3)."""
         journal = self._journal
         if journal.failure is None and self._marked != journal.sequence == self.context.durable:
             self._marked = journal.append(RecordType.ACKNOWLEDGE, NO_ACKNOWLEDGES)

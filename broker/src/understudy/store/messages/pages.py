@@ -5,9 +5,8 @@ messages that are not durable. A ``PageChain`` per address appends to files of `
 a file goes when nothing in it is needed any more. Nothing is synced and nothing is read at a
 start: after a crash the log says what there is, so what an earlier activation left is removed.
 
-A record is a crc32, the encoding of the message (docs/journal-format.md, 10; 0 for references), and the bytes. Its
-``Location`` looks like one in the log, with a segment
-number from ``columns.PAGE_SEGMENT`` on.
+A record is a crc32, the encoding of the message (docs/build/journal-format.md, 10; 0 for references), and the bytes.
+Its ``Location`` looks like one in the log, with a segment number from ``columns.PAGE_SEGMENT`` on.
 
 A disk that refuses (full, broken) costs no message: ``store`` returns None, the messages that it was to
 write stay in memory, and the limits of memory then hold producers back.

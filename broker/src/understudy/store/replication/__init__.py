@@ -1,5 +1,6 @@
 """The store half of replication: operations as bytes, the copy of the files that exist already, and the execution of
-operations on the backup (docs/architecture.md, "Replication"). The link carries the bytes; nothing here knows of it.
+operations on the backup (docs/build/architecture.md, "Replication"). The link carries the bytes; nothing here
+knows of it.
 
 For the link:
 

@@ -1,4 +1,4 @@
-"""Messages of the copy of a store, and their bytes (docs/architecture.md, "Replication").
+"""Messages of the copy of a store, and their bytes (docs/build/architecture.md, "Replication").
 
 From the backup: ``InventoryPart`` (one or more, the last one marked), ``Written`` (for the window), ``TargetReady`` or
 ``CopyFailed``. From the active node: ``SetAside`` at most once and first, after any ``CommonFiles``; then for each file

@@ -1,4 +1,4 @@
-"""The active node's side of the copy of a store (docs/architecture.md, "Replication").
+"""The active node's side of the copy of a store (docs/build/architecture.md, "Replication").
 
 The backup sends its inventory first. A pass lists the directories, sends all bytes that the backup lacks, and is
 repeated until little was sent. Then the owner holds the writers of the store, waits until the jobs under way have

@@ -1,4 +1,4 @@
-"""The backup's side of the copy of a store (docs/architecture.md, "Replication").
+"""The backup's side of the copy of a store (docs/build/architecture.md, "Replication").
 
 It sends the inventory of its files, then executes the messages of the active node in order. ``CopyTarget`` is driven
 by its owner: ``receive`` takes messages on the loop; ``step`` blocks, runs on another thread, one call at a time,

@@ -5,7 +5,7 @@ the first record after the last common one, and counts the records from there on
 files were moved, when they are; the rest once the active node has sent its version of the segment in which the logs
 split (``complete_note``). A crash in between leaves the first, and the next copy completes it.
 
-Format: one JSON object, ``format`` 1 (docs/journal-format.md s. 9).
+Format: one JSON object, ``format`` 1 (docs/build/journal-format.md s. 9).
 """
 
 from __future__ import annotations

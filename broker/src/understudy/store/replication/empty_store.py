@@ -1,4 +1,4 @@
-"""The files of a node that sets its data aside and begins an empty store (docs/journal-format.md s. 9, ADR 0126).
+"""The files of a node that sets its data aside and begins an empty store (docs/build/journal-format.md s. 9, ADR 0126).
 
 The plan is noted durably before the first file changes, so a node that ends in between goes on with the same one. The
 empty log begins after the epoch and the sequence of the log whose messages have moved away, and in a segment with a
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 #: Settings that say something about messages of the store.
 _OF_MESSAGES: Final = frozenset({SettingKind.SCALE_DOWN, SettingKind.READER})
-#: Value of the record of an XA branch whose place is not known (``session.moved_branches``).
+#: Value of the record of an XA branch whose place is not known (``session.branch``).
 _ELSEWHERE: Final = {"node": "of another member of the cluster"}
 
 

@@ -1,4 +1,4 @@
-"""Operations of the store as bytes, for another node that executes them (docs/architecture.md, "Replication").
+"""Operations of the store as bytes, for another node that executes them (docs/build/architecture.md, "Replication").
 
 ``encode(operations)`` returns the parts of one text: ``b"".join(parts)``. Long bytes of an operation are parts of
 their own and are not copied. ``decode(data)`` returns the operations, or raises ``RemoteProtocolError`` naming the

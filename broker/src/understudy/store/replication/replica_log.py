@@ -1,4 +1,4 @@
-"""Execution of the operations of an active node on the backup (docs/architecture.md, "Replication").
+"""Execution of the operations of an active node on the backup (docs/build/architecture.md, "Replication").
 
 The link gives every submission with its index to ``receive``, in the order of the stream. All that was received is
 executed in one job, in order, on another thread; meanwhile the next ones are collected. A job of nothing but small

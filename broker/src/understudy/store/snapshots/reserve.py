@@ -1,7 +1,7 @@
 """Space kept for a full disk: a file that is allocated while the disk has space and removed when it has none.
 
 A node that starts on a full disk needs a segment for its new epoch before it can let consumers
-empty the store. The reserve is that space. It is no part of the log (docs/journal-format.md s. 1)
+empty the store. The reserve is that space. It is no part of the log (docs/build/journal-format.md s. 1)
 and holds nothing; it is removed only with the store's lock held.
 """
 

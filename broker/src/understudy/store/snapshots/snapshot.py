@@ -1,4 +1,4 @@
-"""A snapshot's own file: its name, header, records, and reading it back (docs/journal-format.md s. 7).
+"""A snapshot's own file: its name, header, records, and reading it back (docs/build/journal-format.md s. 7).
 
 What a snapshot says is a ``StoreState``. ``SnapshotEncoder`` makes the bytes, in parts of bounded size;
 ``SnapshotReader`` cuts and checks bytes that its caller has read; ``apply_part`` puts one record into a
@@ -165,12 +165,21 @@ def encode_snapshot_header(header: SnapshotHeader) -> bytes:
 
 
 def read_snapshot_header(file: FileReader, name: str) -> SnapshotHeader:
-    """The header of an open snapshot, which must be the one its name says.
+    """The header of an open snapshot, which must be the one its name says; read again past the cache if it is not.
 
     Raises:
         JournalCorrupt: it is not, or is damaged.
         StoreVersionUnsupported: a newer format.
     """
+    try:
+        return _read_header(file, name)
+    except JournalCorrupt:
+        # the medium may have what a cache of this machine has not
+        file.forget_cached(0, HEADER_BLOCK_BYTES)
+        return _read_header(file, name)
+
+
+def _read_header(file: FileReader, name: str) -> SnapshotHeader:
     block = file.read(0, HEADER_BLOCK_BYTES)
     if len(block) < HEADER_BLOCK_BYTES or block[: len(MAGIC)] != MAGIC:
         raise JournalCorrupt("no snapshot", file=file.path, offset=0)
@@ -479,7 +488,7 @@ class SnapshotLoader:
         reader, before = self.reader, self.reader.offset
         while reader.end is None and reader.offset - before < max_bytes:
             offset = reader.offset
-            for kind, payload in reader.feed(self._file.read(offset, reader.want)):
+            for kind, payload in self._feed():
                 try:
                     apply_part(self._state, kind, payload)
                 except (ValueError, KeyError, struct.error) as error:
@@ -487,6 +496,16 @@ class SnapshotLoader:
         if reader.end is not None:
             self._finish(reader.end)
         return reader.offset - before
+
+    def _feed(self) -> list[tuple[PartType, bytes]]:
+        """The next records, read again past the cache if the first one of them is damaged."""
+        reader, file = self.reader, self._file
+        offset, want = reader.offset, reader.want
+        try:
+            return reader.feed(file.read(offset, want))
+        except JournalCorrupt:
+            file.forget_cached(offset, want)
+            return reader.feed(file.read(offset, want))
 
     def _finish(self, end: SnapshotEnd) -> None:
         state, header = self._state, self.header

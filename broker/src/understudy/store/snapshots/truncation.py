@@ -1,7 +1,7 @@
 """Dropping the dead beginning of the log.
 
 A segment is dead when no queue holds a message of it and no open transaction needs it. Segments may
-go only from the beginning (docs/journal-format.md s. 4.3), and only after a CHECKPOINT has stated
+go only from the beginning (docs/build/journal-format.md s. 4.3), and only after a CHECKPOINT has stated
 again what lives on in them besides messages: bindings and duplicate ids. That is worth its bytes
 when enough segments go with it.
 

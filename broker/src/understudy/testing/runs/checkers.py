@@ -21,7 +21,7 @@ from understudy.testing.sim.loop import Failure
 #: Number of findings of one sort that are spelled out.
 _LISTED_MAX: Final = 5
 #: Sorts of findings that the damage of a message explains. It is gone; one that was damaged before it was confirmed is
-#: sent again by its client, is no duplicate then, and comes after later messages, which were stored already.
+#: sent again by its client, and comes after later messages, which were stored already.
 _EXPLAINED_BY_DAMAGE: Final = frozenset({"lost", "partial", "unresolved", "reordered"})
 
 
@@ -120,7 +120,7 @@ def judge_ledger(
             for finding in getattr(report, sort)
             if not (sort == "unresolved" and not drained)
             and not (members and (sort == "reordered" or _moved(rows, finding, sessions or {})))
-            and not (sort in _EXPLAINED_BY_DAMAGE and (finding.producer, finding.number) in set_aside)
+            and not ((finding.producer, finding.number) in set_aside and _damage_explains(rows, sort, finding))
             and not (
                 finding.reason is Reason.DELIVERED_AFTER_ACKNOWLEDGEMENT
                 and sessions is not None
@@ -136,6 +136,22 @@ def judge_ledger(
             )
             violations.append(Violation(sort, f"{len(findings)}: {listed}"))
     return violations
+
+
+def _damage_explains(rows: Sequence[Row], sort: str, finding: Finding) -> bool:
+    """Whether the damage of its message explains a finding. A message that was damaged before its confirmation is sent
+    again and stored under another id, because the record with its duplicate id cannot be read; it may have been
+    delivered before, but one id at most was acknowledged.
+    """
+    if finding.reason is not Reason.STORED_TWICE:
+        return sort in _EXPLAINED_BY_DAMAGE
+    acknowledged = {
+        row.message_id
+        for row in rows
+        if row.kind is Kind.ACKNOWLEDGED
+        and (row.producer, row.number, row.queue) == (finding.producer, finding.number, finding.queue)
+    }
+    return len(acknowledged) <= 1
 
 
 def _moved(rows: Sequence[Row], finding: Finding, sessions: Mapping[Row, int]) -> bool:

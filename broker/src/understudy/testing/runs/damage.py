@@ -1,7 +1,7 @@
 """Damage to messages on the simulated storage, its entries in the quarantine, and clients that read damaged messages.
 
 Only records that must be found damaged later are chosen: their message waits in a queue, and a later batch
-is synced, so that no crash makes them part of a torn tail (docs/journal-format.md s. 2.3).
+is synced, so that no crash makes them part of a torn tail (docs/build/journal-format.md s. 2.3).
 """
 
 from __future__ import annotations

@@ -29,7 +29,12 @@ Step = tuple[type[Machine[Any, Any]], Any]
 _STEPS: Final[tuple[Step, ...]] = (
     *((ActiveLink, state) for state in LinkState if state is not LinkState.CLOSED),
     *((ReplicaLink, state) for state in ReplicaState if state is not ReplicaState.IDLE),
-    *((StandbyLife, state) for state in StandbyState if state not in (StandbyState.IDLE, StandbyState.PROMOTING)),
+    *(
+        (StandbyLife, state)
+        for state in StandbyState
+        # a node empties its store only after a scale-down
+        if state not in (StandbyState.IDLE, StandbyState.PROMOTING, StandbyState.EMPTYING)
+    ),
     *(
         (NodeLife, state)
         for state in NodeState

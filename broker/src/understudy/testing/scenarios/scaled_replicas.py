@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 
 from understudy.cluster.scale_down import transfer
 from understudy.ha.replication.empty_start import EmptyStartLife, EmptyState
+from understudy.ha.replication.standby_life import StandbyLife, StandbyState
 from understudy.testing.runs.checkers import Violation
 from understudy.testing.runs.cluster import SimNode
 from understudy.testing.runs.fault_plan import FaultKind
@@ -27,6 +28,7 @@ from understudy.testing.scenarios.member_replicas import MemberReplicas, MemberR
 _MOVED_S: Final = 40.0
 #: Steps of a scale-down and of an empty start.
 SCALE_DOWN_STEPS: Final[tuple[Step, ...]] = (
+    (StandbyLife, StandbyState.EMPTYING),
     *((EmptyStartLife, state) for state in EmptyState if state is not EmptyState.IDLE),
     *((transfer.Transfer, state) for state in transfer.State if state is not transfer.State.IDLE),
 )

@@ -15,20 +15,17 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Final
 
-from understudy.store.file_checks import TRAILER_BYTES, ends_with_seal
-from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name
-from understudy.store.snapshots.snapshot import parse_snapshot_name, read_snapshot_header
 from understudy.testing.runs.checkers import Violation
 from understudy.testing.runs.cluster import SimNode
-from understudy.testing.runs.cluster_configuration import PAIR, QUEUE, STORE, NodeRole
+from understudy.testing.runs.cluster_configuration import PAIR, QUEUE, NodeRole
 from understudy.testing.runs.fault_plan import PASSIVE, Fault, FaultKind, draw_faults
 from understudy.testing.runs.plan import Plan
-from understudy.testing.runs.strikes import JOURNAL, Strikes
+from understudy.testing.runs.strikes import Strikes
 from understudy.testing.runs.witnessed_run import WitnessedRun
 from understudy.testing.runs.witnessed_strikes import WitnessedStrikes
 from understudy.testing.runs.workload import ClientPlan, ProducerJob
 from understudy.testing.scenarios.scenario import Scenario
-from understudy.testing.sim.disk import SimVolume
+from understudy.testing.scenarios.settled_files import checked_bytes, settled_files
 from understudy.testing.sim.loop import SimLoop, SimProcess
 
 #: Kinds of faults, and how often each is drawn, relative to the others.
@@ -39,7 +36,6 @@ WRONG_READS_KINDS: Final = {
     FaultKind.STOP: 1,
     FaultKind.CRASH_IN_COPY: 2,
 }
-_BODIES: Final = f"{STORE}/large-messages"
 #: Virtual seconds after which consumers and faults begin: the large messages are in the store.
 _BEGIN_S: Final = 3.0
 #: Pause of a consumer that was closed in the middle of a damaged large message. Seconds.
@@ -67,7 +63,8 @@ class WrongReadsStrikes(WitnessedStrikes):
         """Have a node read wrong bits: from its cache until that is dropped, or from the disk for a while."""
         self._end_wrong_reads()
         volume, cached = node.storage.volume, stream.random() < 0.5
-        paths = [path for path in settled_files(volume) if path not in self._damaged_paths()]
+        # what a node reads at its start is read again past the cache
+        paths = [path for path in settled_files(volume, first=cached) if path not in self._damaged_paths()]
         for path in paths:
             size_bytes = checked_bytes(volume, path)
             for _ in range(stream.randint(1, _BITS_MAX)):
@@ -108,30 +105,6 @@ class WrongReadsStrikes(WitnessedStrikes):
         """See ``Strikes``; damaged files are for the nodes to find."""
         super().heal()
         self._end_wrong_reads()
-
-
-def checked_bytes(volume: SimVolume, path: str) -> int:
-    """Bytes of a file in which damage is always found: the last ones of a segment show that it has a seal."""
-    return len(volume.content(path)) - TRAILER_BYTES * path.endswith(".log")
-
-
-def settled_files(volume: SimVolume) -> list[str]:
-    """Bodies, and sealed segments that no node reads at its start."""
-    disk = volume.disk("auditor")
-    found = [f"{_BODIES}/{name}" for name in disk.list(_BODIES) if name.endswith(".large")]
-    names = disk.list(JOURNAL)
-    snapshots = [name for name in names if (parsed := parse_snapshot_name(name)) is not None and parsed[2]]
-    if not snapshots:
-        return [path for path in found if volume.content(path)]
-    newest = read_snapshot_header(disk.open(f"{JOURNAL}/{max(snapshots)}", read_only=True), max(snapshots)).number
-    for name in names:
-        parsed = parse_name(name)
-        path = f"{JOURNAL}/{name}"
-        if parsed is None or not parsed[2] or parsed[0] >= newest:
-            continue
-        if ends_with_seal(volume.content(path)[-TRAILER_BYTES:]):
-            found.append(path)
-    return [path for path in found if len(volume.content(path)) > HEADER_BLOCK_BYTES]
 
 
 class WrongReadsRun(WitnessedRun):

@@ -203,6 +203,20 @@ def test_the_claim_of_a_node_that_lost_its_replica_waits_for_the_lock_within_the
     assert not pair.active.may_confirm
 
 
+def test_a_node_that_is_stopped_while_its_claim_waits_for_the_lock_claims_nothing_later(pair: Pair) -> None:
+    pair.lose_manager()
+    pair.time.advance(10_000)
+    pair.lose_link()
+    claimed: list[BrokerError | None] = []
+    pair.active.authority.claim(claimed.append, alone=True)
+    ended: list[bool] = []
+    pair.active.authority.take_back(lambda: ended.append(True))
+    assert ended == [True]
+    pair.service.reachable = True
+    pair.time.advance(1_000)
+    assert (claimed, pair.service.numbers["n"]) == ([], 5)
+
+
 def test_an_active_node_without_replica_and_lock_ends_with_the_promise(pair: Pair) -> None:
     pair.lose_manager()
     pair.time.advance(10_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -386,6 +387,15 @@ def test_a_copy_without_an_active_node_says_which_nodes_refused_it(caplog: pytes
     assert [each.getMessage() for each in caplog.records] == ["not a replica"]
     node.life.accepted()
     assert node.life.waiting_because is None
+
+
+def test_a_node_whose_data_is_old_says_also_which_nodes_did_not_take_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    node = Node()
+    node.life.begin()
+    searched(node, 8)
+    found = [vars(each)["reason"] for each in caplog.records if each.getMessage().startswith("no active node takes")]
+    assert found == ["192.0.2.9:61616: refused"]
 
 
 def test_data_that_must_not_be_served_is_not_and_the_node_looks_for_an_active_one() -> None:

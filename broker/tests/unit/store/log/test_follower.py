@@ -291,6 +291,20 @@ def test_a_record_that_is_read_wrong_from_the_cache_is_no_damage() -> None:
     assert recover(rig.disk("b"), DIRECTORY).position == right
 
 
+@pytest.mark.parametrize("offset", [20, HEADER_BLOCK_BYTES + 20], ids=["header", "first record of the epoch"])
+def test_the_beginning_of_a_segment_is_read_again_past_the_cache(offset: int) -> None:
+    rig = active()
+    rig.send()
+    rig.settle()
+    right = recover(rig.disk("b"), DIRECTORY).position
+    rig.volume.wrong_reads.add(rig.segments()[0], offset, 1, cached=False)
+    with pytest.raises(JournalCorrupt):
+        recover(rig.disk("b"), DIRECTORY)
+    rig.volume.wrong_reads.end()
+    rig.volume.wrong_reads.add(rig.segments()[0], offset, 1, cached=True)
+    assert recover(rig.disk("b"), DIRECTORY).position == right
+
+
 def test_a_missing_segment_in_the_middle_is_damage() -> None:
     rig = active()
     for _ in range(60):

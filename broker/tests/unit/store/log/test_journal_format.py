@@ -1,4 +1,4 @@
-"""Goal: docs/journal-format.md is enough. Method: a reader written from it, with nothing of the store."""
+"""Goal: docs/build/journal-format.md is enough. Method: a reader written from it, with nothing of the store."""
 
 from __future__ import annotations
 

@@ -258,6 +258,16 @@ def test_a_damaged_snapshot_gives_way_to_the_one_before(caplog: pytest.LogCaptur
     assert recover(rig.disk("judge"), DIRECTORY).base is not None
 
 
+@pytest.mark.parametrize("offset", [20, 5000], ids=["header", "record"])
+def test_a_snapshot_that_is_read_wrong_from_the_cache_is_read_again(offset: int) -> None:
+    rig = rig_of()
+    fill(rig, 60, pin_every=12)
+    (newest, *_) = snapshot_names(names(rig))
+    rig.volume.wrong_reads.add(f"{DIRECTORY}/{newest}", offset, 3, cached=True)
+    follower = recover(rig.disk("b"), DIRECTORY)
+    assert (follower.rejected, follower.base and follower.base.name) == ({}, newest)
+
+
 def test_a_damaged_snapshot_goes_with_the_first_that_is_made_anew() -> None:
     rig = rig_of(percent=0)
     put(rig, pinned=True)

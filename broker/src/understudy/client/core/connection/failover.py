@@ -1,6 +1,6 @@
 """Which server to dial next, and when to give up: the life of one client connection.
 
-A declared machine (``docs/machines/``): dialling, greeting (ping, CHECK_FOR_FAILOVER, topology),
+A declared machine (``docs/build/machines/``): dialling, greeting (ping, CHECK_FOR_FAILOVER, topology),
 restoring sessions, connected, waiting for the next round, closed. The first connection and every
 failover run through the same states.
 
