@@ -149,7 +149,7 @@ def test_the_first_lines_of_the_document_print_its_output_and_count_after_a_relo
     with sync.connect(f"tcp://127.0.0.1:{node.port}") as connection, connection.session() as session:
         message = session.consumer("kept").receive(timeout_s=60)
         assert message is not None
-        assert message.body == "before the reload"
+        assert message.text == "before the reload"
         message.acknowledge()
     refused = node.line(":reload", code=1)
     assert "a reload would stop the only node that serves: no node takes over" in refused
@@ -199,7 +199,18 @@ def test_a_script_is_carried_out_up_to_its_first_wrong_line(node: Managed, tmp_p
 def test_requests_over_http_have_the_same_answers(node: Managed) -> None:
     address = [{"subsystem": "messaging-activemq"}, {"server": "default"}, {"path": "paging-directory"}]
     path = "/management/subsystem/messaging-activemq/server/default/path/paging-directory"
-    written = {"operation": "write-attribute", "address": address, "name": "path", "value": "other/paging"}
+    written: dict[str, Any] = {
+        "operation": "write-attribute",
+        "address": address,
+        "name": "path",
+        "value": "other/paging",
+    }
+    with sync.connect(f"tcp://127.0.0.1:{node.port}") as connection, connection.session() as session:
+        session.producer("held").send("a message that would stay in the old directory")
+    status, answer = node.ask("POST", "/management", written)
+    assert status == 500
+    assert re.match(r"the store has \d+ messages", answer["failure-description"])
+    written["operation-headers"] = {"allow-data-move": True}
     status, answer = node.ask("POST", "/management", written)
     assert (status, answer["outcome"]) == (200, "success")
     assert answer["response-headers"]["process-state"] == "reload-required"
