@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from understudy.config.edit.overlay import Override
 from understudy.config.servers import LoadedConfig
 from understudy.management.dmr.batch import Overrides, change
 from understudy.management.dmr.grammar import Operation, parse_line
-from understudy.management.dmr.operations import Facts, Operations, masked
+from understudy.management.dmr.operations import Facts, masked
 from understudy.management.dmr.requests import Request, success
 from understudy.management.dmr.text import format_value
-from understudy.management.dmr.tree import Tree
 from understudy.management.dmr.values import Value
+from understudy.runtime.files.configuration_change import WorkingFiles
 from understudy.runtime.files.configuration_file import ConfigurationFile
 
 SERVER = "/subsystem=messaging-activemq/server=default"
@@ -54,7 +53,12 @@ class Configured:
         operations = [parse_line(line) if isinstance(line, str) else line for line in lines]
         assert all(isinstance(each, Operation) for each in operations)
         found = tuple(each for each in operations if isinstance(each, Operation))
-        made = change(found, self.overrides, self._read, lambda each: ("now", "a user", str(masked(each))))
+        made = change(
+            found,
+            self.overrides,
+            WorkingFiles(self.source, self.facts).reach,
+            lambda each: ("now", "a user", str(masked(each))),
+        )
         self.source.load(overrides=made.overrides)
         self.overrides = made.overrides
         return success(Request(found, composite=len(found) > 1), made.outcomes)
@@ -71,6 +75,3 @@ class Configured:
     def loaded(self) -> LoadedConfig:
         """The configuration with the changes."""
         return self.source.load(overrides=self.overrides)
-
-    def _read(self, overrides: tuple[Override, ...]) -> Operations:
-        return Operations(Tree(self.source.nodes(overrides)), self.facts)

@@ -8,12 +8,14 @@ import pytest
 
 from support.dmr import FULL_HA, SERVER, Configured
 from support.document_lines import LINES
+from understudy.config.edit import Set
 from understudy.config.instance_files import FullHa, InstanceOptions, broker_xml
 from understudy.config.model import Configuration
 from understudy.errors import BrokerError, ConfigError, ManagementError
 from understudy.management.dmr.batch import StepFailed
-from understudy.management.dmr.grammar import parse_line
-from understudy.management.dmr.operations import Facts, masked
+from understudy.management.dmr.grammar import Operation, parse_line
+from understudy.management.dmr.operations import READS, Facts, masked
+from understudy.runtime.files.configuration_change import WorkingFiles
 
 MASTER = f"{SERVER}/ha-policy=replication-master"
 SLAVE = f"{SERVER}/ha-policy=shared-store-slave"
@@ -292,19 +294,22 @@ def test_secrets_are_neither_read_nor_recorded(configured: Configured) -> None:
     assert "secret" not in str(masked(operation))  # type: ignore[arg-type]  # an operation
 
 
-def test_a_further_server_of_broker_xml_is_changed_by_its_name(tmp_path: Path) -> None:
+def test_a_further_server_of_broker_xml_is_read_and_changed_by_its_name(tmp_path: Path) -> None:
     further = '</core><server name="second"><journal-directory>other</journal-directory></server></configuration>'
     configured = Configured(tmp_path, FULL_HA.replace("</core></configuration>", further))
-    address = "/subsystem=messaging-activemq/server=second"
-    nodes = configured.source.nodes(())
-    assert len(nodes) == 2
-    assert (
-        configured._read(())
-        .carry_out(  # the file alone is not usable: two servers share directories
-            parse_line(f"{address}/path=journal-directory:read-attribute(name=path)")  # type: ignore[arg-type]
-        )
-        .result
-        == "other"
-    )
+    # the file alone is not usable, because the servers share directories: the tree does not mind
+    operations = WorkingFiles(configured.source, configured.facts).reach(())
+    address = (("subsystem", "messaging-activemq"), ("server", "second"))
+    journal = (*address, ("path", "journal-directory"))
+    assert operations.carry_out(Operation(journal, "read-attribute", {"name": "path"})).result == "other"
+    written = operations.carry_out(Operation(journal, "write-attribute", {"name": "path", "value": "another"}))
+    assert written.targets == (Set("server[@name='second']/journal-directory", "another"),)
     with pytest.raises(ManagementError, match="WFLYCTL0216"):
-        configured._read(()).carry_out(parse_line(f"{SERVER.replace('default', 'third')}:read-resource"))  # type: ignore[arg-type]
+        operations.carry_out(Operation((address[0], ("server", "third")), "read-resource"))
+
+
+def test_every_operation_is_a_read_or_makes_states(configured: Configured) -> None:
+    names = configured.result(f"{GROUP}:read-operation-names")
+    assert isinstance(names, list)
+    changes = {"add", "remove", "write-attribute", "undefine-attribute", "list-add", "list-remove", "list-clear"}
+    assert set(names) - changes == READS - {"resolve-path"}

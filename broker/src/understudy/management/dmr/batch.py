@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from understudy.config.edit.changes import Target
 from understudy.config.edit.overlay import Override, with_override
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
@@ -44,7 +45,7 @@ class StepFailed(BrokerError):
 def change(
     operations: Sequence[Operation],
     overrides: Overrides,
-    read: Callable[[Overrides], Operations],
+    reach: Callable[[Sequence[Target]], Operations],
     stamp: Callable[[Operation], tuple[str, str, str]],
 ) -> Change:
     """Carry out operations one after the other on the overlay.
@@ -52,21 +53,22 @@ def change(
     Args:
         operations: At least one.
         overrides: The overlay before them.
-        read: The operations on the tree of broker.xml with an overlay. Raises ConfigError.
+        reach: Brings broker.xml to further states, beginning with those of the overlay, and gives the operations on
+            its tree. Raises ConfigError.
         stamp: Time, user and line of an operation, for its states.
 
     Raises:
         StepFailed: an operation cannot be carried out.
     """
     outcomes = []
-    now = read(overrides)
+    now = reach([each.target for each in overrides])
     for number, operation in enumerate(operations, 1):
         try:
             outcome = now.carry_out(operation)
             if outcome.targets:
                 for target in outcome.targets:
                     overrides = with_override(overrides, Override(target, *stamp(operation)))
-                now = read(overrides)
+                now = reach([each.target for each in overrides])
         except BrokerError as error:
             raise StepFailed(number, error) from error
         outcomes.append(outcome)

@@ -342,6 +342,19 @@ class Operations:
 _SECRETS: Final = frozenset(
     name for kind in (SERVER, *RESOURCES) for each in kind.attributes if each.secret for name in each.names
 )
+READS: Final = frozenset(
+    {
+        "read-resource",
+        "read-attribute",
+        "read-resource-description",
+        "read-operation-names",
+        "read-children-names",
+        "read-children-types",
+        "read-children-resources",
+        "resolve-path",
+    }
+)
+"""Operations that change nothing."""
 #: Attributes of the root.
 _ROOT: Final = ("product-name", "release-version", "server-state", "start-id")
 #: Operations on the root that the doors carry out.

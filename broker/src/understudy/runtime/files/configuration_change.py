@@ -9,10 +9,10 @@ import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from understudy.config.edit.overlay import Override
+from understudy.config.edit import Target
 from understudy.management.dmr.batch import Change, change
 from understudy.management.dmr.grammar import Operation
-from understudy.management.dmr.operations import Facts, Operations, masked
+from understudy.management.dmr.operations import READS, Facts, Operations, masked
 from understudy.management.dmr.tree import Tree
 from understudy.management.dmr.values import to_json
 from understudy.runtime.files.configuration_file import ConfigurationFile
@@ -36,12 +36,12 @@ def carry_out(
         StepFailed: an operation cannot be carried out.
         ConfigError: the reader of the broker refuses the result, or the overlay cannot be written.
     """
-    made = _carried_out(source, operations, facts, user)
-    if not any(each.targets for each in made.outcomes):
-        return made, False
+    if all(each.name in READS for each in operations):
+        return _carried_out(source, operations, facts, user), False
     with overlay_writer(source.config):
-        # read again: another process may have written meanwhile
         made = _carried_out(source, operations, facts, user)
+        if not any(each.targets for each in made.outcomes):
+            return made, False
         source.load(overrides=made.overrides)
         write_overlay(source.config, made.overrides)
     for operation, outcome in zip(operations, made.outcomes, strict=True):
@@ -53,11 +53,25 @@ def carry_out(
 
 def _carried_out(source: ConfigurationFile, operations: Sequence[Operation], facts: Facts, user: str) -> Change:
     time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    files = WorkingFiles(source, facts)
+    return change(
+        operations,
+        read_overlay(source.config),
+        files.reach,
+        lambda operation: (time, user, str(masked(operation))),
+    )
 
-    def read(overrides: tuple[Override, ...]) -> Operations:
-        return Operations(Tree(source.nodes(overrides)), facts)
 
-    def stamp(operation: Operation) -> tuple[str, str, str]:
-        return time, user, str(masked(operation))
+class WorkingFiles:
+    """The files of a configuration in memory while operations are carried out."""
 
-    return change(operations, read_overlay(source.config), read, stamp)
+    def __init__(self, source: ConfigurationFile, facts: Facts) -> None:
+        """Begin with the files as they are, without their overlay. Raises ConfigError: they cannot be read."""
+        self._source = source
+        self._facts = facts
+        self._merged = source.merged(())
+
+    def reach(self, targets: Sequence[Target]) -> Operations:
+        """Bring the files to further states; the operations on their tree. Raises ConfigError."""
+        self._merged = self._source.reached(self._merged, targets)
+        return Operations(Tree(self._source.nodes(self._merged)), self._facts)

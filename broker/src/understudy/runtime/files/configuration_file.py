@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from understudy.config.document import Document, Node
-from understudy.config.edit import Merged, merge
+from understudy.config.edit import Merged, Target, merge
 from understudy.config.edit.overlay import Override
 from understudy.config.instance_files import launcher_properties
 from understudy.config.model import ConfigWarning
@@ -77,21 +77,26 @@ class ConfigurationFile:
         data = read_data(self.config) if data is None else data
         return self._merged(data, read_included, overrides)
 
-    def nodes(self, overrides: Sequence[Override]) -> list[Node]:
-        """The checked elements ``core`` and ``server`` with an overlay, without those that have errors.
+    def nodes(self, merged: Merged) -> list[Node]:
+        """The checked elements ``core`` and ``server`` of merged files, without those that have errors.
 
         Raises:
             ConfigError: the files cannot be read.
         """
-        merged = self.merged(overrides)
         return Document(str(self.config), self._values, merged.read_file).parse(merged.data)
+
+    def reached(self, merged: Merged, targets: Sequence[Target]) -> Merged:
+        """Merged files with further states. Raises ConfigError: a state has no place in the schema."""
+        return self._reach(merged.data, merged.read_file, targets)
 
     @property
     def _values(self) -> Mapping[str, str]:
         return launcher_properties(str(self.directory)) | dict(self.properties)
 
     def _merged(self, data: bytes, read_file: ReadFile, overrides: Sequence[Override]) -> Merged:
-        targets = [each.target for each in overrides]
+        return self._reach(data, read_file, [each.target for each in overrides])
+
+    def _reach(self, data: bytes, read_file: ReadFile, targets: Sequence[Target]) -> Merged:
         return merge(data, targets, file=str(self.config), read_file=read_file, properties=self._values)
 
     def _with_overlay(self, data: bytes, read_file: ReadFile, overrides: Sequence[Override]) -> LoadedConfig:
