@@ -108,7 +108,7 @@ class ConfigurationCli:
 
     async def _carry_out(self, wanted: Request, user: str) -> Mapping[str, Value]:
         if wanted.is_reload:
-            self._begin_reload(wanted.operations[0], user)
+            await self._begin_reload(wanted.operations[0], user)
             return {"outcome": "success", "result": None}
         async with self._one_at_a_time:
             paths = any(kind == "path" for each in wanted.operations for kind, _ in each.address)
@@ -146,12 +146,12 @@ class ConfigurationCli:
             # the overlay is written and usable, so the next start applies it
             log.warning("a change of the management CLI is not applied yet", extra={"error": str(error)})
 
-    def _begin_reload(self, operation: Operation, user: str) -> None:
+    async def _begin_reload(self, operation: Operation, user: str) -> None:
         """Begin the reload of the node. Raises BrokerError: the configuration is unusable, or no node would serve."""
         unknown = [name for name in operation.arguments if name != FORCE]
         if unknown:
             raise ManagementError(f"operation 'reload' has no parameter '{unknown[0]}'", hint=f"it has {FORCE}")
-        self._source.load()
+        await asyncio.get_running_loop().run_in_executor(None, self._source.load)
         protection = self._node.protection.find()
         is_pair = self._node.policy.name != "primary-only"
         forced = str(operation.arguments.get(FORCE, "false")).lower() == "true"
