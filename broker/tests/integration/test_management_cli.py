@@ -147,10 +147,11 @@ def test_the_first_lines_of_the_document_print_its_output_and_count_after_a_relo
     assert node.policy() == "replication"
     assert '"result" => "running"' in node.line(":read-attribute(name=server-state)")
     with sync.connect(f"tcp://127.0.0.1:{node.port}") as connection, connection.session() as session:
-        message = session.consumer("kept").receive(timeout_s=60)
+        consumer = session.consumer("kept")
+        message = consumer.receive(timeout_s=60)
         assert message is not None
         assert message.text == "before the reload"
-        message.acknowledge()
+        consumer.acknowledge(message)
     refused = node.line(":reload", code=1)
     assert "a reload would stop the only node that serves: no node takes over" in refused
     node.line(f"{MASTER}:remove")
