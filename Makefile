@@ -26,10 +26,10 @@ help: ## List the targets
 # --- setting up --------------------------------------------------------------------------------
 
 .PHONY: setup
-setup: $(VENV)/.kernel ## Make .venv with everything the targets need
+setup: $(VENV)/.kernel ## Make .venv with the broker, its kernel and the tools; other targets add their own Debian packages
 
-$(VENV)/.complete: broker/pyproject.toml requirements/ansible.txt requirements/constraints.txt .ci/system-packages
-	@.ci/system-packages
+$(VENV)/.complete: broker/pyproject.toml requirements/ansible.txt requirements/constraints.txt
+	@.ci/system-packages python
 	@echo "setting up $(VENV) (a few minutes the first time)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
@@ -40,16 +40,16 @@ $(VENV)/.complete: broker/pyproject.toml requirements/ansible.txt requirements/c
 KERNEL_SOURCES := $(addprefix broker/kernel/,build.py pyproject.toml Cargo.toml Cargo.lock) $(wildcard broker/kernel/src/*.rs broker/kernel/src/*/*.rs)
 
 $(VENV)/.kernel: $(VENV)/.complete $(KERNEL_SOURCES)
-	@rm -rf $(SCRATCH)/kernel-wheel; \
-	$(PY) broker/kernel/build.py --wheel-dir $(SCRATCH)/kernel-wheel --target-dir $(SCRATCH)/kernel-target; outcome=$$?; \
-	$(BIN)/pip uninstall --quiet --yes understudy-kernel 2>/dev/null; \
+	@$(PY) broker/kernel/build.py --install --target-dir $(SCRATCH)/kernel-target; outcome=$$?; \
+	[ $$outcome -eq 0 ] || $(BIN)/pip uninstall --quiet --yes understudy-kernel 2>/dev/null; \
 	case $$outcome in \
-	  0) $(BIN)/pip install --quiet --disable-pip-version-check --no-index --no-deps $(SCRATCH)/kernel-wheel/*.whl && touch $@ ;; \
+	  0) touch $@ ;; \
 	  3) ;; \
 	  *) echo "to try again: rm $@" && touch $@ ;; \
 	esac
 
 $(VENV)/.spark: $(VENV)/.complete
+	@.ci/system-packages java
 	@echo "adding pyspark to $(VENV) (a minute or two the first time)"
 	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e 'broker[spark]'
 	touch $@
@@ -62,7 +62,8 @@ include .ci/collection.mk
 
 .PHONY: test
 test: $(VENV)/.complete ## All checks of a change, at most 20 minutes
-	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.kernel $(VENV)/.spark
+	@.ci/system-packages kernel java maven hosts services
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.kernel $(VENV)/.spark $(VENV)/.site
 	@$(PY) .ci/parts.py \
 	  "static=$(MAKE) --no-print-directory static" \
 	  "unit=$(MAKE) --no-print-directory unit" \
@@ -82,7 +83,8 @@ test: $(VENV)/.complete ## All checks of a change, at most 20 minutes
 	  "ssh=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh"
 
 .PHONY: test-all
-test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every interop scenario and 4,000 seeds
+test-all: $(VENV)/.kernel $(VENV)/.spark $(VENV)/.site ## make test, new examples, every interop scenario and 4,000 seeds
+	@.ci/system-packages kernel java maven hosts lab services
 	@$(PY) .ci/parts.py \
 	  "test=$(MAKE) --no-print-directory test" \
 	  "twin-all=$(PY) .ci/has_native_kernel.py && $(MAKE) --no-print-directory twin-all" \
@@ -110,6 +112,7 @@ test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every inter
 
 .PHONY: long
 long: $(VENV)/.kernel $(VENV)/.spark ## Tests that are too long for a change: processes, cut networks, simulation, conformance
+	@.ci/system-packages java hosts services
 	EXAMPLES=random $(PYTEST) -m "long and not maven" broker/tests
 
 .PHONY: static
@@ -193,6 +196,7 @@ plant: $(VENV)/.kernel ## Seeds of the simulation with a planted bug, which they
 
 .PHONY: integration
 integration: $(VENV)/.kernel $(VENV)/.spark ## Real processes on loopback, kill -9; those with Spark are in spark
+	@.ci/system-packages hosts services
 	$(PYTEST) -m "not long and not spark" broker/tests/integration
 
 .PHONY: spark
@@ -201,20 +205,24 @@ spark: $(VENV)/.spark ## The journal source and the Spark jobs against plain Pyt
 
 .PHONY: interop-short
 interop-short: $(VENV)/.kernel ## The Artemis command line and JMS client against us, in short
+	@.ci/system-packages java maven
 	$(PYTEST) -m "maven and not long" broker/tests/interop
 
 .PHONY: interop
 interop: $(VENV)/.kernel ## Every scenario with the clients of Artemis, and docs/use/interop.md from it
+	@.ci/system-packages java maven
 	$(PYTEST) -m maven broker/tests/interop; outcome=$$?; $(INTEROP_PAGE); exit $$outcome
 
 .PHONY: differential
 differential: $(VENV)/.kernel ## The same random programs at our broker and at Artemis: SEEDS=0-999 RESTARTS=1
+	@.ci/system-packages java maven
 	cd broker/tests && ../../$(PY) -m interop.differential --seeds $(or $(SEEDS),0-199) $(if $(RESTARTS),--restarts)
 
 STRANGERS := docs/build/strangers-and-failures.md
 
 .PHONY: points
 points: $(VENV)/.kernel ## Every test of docs/build/strangers-and-failures.md: strangers in a cluster, failures of a pair, wrong bytes
+	@.ci/system-packages java maven hosts services
 	$(PYTEST) -m "long or not long" $$($(PY) .ci/tests_of_page.py $(STRANGERS))
 
 .PHONY: rounds
@@ -225,7 +233,46 @@ rounds: $(VENV)/.kernel ## Rounds of faults on real pairs (docs/build/reliabilit
 bench: $(VENV)/.kernel ## Ratio tables of docs/build/benchmarks.md
 	cd broker/tests && ../../$(PY) -m benchmarks
 
+# --- a release ---------------------------------------------------------------------------------
+
+.PHONY: release
+release: $(VENV)/.site $(VENV)/.kernel $(COLLECTION) ## Wheels, sources, collection, release notes, bill of materials and checksums in dist/
+	$(PY) .ci/release.py dist
+
 # --- documentation -----------------------------------------------------------------------------
+
+# The scripts of the site: mermaid draws the diagrams, iframe-worker lets a browser search a site that is opened as a file.
+SITE := $(SCRATCH)/site
+SITE_SCRIPTS := $(SCRATCH)/site-scripts
+MERMAID := mermaid@11.17.2
+IFRAME_WORKER := iframe-worker@1.0.4
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file $(SITE)/mkdocs.yml
+
+$(VENV)/.site: $(VENV)/.complete requirements/site.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -r requirements/site.txt
+	touch $@
+
+$(SITE_SCRIPTS)/.complete: Makefile
+	@.ci/system-packages site
+	@rm -rf $(@D) && mkdir -p $(@D)
+	cd $(@D) && npm pack --silent $(MERMAID) $(IFRAME_WORKER) && for each in *.tgz; do tar xzf $$each; cp package/dist/mermaid.min.js . 2>/dev/null || cp package/shim/index.js iframe-worker.js; rm -r package; done
+	touch $@
+
+.PHONY: docs-site
+docs-site: $(VENV)/.site $(SITE_SCRIPTS)/.complete ## The documentation as a site that needs no server and no other host: .scratch/site/html
+	$(DOCUMENTS).site $(SITE) $(SITE_SCRIPTS)
+	$(MKDOCS)
+	@echo "open $(SITE)/html/index.html"
+
+.PHONY: pictures
+pictures: $(VENV)/.complete ## Pictures of commands in docs/images, from a pair that is started for them
+	PATH="$(ROOT)/$(BIN):$$PATH" $(DOCUMENTS).pictures docs/images
+
+.PHONY: docs-check
+docs-check: $(VENV)/.site ## The same without its scripts: no broken link, no warning
+	$(DOCUMENTS).site $(SITE)
+	$(MKDOCS)
+
 
 .PHONY: docs
 docs: $(VENV)/.complete $(COLLECTION) ## Regenerate what is generated: machines, references, variables, the blocking client, the interop page
@@ -238,6 +285,8 @@ docs: $(VENV)/.complete $(COLLECTION) ## Regenerate what is generated: machines,
 	$(DOCUMENTS).client_reference > docs/use/client-url.md
 	$(DOCUMENTS).cluster_parameters > docs/operate/clusters.md
 	$(DOCUMENTS).log_events_page docs/operate/log-events.md
+	$(DOCUMENTS).dashboards monitoring/grafana
+	$(DOCUMENTS).monitoring_page docs/operate/monitoring.md
 	$(DOCUMENTS).blocking_client
 	$(INTEROP_PAGE)
 
@@ -249,4 +298,4 @@ format: $(VENV)/.complete ## Format the Python code, and wrap the prose of Markd
 
 .PHONY: clean
 clean: demo-clean ## Remove everything that was made here
-	rm -rf $(VENV) .scratch .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) dist .scratch .hypothesis .pytest_cache .mypy_cache .ruff_cache

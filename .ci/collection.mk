@@ -66,7 +66,7 @@ demo-clean: ## Stop the pair and remove it with all its messages
 # --- its tests ---------------------------------------------------------------------------------
 
 .PHONY: collection
-collection: collection-lint collection-unit collection-sanity ## Everything about the collection but molecule
+collection: collection-lint collection-unit collection-sanity docs-check ## Everything about the collection but molecule, and the site
 
 .PHONY: collection-lint
 collection-lint: $(VENV)/.complete $(COLLECTION)
@@ -93,7 +93,7 @@ collection-long: $(VENV)/.complete $(COLLECTION) ## New nodes and certificates i
 
 # The archive of the collection, installed with ansible-core alone.
 .PHONY: collection-package
-collection-package: $(VENV)/.complete $(COLLECTION) ## Build the collection, install it into an empty environment, and run it from there
+collection-package: $(VENV)/.site $(VENV)/.kernel $(COLLECTION) ## Build the collection and a release, install them into empty environments, and run them from there
 	$(COLLECTION_PYTEST) tests/package
 
 # ansible-test wants a real path and a git index, so it works on a copy with an index of its own. shellcheck is left
@@ -131,6 +131,7 @@ molecule-booted: $(addprefix molecule-,$(MOLECULE_BOOTED)) ## Every pair on boot
 
 .PHONY: $(addprefix molecule-,$(MOLECULE_BOOTED))
 $(addprefix molecule-,$(MOLECULE_BOOTED)): molecule-%: $(VENV)/.complete $(COLLECTION)
+	@.ci/system-packages hosts lab services
 	@tests/lab/lab check
 	$(ANSIBLE) molecule $(MOLECULE_BASES) test --scenario-name $*
 
@@ -139,20 +140,24 @@ SSH_HOSTS := $(ANSIBLE) .ci/ssh_hosts.py 2 $(SCRATCH)/ssh
 
 .PHONY: ssh
 ssh: $(VENV)/.complete $(COLLECTION) ## Deploy with security on over real ssh with become
+	@.ci/system-packages hosts
 	@$(SSH_HOSTS) tests/ssh/deploy.sh
 
 .PHONY: ssh-drill
 ssh-drill: $(VENV)/.complete $(COLLECTION) ## Deploy a pair over ssh twice, and drill it
+	@.ci/system-packages hosts
 	@$(SSH_HOSTS) tests/ssh/deploy.sh drill
 
 # Hosts with their own kernels, in a network namespace (tests/lab/README.md).
 .PHONY: lab
 lab: $(VENV)/.complete $(COLLECTION) ## Deployments and faults on hosts with their own kernels: LAB="-k power" passes pytest options
+	@.ci/system-packages hosts lab services
 	@tests/lab/lab check
 	$(COLLECTION_PYTEST) --rootdir tests/lab -s $(LAB) tests/lab
 
 .PHONY: lab-faults
 lab-faults: $(VENV)/.complete $(COLLECTION) ## The table of faults and rolls on hosts with their own kernels: ROWS="power-cut roll-update", FAULTS="--help"
+	@.ci/system-packages hosts lab services
 	@tests/lab/lab check
 	@tests/lab/lab --name faults faults $(FAULTS) $(ROWS)
 

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Build the wheel of understudy-kernel with the pip of the interpreter that runs this.
 
+    build.py --install                             build the wheel and install it beside the broker
     build.py --wheel-dir DIR [--target-dir DIR]    build the wheel into DIR
+    build.py --sdist-dir DIR --wheel-dir DIR       and the archive of its sources
     build.py --check                               only tell whether it can be tried
 
 Prints one line: what was built, or why it was not. Exit codes: 0 done; 1 the build failed, and what it printed is
@@ -94,8 +96,12 @@ def _version(program: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def build(toolchain: Toolchain, wheels: Path, target: Path, environment: Mapping[str, str]) -> Path:
+def build(
+    toolchain: Toolchain, wheels: Path, target: Path, environment: Mapping[str, str], sources: Path | None = None
+) -> Path:
     """Build the wheel into ``wheels``; ``target`` keeps what was compiled for the next time.
+
+    With ``sources`` the archive of the sources is made there as well, without the crates.
 
     Raises:
         Failed: A command failed.
@@ -114,8 +120,26 @@ def build(toolchain: Toolchain, wheels: Path, target: Path, environment: Mapping
             _vendor(toolchain, source, variables)
         _must([*command, "--wheel-dir", str(fresh), str(source)], variables, source)
         (wheel,) = fresh.glob("understudy_kernel-*.whl")
+        if sources is not None:
+            _archive(source, sources, variables)
         wheels.mkdir(parents=True, exist_ok=True)
         return Path(shutil.copy(wheel, wheels))
+
+
+def _archive(source: Path, sources: Path, variables: Mapping[str, str]) -> None:
+    """Make the archive of the sources in a directory."""
+    call = f"import maturin; maturin.build_sdist({str(sources)!r})"
+    _must([sys.executable, "-c", call], variables, source)
+
+
+def install(wheel: Path) -> None:
+    """Install a wheel in the place of the one that is there.
+
+    Raises:
+        Failed: pip refused it.
+    """
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    _must([*pip, "--no-index", "--no-deps", "--force-reinstall", str(wheel)], os.environ, SOURCE)
 
 
 def _vendor(toolchain: Toolchain, source: Path, variables: Mapping[str, str]) -> None:
@@ -140,11 +164,13 @@ def _must(command: Sequence[str], variables: Mapping[str, str], directory: Path)
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Build the wheel of understudy-kernel.")
     parser.add_argument("--wheel-dir", type=Path, help="directory for the wheel")
+    parser.add_argument("--sdist-dir", type=Path, help="directory for the archive of the sources; default: none")
+    parser.add_argument("--install", action="store_true", help="install the wheel for the interpreter that runs this")
     parser.add_argument("--target-dir", type=Path, help="where cargo keeps its work; default: a temporary directory")
     parser.add_argument("--check", action="store_true", help="only tell whether a build can be tried")
     options = parser.parse_args(arguments)
-    if not options.check and options.wheel_dir is None:
-        parser.error("--wheel-dir or --check is needed")
+    if not (options.check or options.install or options.wheel_dir):
+        parser.error("--install, --wheel-dir or --check is needed")
     try:
         toolchain = find_toolchain(os.environ)
         if options.check:
@@ -152,7 +178,11 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         with tempfile.TemporaryDirectory(prefix="understudy-kernel-") as scratch:
             target = (options.target_dir or Path(scratch)).resolve()
-            wheel = build(toolchain, options.wheel_dir.resolve(), target, os.environ)
+            wheels = (options.wheel_dir or Path(scratch) / "wheels").resolve()
+            sources = options.sdist_dir and options.sdist_dir.resolve()
+            wheel = build(toolchain, wheels, target, os.environ, sources)
+            if options.install:
+                install(wheel)
     except Lacking as lacking:
         print(f"understudy-kernel is not built: {lacking}; the broker runs the same functions in Python, slower")
         return LACKING

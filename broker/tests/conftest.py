@@ -16,7 +16,11 @@ from understudy import kernel
 from understudy.spark.session import open_session, settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
+
+    from support.nodes import Nodes
 
 # how long an example, or making some, takes is a matter of what else the machine does
 hypothesis.settings.register_profile(
@@ -70,3 +74,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         patch.setattr(ledger_source, "PARTITION_BYTES_MIN", 1024)
         yield session
     session.stop()
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    """Makes the brokers of one test in its directory, and ends them after it."""
+    from support.nodes import nodes_in
+
+    with nodes_in(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def nodes_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    """Makes brokers for all tests of a module, and ends them after the last one."""
+    from support.nodes import nodes_in
+
+    with nodes_in(tmp_path_factory.mktemp("nodes")) as made:
+        yield made

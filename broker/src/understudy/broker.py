@@ -15,11 +15,18 @@ from understudy.cluster.membership.services import ClusterServices
 from understudy.config.model import Configuration
 from understudy.management.doors.messages import ManagementRequests
 from understudy.management.events.message_counters import MessageCounters
+from understudy.management.events.node_events import NodeEvents
 from understudy.management.events.notifications import Notifications
 from understudy.management.events.queue_reports import QueueReports
 from understudy.management.events.server_dump import ServerDump
 from understudy.management.node_settings import NodeSettings
-from understudy.management.operations.invocation import ControlFinder, HandingOver, Invocations, ManagedNode, Reload
+from understudy.management.operations.invocation import (
+    ControlFinder,
+    HandingOver,
+    InstanceFiles,
+    Invocations,
+    ManagedNode,
+)
 from understudy.ports import Clock, Entropy, Timers
 from understudy.protocols.access import Access, LoginWorkers
 from understudy.protocols.core.protocol import CoreProtocol
@@ -57,7 +64,7 @@ class Broker:
         wake: Callable[[], None],
         global_max_size_bytes: int,
         handing_over: HandingOver,
-        reload: Reload | None = None,
+        files: InstanceFiles | None = None,
         pages: Pages | None = None,
     ) -> None:
         self.store = store
@@ -96,7 +103,7 @@ class Broker:
         self.protocols = [CoreProtocol(self.services, clock, timers)]
         """Make the table of protocols of each acceptor (``protocols.handlers.Handlers``)."""
         self.server_dump = ServerDump(self.services, timers, configuration.server_dump_interval_ms)
-        self.invocations = self._be_managed(configuration, timers, handing_over, reload, global_max_size_bytes)
+        self.invocations = self._be_managed(configuration, timers, handing_over, files, global_max_size_bytes)
 
     def _post_office(
         self,
@@ -132,7 +139,7 @@ class Broker:
         configuration: Configuration,
         timers: Timers,
         handing_over: HandingOver,
-        reload: Reload | None,
+        files: InstanceFiles | None,
         global_max_size_bytes: int,
     ) -> Invocations:
         """Take management requests and send notifications from now on."""
@@ -148,7 +155,7 @@ class Broker:
             activated_ms=activated_ms,
             counters=self.counters,
             settings=self.settings,
-            reload=reload,
+            files=files,
             bridges=self.exchange.bridges,
             members=self.exchange.members,
             queue_reports=self.queue_reports,
@@ -193,15 +200,16 @@ class Broker:
         )
 
     def _notifications(self, configuration: Configuration) -> Notifications:
+        events = NodeEvents()
         notifications = Notifications(
             self.post_office,
             self.store.node_id,
             configuration.management_notification_address,
             sessions=not configuration.suppress_session_notifications,
         )
-        self.post_office.directory.listeners += [self.slow_consumers, self.counters, notifications]
-        self.slow_consumers.listeners.append(notifications)
-        self.post_office.diverts.listeners.append(notifications)
+        self.post_office.directory.listeners += [self.slow_consumers, self.counters, notifications, events]
+        self.slow_consumers.listeners += [notifications, events]
+        self.post_office.diverts.listeners += [notifications, events]
         return notifications
 
     def reconfigure(self, configuration: Configuration) -> Refusals:

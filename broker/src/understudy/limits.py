@@ -66,7 +66,7 @@ CLUSTER_NODES_MAX = 256
 NODE_ID_CHARACTERS_MAX = 256
 #: Messages of one transaction or XA branch, sent (once for each queue) and acknowledged, before it is committed.
 TRANSACTION_MESSAGES_MAX = 2_000_000
-#: The same of all open transactions and branches that one session began, and of all of a node.
+#: Maximum over all open transactions and branches that one session began, and over all of a node.
 TRANSACTION_MESSAGES_OF_SESSION_MAX = 4_000_000
 TRANSACTION_MESSAGES_OF_NODE_MAX = 40_000_000
 #: Number of duplicate ids in one transaction.
@@ -76,7 +76,7 @@ SELECTOR_CHARACTERS_MAX = 32 * 1024
 #: Operands and operators of a selector. Each costs a step of the loop's thread for every message that the selector is
 #: evaluated for. A list after IN counts as one.
 SELECTOR_STEPS_MAX = 2_000
-#: The same of all filters of an address together: the cost of a message sent to it.
+#: Maximum over all filters of an address together: the cost of a message sent to it.
 ADDRESS_FILTER_STEPS_MAX = 100_000
 #: Steps of selectors in one turn of the loop, over all consumers, browsers and management requests; the rest goes on
 #: in the next turn. Some tenths of a microsecond each.
@@ -199,7 +199,7 @@ RESEND_BYTES_OF_SESSION_MAX = 16 * 1024 * 1024
 RESEND_BYTES_OF_NODE_MAX = 512 * 1024 * 1024
 #: Bytes waiting in our memory for one slow reader of a socket before deliveries to it pause.
 OUTGOING_BYTES_PAUSE = 4 * 1024 * 1024
-#: Number of bytes waiting for one socket that never reads, above which it is closed.
+#: Number of bytes that wait for a client that does not read, above which its connection is closed.
 OUTGOING_BYTES_MAX = 256 * 1024 * 1024
 #: Largest body of a large message. Bytes.
 LARGE_MESSAGE_BYTES_MAX = 1 << 40

@@ -41,7 +41,7 @@ ORIGINAL_ADDRESS: Final = "_AMQ_ORIG_ADDRESS"
 ORIGINAL_QUEUE: Final = "_AMQ_ORIG_QUEUE"
 ORIGINAL_MESSAGE_ID: Final = "_AMQ_ORIG_MESSAGE_ID"
 ORIGINAL_ROUTING_TYPE: Final = "_AMQ_ORIG_ROUTING_TYPE"
-#: How often a message was delivered before it left its queue for another broker (``routing.transit``).
+#: Number of times that a message was delivered before it left its queue for another broker (``routing.transit``).
 DELIVERIES: Final = "_AMQ_ORIG_DELIVERIES"
 #: A ``Transfer``: says that a message is one of another queue and not a new one.
 TRANSFER: Final = "_AMQ_ORIG_TRANSFER"
@@ -83,7 +83,7 @@ class Transfer(IntFlag):
     NEEDS_QUEUE = 2
     """Answer with an error instead of a confirmation if no queue takes it."""
     FORWARDED = 4
-    """A bridge has sent it, which gives its messages no duplicate ids."""
+    """A bridge has sent the message, without a duplicate id."""
 
 
 class MessageType(IntEnum):
@@ -327,7 +327,7 @@ class LargeBody(NamedTuple):
     """Location of the body of a large message, as recorded in the log (docs/build/journal-format.md s. 6)."""
 
     file_id: int
-    """Names the file; the id of the message it came with. Dead letters share it."""
+    """Name of the file: the id of the message with which the body came. Dead letters share the file."""
     size_bytes: int
     crc: int
     """crc32 of the whole body."""

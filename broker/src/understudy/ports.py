@@ -151,7 +151,7 @@ class Stream(Protocol):
         ...
 
     def resume_reading(self) -> None:
-        """Read and deliver again."""
+        """Read the stream and deliver its bytes again."""
         ...
 
     def close(self) -> None:
@@ -229,7 +229,7 @@ class ListeningPlace(NamedTuple):
     send_buffer_bytes: int
     """Size of the send buffer of an accepted socket; 0 or less: left to the system."""
     receive_buffer_bytes: int
-    """Size of its receive buffer, likewise."""
+    """Size of the receive buffer of an accepted socket; 0 or less: left to the system."""
     connections_max: int
     """Number of connections that the acceptor admits."""
 
@@ -418,8 +418,14 @@ class Fence(Protocol):
         """Boot time (``CLOCK_BOOTTIME``) until which the proof is valid without a new request."""
         ...
 
+    @property
+    def proved_at_ms(self) -> int | None:
+        """Boot time of the last proof; None: there is no lock that is proved."""
+        ...
+
     def why_not_confirm(self) -> BaseException | None:
-        """None, or why not. Asked after ``proved_until_ms`` at the end of each batch, and before a delivery."""
+        """The reason why nothing may be confirmed; None: it may. Asked after ``proved_until_ms`` at the end of each
+        batch, and before a delivery."""
         ...
 
 
@@ -496,5 +502,6 @@ class FileLock(Protocol):
         """Release the lock."""
 
     def verify(self) -> bool:
-        """Whether it is still held (not so if the file was replaced, the descriptor is stale or the lease lost)."""
+        """Whether the lock is still held: not if the file was replaced, the descriptor is stale or the lease is
+        lost."""
         ...

@@ -48,7 +48,7 @@ _FIXED: Final[dict[int, struct.Struct]] = {
 #: Decoded keys, because most messages repeat them. Bounded, so that a peer cannot make it grow.
 _KEYS: dict[bytes, str] = {}
 _KEYS_MAX: Final = 4096
-#: The same for names under ``RESERVED_PREFIXES``, kept apart so that decoding other names needs no further check.
+#: Decoded names under ``RESERVED_PREFIXES``, kept apart so that decoding other names needs no further check.
 _RESERVED_KEYS: dict[bytes, str] = {}
 #: Longest name remembered. Bytes.
 _KEY_BYTES_MAX: Final = 128
@@ -142,7 +142,7 @@ class Properties(MutableMapping[str, PropertyValue]):
         return f"Properties({dict(self)!r})"
 
     def set_typed(self, key: str, tag: int, value: PropertyValue) -> None:
-        """Set with an explicit wire type, for instance ``BYTE`` for ``_AMQ_ROUTING_TYPE``."""
+        """Set a property with an explicit wire type, for instance ``BYTE`` for ``_AMQ_ROUTING_TYPE``."""
         self._items[key] = (tag, value)
         if key.startswith(RESERVED_PREFIXES):
             self.may_be_reserved = True

@@ -27,7 +27,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text of several lines: line ends and tabs stay.
+    """Make a text of several lines printable: line ends and tabs stay.
 
     Args:
         text: Lines of our own, with parts of any origin. A part that could hold a line end goes through ``printable``.

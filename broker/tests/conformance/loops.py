@@ -68,6 +68,7 @@ class Permission:
     """A fence that permits everything. Implements ``ports.Fence``."""
 
     proved_until_ms = 1 << 60
+    proved_at_ms = None
 
     def why_not_confirm(self) -> BaseException | None:
         """None."""

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
+from support.nodes import Nodes
 from support.processes import Pair
 from support.replicated import ReplicatedPair
+from support.targets import Target
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
+def pair(nodes: Nodes) -> Pair:
     """A pair that is configured and not started."""
-    made = Pair(tmp_path)
-    try:
-        yield made
-    finally:
-        made.end()
+    return nodes.pair()
 
 
 @pytest.fixture
-def make_pair(tmp_path: Path) -> Iterator[Callable[..., ReplicatedPair]]:
+def make_pair(nodes: Nodes) -> Callable[..., ReplicatedPair]:
     """Makes a replicated pair that is configured and not started."""
-    made: list[ReplicatedPair] = []
+    return nodes.replicated
 
-    def make(**settings: object) -> ReplicatedPair:
-        made.append(ReplicatedPair(tmp_path, **settings))  # type: ignore[arg-type]
-        return made[-1]
 
-    yield make
-    for each in made:
-        each.end()
+@pytest.fixture(scope="module")
+def broker(nodes_of_module: Nodes) -> Target:
+    """A running broker for all tests of a module, which use queues of their own."""
+    return nodes_of_module.target()

@@ -12,7 +12,6 @@ import select
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,7 +22,8 @@ from fuzz.mutation import mutate
 from fuzz.targets_conversations import session_script
 from fuzz.targets_wire import sample_frames
 from support import forked
-from support.processes import COMMAND, Node, Pair
+from support.nodes import Nodes
+from support.processes import COMMAND, Node
 from understudy.limits import SKIMMED_BYTES_MAX
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import encode
@@ -35,13 +35,8 @@ MESSAGES_PER_SECOND = 200
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    pair = Pair(tmp_path, security=True)
-    try:
-        pair.primary.start().wait_ready("active")
-        yield pair.primary
-    finally:
-        pair.end()
+def node(nodes: Nodes) -> Node:
+    return nodes.active(security=True).primary
 
 
 class Honest:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
 import pytest
 
 from support import forked
-from support.processes import COMMAND, Node, Pair, assert_serves
+from support.nodes import Nodes
+from support.processes import COMMAND, Node, assert_serves
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import FrameDecoder, encode
 
@@ -24,13 +23,8 @@ ALLOWED = 40
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    pair = Pair(tmp_path, acceptor=f"?handshake-timeout=2;connectionsAllowed={ALLOWED}")
-    try:
-        pair.primary.start().wait_ready("active")
-        yield pair.primary
-    finally:
-        pair.end()
+def node(nodes: Nodes) -> Node:
+    return nodes.active(acceptor=f"?handshake-timeout=2;connectionsAllowed={ALLOWED}").primary
 
 
 class Client:

@@ -6,13 +6,13 @@ import os
 import shutil
 import struct
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support import forked
-from support.processes import COMMAND, Node, Pair
+from support.nodes import Nodes
+from support.processes import COMMAND, Node
 from understudy.client.sync import connect
 from understudy.runtime.base.disk import RealDisk
 from understudy.store.log.records import HEADER, HEADER_BYTES, RecordType
@@ -23,30 +23,24 @@ COUNT = 50
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def written(nodes_of_module: Nodes) -> Path:
     """The store of a node that was killed after it had confirmed ``COUNT`` messages."""
-    pair = Pair(tmp_path_factory.mktemp("written"))
-    try:
-        pair.primary.start().wait_ready("active")
-        command = [str(COMMAND), "produce", "--url", f"tcp://127.0.0.1:{pair.primary.port}", "--queue", "q"]
-        # the last in a batch of its own, which proves that those before were synced
-        for count in (COUNT - 1, 1):
-            forked.run([*command, "--count", str(count), "--size", "500"], check=True, capture_output=True)
-    finally:
-        pair.end()
+    pair = nodes_of_module.active()
+    command = [str(COMMAND), "produce", "--url", f"tcp://127.0.0.1:{pair.primary.port}", "--queue", "q"]
+    # the last in a batch of its own, which proves that those before were synced
+    for count in (COUNT - 1, 1):
+        forked.run([*command, "--count", str(count), "--size", "500"], check=True, capture_output=True)
+    pair.primary.kill()
     return pair.store
 
 
 @pytest.fixture
-def node(tmp_path: Path, written: Path) -> Iterator[Node]:
+def node(nodes: Nodes, written: Path) -> Node:
     """An active node with a copy of it."""
-    pair = Pair(tmp_path)
+    pair = nodes.pair()
     shutil.copytree(written, pair.store)
-    try:
-        pair.primary.start().wait_ready("active")
-        yield pair.primary
-    finally:
-        pair.end()
+    pair.primary.start().wait_ready("active")
+    return pair.primary
 
 
 def journal(node: Node) -> Path:

@@ -15,7 +15,7 @@ from types import FrameType
 import pytest
 
 from support.processes import Pair
-from support.targets import Target, start_target
+from support.targets import Target
 from understudy.client import FailureCode
 from understudy.client.sync import Connection, Session, connect
 from understudy.errors import (
@@ -25,13 +25,6 @@ from understudy.errors import (
     ObjectClosed,
     TransactionRolledBack,
 )
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    target = start_target("understudy", tmp_path_factory.mktemp("broker"), None)
-    yield target
-    target.end()
 
 
 def until(condition: Callable[[], object], limit_s: float = 60) -> None:

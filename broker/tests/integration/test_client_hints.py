@@ -9,13 +9,13 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from support.certificates import make
-from support.targets import Target, start_target
+from support.targets import Target
 from understudy.client import aio, sync
 from understudy.errors import BrokerError
 
@@ -28,13 +28,6 @@ def connect_aio(url: str) -> None:
 
 
 CLIENTS: dict[str, Callable[[str], object]] = {"sync": sync.connect, "aio": connect_aio}
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    target = start_target("understudy", tmp_path_factory.mktemp("broker"), None)
-    yield target
-    target.end()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 from opentelemetry import trace
@@ -11,17 +10,10 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from support.targets import Target, start_target
+from support.targets import Target
 from understudy.client import Message, aio, sync
 from understudy.client.otel import OpenTelemetry
 from understudy.errors import AddressNotFound
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    target = start_target("understudy", tmp_path_factory.mktemp("broker"), None)
-    yield target
-    target.end()
 
 
 class Spans:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.members import Members, depth, url, wait_knows, wait_until
+from support.nodes import Nodes
 from support.processes import READY_S, Node, invoke
 from understudy.client.sync import connect
 
@@ -36,16 +37,11 @@ def members_of(directory: Path, count: int = 2) -> Members:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Members]]:
-    made: list[Members] = []
-
+def make(nodes: Nodes) -> Callable[..., Members]:
     def make(count: int = 2) -> Members:
-        made.append(members_of(tmp_path, count))
-        return made[-1].start()
+        return nodes.keep(members_of(nodes.directory, count)).start()
 
-    yield make
-    for each in made:
-        each.end()
+    return make
 
 
 def connections(node: Node) -> dict[str, Any]:

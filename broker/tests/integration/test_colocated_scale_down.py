@@ -4,13 +4,11 @@ host, and that member returns without them (ADR 0126).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from support.colocated import backup_of, colocated_members
 from support.members import Members, wait_until
+from support.nodes import Nodes
 from support.processes import Node
 from understudy.client.sync import connect
 
@@ -18,10 +16,8 @@ SCALE_DOWN = "<vote-retry-wait>300</vote-retry-wait><scale-down><group-name>boo!
 
 
 @pytest.fixture
-def members(tmp_path: Path) -> Iterator[Members]:
-    made = colocated_members(tmp_path, "replication", hosted=SCALE_DOWN)
-    yield made.start()
-    made.end()
+def members(nodes: Nodes) -> Members:
+    return nodes.keep(colocated_members(nodes.directory, "replication", hosted=SCALE_DOWN)).start()
 
 
 def wait_backup(node: Node) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from support import forked
+from support.nodes import Nodes
 from support.processes import COMMAND, Pair
 from understudy.client import sync
 
@@ -26,10 +27,8 @@ LARGE_BYTES = 300_000
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    made = Pair(tmp_path, extra=EXTRA)
-    yield made
-    made.end()
+def pair(nodes: Nodes) -> Pair:
+    return nodes.pair(extra=EXTRA)
 
 
 def churn(session: sync.Session, rounds: int, kept: list[int], first: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,15 +18,6 @@ from understudy.store.log.replay import Frame, read_frames
 from understudy.store.log.segment import parse_name, seed_of
 
 COUNT = 20
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    made = Pair(tmp_path)
-    try:
-        yield made
-    finally:
-        made.end()
 
 
 def send(node: Node, first: int, count: int) -> None:

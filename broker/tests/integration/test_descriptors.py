@@ -11,28 +11,24 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from support import forked
-from support.processes import COMMAND, Node, Pair, assert_serves
+from support.nodes import Nodes
+from support.processes import COMMAND, Node, assert_serves
 
 SMALL_SEGMENTS = "<journal-file-size>1M</journal-file-size>"
 FLOOD = 1_500
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    pair = Pair(tmp_path, extra=SMALL_SEGMENTS)
+def node(nodes: Nodes) -> Node:
+    pair = nodes.pair(extra=SMALL_SEGMENTS)
     pair.primary.open_files = (256, 640)
-    try:
-        pair.primary.start().wait_ready("active")
-        yield pair.primary
-    finally:
-        pair.end()
+    pair.primary.start().wait_ready("active")
+    return pair.primary
 
 
 def segments(node: Node) -> set[str]:

@@ -69,7 +69,7 @@ def multicast_works() -> bool:
 needs_multicast = pytest.mark.skipif(not multicast_works(), reason="no multicast on the loopback interface")
 
 
-class Nodes:
+class DiscoveringNodes:
     """Nodes with one carrier."""
 
     def __init__(self, directory: Path) -> None:
@@ -95,8 +95,8 @@ class Nodes:
 
 
 @pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[Nodes]:
-    made = Nodes(tmp_path)
+def nodes(tmp_path: Path) -> Iterator[DiscoveringNodes]:
+    made = DiscoveringNodes(tmp_path)
     yield made
     for each in made.all:
         each.end()
@@ -151,7 +151,7 @@ def port_of(connection: Connection) -> int:
     "client/connectionLoadBalancingPolicyClassName",
     "client/useTopologyForLoadBalancing",
 )
-def test_nodes_and_clients_find_each_other_by_multicast(nodes: Nodes) -> None:
+def test_nodes_and_clients_find_each_other_by_multicast(nodes: DiscoveringNodes) -> None:
     port = free_port()
     one, two = nodes.start(udp(port), 2)
     (entry,) = cluster(one)["discovery"][0]["entries"]  # type: ignore[misc]
@@ -184,7 +184,7 @@ def test_nodes_and_clients_find_each_other_by_multicast(nodes: Nodes) -> None:
 
 
 @needs_multicast
-def test_forged_datagrams_change_nothing(nodes: Nodes) -> None:
+def test_forged_datagrams_change_nothing(nodes: DiscoveringNodes) -> None:
     """A flood of forged and damaged datagrams: the nodes still find each other, the table stays small."""
     port = free_port()
     carrier = Multicast(GROUP, port, "127.0.0.1")
@@ -210,7 +210,7 @@ def test_forged_datagrams_change_nothing(nodes: Nodes) -> None:
 
 
 @needs_multicast
-def test_the_younger_of_two_nodes_with_one_id_ends(nodes: Nodes) -> None:
+def test_the_younger_of_two_nodes_with_one_id_ends(nodes: DiscoveringNodes) -> None:
     """A copy of the store of a running node."""
     carrier = udp(free_port())
     first = nodes.add(carrier).start()
@@ -227,7 +227,7 @@ def test_the_younger_of_two_nodes_with_one_id_ends(nodes: Nodes) -> None:
 
 @pytest.mark.long
 @needs_multicast
-def test_a_backup_finds_its_primary_by_multicast(nodes: Nodes) -> None:
+def test_a_backup_finds_its_primary_by_multicast(nodes: DiscoveringNodes) -> None:
     carrier = udp(free_port())
     store = str(nodes.directory / "shared")
     for role in ("primary", "backup"):
@@ -244,7 +244,7 @@ def test_a_backup_finds_its_primary_by_multicast(nodes: Nodes) -> None:
 @pytest.mark.long
 @needs_multicast
 @pytest.mark.parametrize("votes", [True, False])
-def test_a_replica_finds_its_primary_by_multicast(nodes: Nodes, votes: bool) -> None:
+def test_a_replica_finds_its_primary_by_multicast(nodes: DiscoveringNodes, votes: bool) -> None:
     """With votes the first start of the pair waits for the initial-wait-timeout: an active node could be heard."""
     carrier, manager = udp(free_port()), ""
     if not votes:
@@ -304,7 +304,7 @@ def stack(directory: Path, text: str) -> str:
     "client/jgroups://CHANNEL?file=STACK",
     "client/discoveryInitialWaitTimeout",
 )
-def test_nodes_and_clients_find_each_other_by_a_jgroups_stack(nodes: Nodes, kind: str) -> None:
+def test_nodes_and_clients_find_each_other_by_a_jgroups_stack(nodes: DiscoveringNodes, kind: str) -> None:
     directory = nodes.directory
     if kind == "list":
         port = free_port()
@@ -332,7 +332,7 @@ def test_nodes_and_clients_find_each_other_by_a_jgroups_stack(nodes: Nodes, kind
 
 
 @pytest.mark.long
-def test_a_request_of_a_stranger_gets_no_answer(nodes: Nodes) -> None:
+def test_a_request_of_a_stranger_gets_no_answer(nodes: DiscoveringNodes) -> None:
     """A member of a list answers requests of its own channel only, so it cannot be used to send to others at will."""
     port = free_port()
     text = f'<TCP bind_addr="127.0.0.1" bind_port="{port}"/><TCPPING initial_hosts="127.0.0.1[{port}]"/>'
@@ -348,7 +348,7 @@ def test_a_request_of_a_stranger_gets_no_answer(nodes: Nodes) -> None:
         assert stranger.recv(20_000)
 
 
-def test_a_stack_that_cannot_be_mapped_ends_the_start(nodes: Nodes) -> None:
+def test_a_stack_that_cannot_be_mapped_ends_the_start(nodes: DiscoveringNodes) -> None:
     node = nodes.add(stack(nodes.directory, "<TCP/>\n<S3_PING/>")).start()
     assert node.process is not None
     assert node.process.wait(READY_S) == 2

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support import forked
+from support.nodes import Nodes
 from support.processes import COMMAND, READY_S, Node, Pair
 from understudy.client.sync import connect
 
@@ -36,13 +37,8 @@ def state(node: Node) -> object:
 
 
 @pytest.fixture
-def pair(tmp_path: Path):
-    made = Pair(tmp_path)
-    try:
-        made.primary.start().wait_ready("active")
-        yield made
-    finally:
-        made.end()
+def pair(nodes: Nodes) -> Pair:
+    return nodes.active()
 
 
 def test_failover_and_failback_move_the_active_role(pair: Pair) -> None:

@@ -11,12 +11,12 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.support.stream_job import StreamJob
 
+from support.nodes import Nodes
 from support.processes import Node, Pair
 from understudy.client import sync
 
@@ -53,15 +53,11 @@ class Load:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    made = Pair(tmp_path)
-    try:
-        made.start()
-        with sync.connect(made.url) as connection, connection.session() as session:
-            session.create_queue("numbers")
-        yield made
-    finally:
-        made.end()
+def pair(nodes: Nodes) -> Pair:
+    made = nodes.pair().start()
+    with sync.connect(made.url) as connection, connection.session() as session:
+        session.create_queue("numbers")
+    return made
 
 
 def stream_job(directory: Path, pair: Pair) -> StreamJob:

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.members import Members, Traffic, depth, third_of, url, wait_knows, wait_until
+from support.nodes import Nodes
 from support.processes import READY_S, Node, Pair, invoke
 from understudy.client.sync import Consumer, connect
 from understudy.errors import BrokerError
 
 
 @pytest.fixture
-def make_members(tmp_path: Path) -> Iterator[Callable[..., Members]]:
-    """Makes members, and ends them after the test."""
-    made: list[Members] = []
-
-    def make(*arguments: int, **options: object) -> Members:
-        made.append(Members(tmp_path, *arguments, **options))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.end()
+def make_members(nodes: Nodes) -> Callable[..., Members]:
+    """Makes members that are configured and not started."""
+    return nodes.members
 
 
 def send(node: Node, bodies: list[str], address: str = "q", **options: object) -> None:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
+from support.nodes import Nodes
 from support.processes import Pair, invoke
 from understudy.management.doors.http import COLLECTIONS
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    running = Pair(tmp_path)
-    try:
-        yield running.start()
-    finally:
-        running.end()
+def pair(nodes: Nodes) -> Pair:
+    return nodes.pair().start()
 
 
 def test_what_management_made_outlives_a_kill(pair: Pair) -> None:

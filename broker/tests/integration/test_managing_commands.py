@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +19,10 @@ from click.testing import CliRunner, Result
 from support.ports import free_port
 from support.processes import COMMAND
 from understudy.cli.main import cli, exit_code_of
+from understudy.cli.managing.places import invoke
 from understudy.cli.node.status import Place
 from understudy.client import sync
-from understudy.errors import BrokerError, Unreachable
+from understudy.errors import AuthenticationFailed, BrokerError, Unreachable
 
 
 class Node:
@@ -62,6 +66,10 @@ class Node:
         if isinstance(found.exception, BrokerError):
             assert exit_code_of(found.exception) == code, found.exception
         return found.output
+
+    def invoke(self, operation: str, *parameters: object) -> Any:
+        """The result of an operation of the broker."""
+        return invoke(Place.of(self.directory / "node", None, None), "broker", operation, *parameters)
 
     def connect(self) -> sync.Connection:
         """A connection of the client."""
@@ -111,6 +119,173 @@ def test_queues(node: Node) -> None:
     assert "1 message with it" in node.run("queue", "delete", "q1", "--yes")
     node.run("queue", "show", "q1", code=1)
     assert [each["name"] for each in node.json("queue", "list")] == ["DLQ", "ExpiryQueue"]
+
+
+def test_users(node: Node) -> None:
+    by_node = (
+        "--url",
+        f"http://127.0.0.1:{node.http}",
+        "--token-file",
+        str(node.directory / "node/etc/management-token"),
+    )
+
+    def on_node(*arguments: str, code: int = 0, typed: str | None = None) -> str:
+        found = CliRunner().invoke(cli, [*arguments, *by_node], input=typed)
+        ended = exit_code_of(found.exception) if isinstance(found.exception, BrokerError) else found.exit_code
+        assert ended == code, (arguments, found.output, found.exception)
+        return found.output
+
+    def logs_in(name: str, password: str) -> bool:
+        try:
+            sync.connect(node.url, name, password).close()
+        except AuthenticationFailed:
+            return False
+        return True
+
+    assert "it is in force" in on_node("user", "add", "alice", "--role", "amq", "--role", "extra", typed="first-word\n")
+    assert logs_in("alice", "first-word"), "at once"
+    on_node("user", "add", "alice", "--role", "amq", code=1, typed="other-word\n")
+    on_node("user", "add", "bert", "--role", "amq", code=2, typed="\n")
+    assert json.loads(on_node("user", "list", "--json", "--filter", "name=alice")) == [
+        {"name": "alice", "roles": ["amq", "extra"]}
+    ]
+    on_node("user", "password", "alice", typed="second-word\n")
+    assert (logs_in("alice", "first-word"), logs_in("alice", "second-word")) == (False, True)
+    on_node("user", "roles", "alice", "--role", "extra")
+    # the same by the files of the instance, whatever the node does
+    assert [each for each in node.json("user", "list") if each["name"] == "alice"] == [
+        {"name": "alice", "roles": ["extra"]}
+    ]
+    node.run("user", "add", "carl", "--role", "amq", typed="third-word\n")
+    until(lambda: logs_in("carl", "third-word"))
+    node.run("user", "remove", "carl", code=2)
+    node.run("user", "rm", "carl", "--yes")
+    until(lambda: "carl" not in on_node("user", "list"))
+    on_node("user", "remove", "alice", "--yes")
+    assert not logs_in("alice", "second-word")
+    on_node("user", "remove", "alice", "--yes", code=1)
+    for answer in (("addUser", "dora", "fourth-word", "amq", True), ("resetUser", "admin", None, None, True)):
+        with pytest.raises(BrokerError, match="hashes only"):
+            node.invoke(*answer)
+    assert json.loads(node.invoke("listUser", "admin")) == [{"username": "admin", "roles": ["amq"]}]
+    log = (node.directory / "log").read_text()
+    files = "".join(each.read_text() for each in (node.directory / "node/etc").glob("artemis-*"))
+    assert [each for each in ("first", "second", "third", "fourth") if f"{each}-word" in log + files] == []
+    assert '"operation": "addUser"' in log
+    assert "password=***" in log
+
+
+def test_definitions(node: Node, tmp_path: Path) -> None:
+    file = tmp_path / "definitions.json"
+    node.run("queue", "create", "defined", "--max-consumers", "3")
+    node.run("address", "create", "news", "--type", "multicast")
+    node.client("send", "made-by-use", "x")
+    before = json.loads(node.run("definitions", "export"))
+    assert "made-by-use" not in json.dumps(before)
+    assert before["users"] == [{"name": "admin", "roles": ["amq"]}]
+    node.run("definitions", "export", "--output", str(file))
+    assert json.loads(file.read_text()) == before
+    assert node.json("definitions", "diff", str(file)) == []
+    before["queues"][[each["name"] for each in before["queues"]].index("defined")] |= {"max_consumers": None}
+    before["queues"].append({"name": "readers", "address": "news", "routing_type": "MULTICAST", "filter": "a = 1"})
+    before["address_settings"].append({"match": "news", "values": {"maxDeliveryAttempts": 4}})
+    before["security_settings"].append({"match": "news", "values": {"send": ["amq"], "edit": ["amq"]}})
+    before["diverts"].append({"name": "copy", "address": "news", "forwarding_address": "audit", "filter": "b = 2"})
+    before["users"].append({"name": "missing", "roles": ["amq"]})
+    file.write_text(json.dumps(before))
+    assert "5 changes would be made" in node.run("definitions", "import", str(file), "--dry-run")
+    assert node.json("queue", "show", "defined")["max_consumers"] == 3
+    node.run("definitions", "import", str(file), code=2)
+    told = node.run("definitions", "import", str(file), "--yes", code=1)
+    assert "5 changes made" in told
+    assert f"{file}:1 user 'missing': the file has no password" in told
+    assert node.json("queue", "show", "defined")["max_consumers"] is None
+    assert node.json("queue", "show", "readers")["filter"] == "a = 1"
+    left = [
+        (each["name"], each["action"])
+        for each in json.loads(node.result("definitions", "diff", str(file), "--json").output)
+    ]
+    assert left == [("missing", "impossible")]
+    before["users"].pop()
+    before["queues"].append({"name": "bad", "address": "bad", "routing_type": "ANYCAST", "filter": "a ="})
+    file.write_text(json.dumps(before, indent=1))
+    line = next(n for n, each in enumerate(file.read_text().splitlines(), 1) if '"bad"' in each) - 1
+    told = node.run("definitions", "import", str(file), "--yes", code=1)
+    assert f"{file}:{line} queue 'bad': " in told
+    assert "0 changes made" in told
+    for name in ("defined", "readers", "made-by-use"):
+        node.run("queue", "delete", name, "--yes")
+    node.invoke("destroyDivert", "copy")
+    node.run("address", "delete", "news", "--queues", "--yes")
+
+
+def test_events_log_and_top(node: Node) -> None:
+    node.run("queue", "create", "seen")
+    node.client("send", "seen", "hello")
+    found = [each for each in node.json("events", "--limit", "2000") if each["fields"].get("queue") == "seen"]
+    assert [(each["event"], each["level"], each["node"]) for each in found] == [("queue created", "debug", "node")]
+    texts = [each["event"] for each in node.json("events", "--limit", "2000")]
+    assert any(each.startswith("active") for each in texts), texts
+    assert "managed" in texts
+    assert node.json("events", "--event", "UND000000") == []
+    log = CliRunner().invoke(cli, ["log", "--file", str(node.directory / "log"), "--event", found[0]["id"]])
+    assert log.output == "", "frequent events are no lines of the log"
+    log = CliRunner().invoke(cli, ["log", "--file", str(node.directory / "log"), "--json"])
+    assert "managed" in [json.loads(each)["event"] for each in log.output.splitlines()]
+    refused = node.result("log")
+    assert "standard error of the node" in str(refused.exception)
+    shown = json.loads(node.run("top", "--once", "--json"))
+    assert [each["message_count"] for each in shown["queues"] if each["name"] == "seen"] == [1]
+    assert "seen" in node.run("top", "--once", "--table", "queues", "--filter", "name=seen")
+    node.run("queue", "delete", "seen", "--yes")
+
+
+def test_lines_of_the_log_name_configuration_peers_and_requests(node: Node) -> None:
+    lines = [json.loads(each) for each in (node.directory / "log").read_text().splitlines()]
+    start = lines[0]
+    assert (start["event"].startswith("Understudy "), start["server"], start["policy"]) == (True, "node", "single")
+    assert start["configuration"] == str(node.directory / "node/etc/broker.xml")
+    assert start["acceptors"] == f"artemis tcp://127.0.0.1:{node.port}"
+    assert start["users"] == f"1 user of {node.directory / 'node/etc/artemis-users.properties'}"
+    assert start["store"].startswith(str(node.directory / "node"))
+    with pytest.raises(AuthenticationFailed):
+        sync.connect(node.url, "stranger", "no-password-of-it")
+    place = Place.of(node.directory / "node", None, None)
+    body = json.dumps({"resource": "broker", "operation": "createAddress", "parameters": ["traced", "ANYCAST"]})
+    headers = {"Authorization": f"Bearer {place.token}", "X-Request-Id": "ticket-7", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{place.url}/api/v1/invoke", data=body.encode(), headers=headers)
+    with urllib.request.urlopen(request) as answer:
+        assert answer.headers["X-Request-Id"] == "ticket-7"
+    node.invoke("deleteAddress", "traced")
+    text = (node.directory / "log").read_text()
+    assert "no-password-of-it" not in text
+    lines = [json.loads(each) for each in text.splitlines()]
+    (refused,) = [each for each in lines if each["event"] == "login refused" and each["user"] == "stranger"]
+    assert (refused["level"], refused["peer"].rpartition(":")[0]) == ("warning", "127.0.0.1")
+    assert "unknown or the password is wrong" in refused["reason"]
+    managed = [each for each in lines if each["event"] == "managed" and "traced" in each["parameters"]]
+    assert managed[0]["request"] == "ticket-7"
+    assert managed[1]["request"] not in ("", "ticket-7"), "the node makes an id where the client has none"
+
+
+def test_the_tour_of_the_page_of_questions(node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[3] / "docs/operate/questions.md").read_text()
+    block = re.search(r"```sh\n(.*?)```", page, re.DOTALL)
+    assert block is not None
+    monkeypatch.chdir(tmp_path)
+    for name, value in {
+        "XDG_CONFIG_HOME": str(tmp_path), "UNDERSTUDY_URL": node.url, "UNDERSTUDY_USER": "admin",
+        "UNDERSTUDY_PASSWORD": "secret",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    arguments = ["context", "add", "here", "--management", f"http://127.0.0.1:{node.http}"]
+    token = str(node.directory / "node/etc/management-token")
+    assert CliRunner().invoke(cli, [*arguments, "--token-file", token]).exit_code == 0
+    lines = block[1].splitlines()
+    assert len(lines) > 15
+    for line in lines:
+        found = CliRunner().invoke(cli, shlex.split(line)[1:], input="a-password\n")
+        assert found.exit_code == 0, (line, found.output, found.exception)
 
 
 def test_addresses(node: Node) -> None:

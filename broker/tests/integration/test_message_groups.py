@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.members import Members, depth, third_of, url, wait_knows, wait_until
+from support.nodes import Nodes
 from support.processes import READY_S, Node, Pair
 from understudy.client.sync import Consumer, Session, connect
 
@@ -25,18 +26,14 @@ def local_first(inner: str = "", remote: str = "") -> Callable[[int], str]:
 
 
 @pytest.fixture
-def make_members(tmp_path: Path) -> Iterator[Callable[..., Members]]:
-    """Makes members with grouping handlers, and ends them after the test."""
-    made: list[Members] = []
+def make_members(nodes: Nodes) -> Callable[..., Members]:
+    """Makes members with grouping handlers."""
 
     def make(count: int = 2, **options: object) -> Members:
         options.setdefault("extra", local_first())
-        made.append(Members(tmp_path, count, **options))  # type: ignore[arg-type]
-        return made[-1]
+        return nodes.members(count, **options)
 
-    yield make
-    for each in made:
-        each.end()
+    return make
 
 
 def facts(node: Node) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from support.targets import Target, start_target
+from support.targets import Target
 from understudy.client import aio, sync
 from understudy.client.core.consumer.state import ReceivedMessage
 from understudy.errors import CallTimedOut, IllegalState
@@ -19,13 +19,6 @@ from understudy.message import Message, MessageType
 #: Modes in which a message can be given back alone, and in which a block may work on it.
 MODES = ("auto", "client", "individual", "dups-ok")
 _names = (f"work-{number}" for number in itertools.count())
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    target = start_target("understudy", tmp_path_factory.mktemp("broker"), None)
-    yield target
-    target.end()
 
 
 @pytest.fixture

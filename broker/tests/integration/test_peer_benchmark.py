@@ -21,6 +21,7 @@ from benchmarks.calls import patched
 from benchmarks.content import DIGITS, JMS, NUMBER, PLAIN, PROPERTIES, SHAPES, Content, Shape
 from benchmarks.core_link import CoreLink
 from benchmarks.load import Consumer, Load, Patch, Producer, RunFailed, build_driver, run
+from support.nodes import Nodes
 from support.processes import Pair
 from understudy.message import DUPLICATE_ID
 from understudy.wire.core import packets
@@ -37,13 +38,8 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:  # type: ignore[misc]
-    pair = Pair(tmp_path_factory.mktemp("pair"))
-    try:
-        pair.primary.start().wait_ready("active")
-        yield pair
-    finally:
-        pair.end()
+def pair(nodes_of_module: Nodes) -> Pair:
+    return nodes_of_module.active()
 
 
 def _counted(driver: Path, pair: Pair, name: str, load: Load, shape: Shape = PLAIN) -> None:

@@ -8,17 +8,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from zlib import compress, crc32
 
 import pytest
 from tests.support.copies import write_out
-from tests.support.processes import Node, Pair
+from tests.support.processes import Node
 from tests.support.store import StoreHarness
 
 from support import forked
+from support.nodes import Nodes
 from understudy.client.sync import connect
 from understudy.message import LARGE_COMPRESSED, LARGE_SIZE, ROUTING_TYPE, LargeBody, LargeMessage, Message
 from understudy.properties import BYTE, Properties
@@ -33,14 +33,9 @@ _PATIENCE_S = 120
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
+def node(nodes: Nodes) -> Node:
     """A broker that remembers few duplicate ids."""
-    pair = Pair(tmp_path, extra="<id-cache-size>1000</id-cache-size>")
-    try:
-        pair.primary.start().wait_ready("active")
-        yield pair.primary
-    finally:
-        pair.end()
+    return nodes.active(extra="<id-cache-size>1000</id-cache-size>").primary
 
 
 def to_a_queue(**values: int | bool) -> Properties:

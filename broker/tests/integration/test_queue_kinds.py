@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from support.nodes import Nodes
 from support.processes import Node, Pair
 from understudy.client import aio
 
@@ -32,12 +31,8 @@ CONFIGURED = """
 
 
 @pytest.fixture
-def configured(tmp_path: Path) -> Iterator[Pair]:
-    made = Pair(tmp_path, extra=CONFIGURED)
-    try:
-        yield made
-    finally:
-        made.end()
+def configured(nodes: Nodes) -> Pair:
+    return nodes.pair(extra=CONFIGURED)
 
 
 async def send(url: str, queue: str, *bodies: str, **properties: object) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from integration.test_discovery import GROUP, Nodes, needs_multicast, udp
+from integration.test_discovery import GROUP, DiscoveringNodes, needs_multicast, udp
 from support.certificates import make as make_certificate
 from support.members import Members, wait_until
+from support.nodes import Nodes
 from support.ports import free_port
 from support.processes import Node
 from support.replicated import ReplicatedPair, wait_in_sync
@@ -49,21 +50,18 @@ def listen() -> Iterator[Listen]:
 
 
 @pytest.fixture
-def make_members(tmp_path: Path) -> Iterator[Callable[..., Members]]:
+def make_members(nodes: Nodes) -> Callable[..., Members]:
     """Makes members with logins required, which are configured and not started."""
-    made: list[Members] = []
 
     def make(count: int, **options: object) -> Members:
         # the one that is down is dialled again and again
         attempts = "<topology-scanner-attempts>-1</topology-scanner-attempts>"
-        made.append(Members(tmp_path, count, cluster=attempts, **options))  # type: ignore[arg-type]
-        for node in made[-1].nodes:
+        members = nodes.members(count, cluster=attempts, **options)
+        for node in members.nodes:
             require_logins(node)
-        return made[-1]
+        return members
 
-    yield make
-    for each in made:
-        each.end()
+    return make
 
 
 def require_logins(node: Node) -> None:
@@ -118,7 +116,7 @@ def test_at_the_address_of_a_static_connector_whose_owner_is_down(
 @needs_multicast
 @pytest.mark.parametrize("to", ["itself", "another"])
 def test_at_an_address_of_a_forged_datagram(tmp_path: Path, listen: Listen, to: str) -> None:
-    nodes, port, place = Nodes(tmp_path), free_port(), free_port()
+    nodes, port, place = DiscoveringNodes(tmp_path), free_port(), free_port()
     try:
         first, second = nodes.add(udp(port)), nodes.add(udp(port))
         for node in (first, second):

@@ -11,13 +11,13 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from support import forked
+from support.nodes import Nodes
 from support.processes import COMMAND, READY_S, TOKEN, Node, Pair
 
 OFTEN = "<configuration-file-refresh-period>50</configuration-file-refresh-period>"
@@ -82,16 +82,8 @@ def produce(node: Node, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Iterator[Callable[..., Pair]]:
-    pairs: list[Pair] = []
-
-    def make(**options: Any) -> Pair:
-        pairs.append(Pair(tmp_path, **options))
-        return pairs[-1]
-
-    yield make
-    for pair in pairs:
-        pair.end()
+def made(nodes: Nodes) -> Callable[..., Pair]:
+    return nodes.pair
 
 
 def test_a_changed_file_counts_at_once_on_both_nodes_and_settings_of_management_go_before_it(

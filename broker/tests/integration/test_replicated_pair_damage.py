@@ -5,11 +5,11 @@ scrubber and taken from the other node; every message is delivered, and nothing 
 from __future__ import annotations
 
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from support.nodes import Nodes
 from support.processes import TOKEN, Node
 from support.replicated import ReplicatedPair, consume, produce, wait_until
 
@@ -18,13 +18,9 @@ SIZE_BYTES = 300_000
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[ReplicatedPair]:
+def pair(nodes: Nodes) -> ReplicatedPair:
     """A pair in sync whose nodes compare their files every second."""
-    made = ReplicatedPair(tmp_path, extra="<scrub-period>1000</scrub-period>")
-    try:
-        yield made.start()
-    finally:
-        made.end()
+    return nodes.replicated(extra="<scrub-period>1000</scrub-period>").start()
 
 
 def bodies_of(node: Node) -> list[Path]:

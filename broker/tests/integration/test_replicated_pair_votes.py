@@ -6,13 +6,14 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from support import forked
 from support.certificates import served_certificate
+from support.nodes import Nodes
 from support.processes import COMMAND
 from support.replicated import (
     PairCertificates,
@@ -30,17 +31,13 @@ Make = Callable[..., VotingPairs]
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
+def make(nodes: Nodes) -> Make:
     """Makes pairs that are configured and not started."""
-    made: list[VotingPairs] = []
 
     def make_pairs(**settings: object) -> VotingPairs:
-        made.append(VotingPairs(tmp_path, **settings))  # type: ignore[arg-type]
-        return made[-1]
+        return nodes.keep(VotingPairs(nodes.directory, **settings))  # type: ignore[arg-type]
 
-    yield make_pairs
-    for pairs in made:
-        pairs.end()
+    return make_pairs
 
 
 @pytest.mark.long

@@ -96,9 +96,10 @@ def test_a_loss_of_power_takes_everything_that_no_sync_covers(disk: Disk, code: 
 
 def test_the_names_of_a_directory_go_with_its_synced_removal(disk: Disk) -> None:
     """No sync of the directory itself covers them."""
-    (disk.root / "old").mkdir()
+    (disk.root / "old" / "inner").mkdir(parents=True)
     (disk.root / "old" / "a").write_bytes(b"one")
-    disk.run("d = os.open('.', os.O_RDONLY); os.unlink('old/a'); os.rmdir('old'); os.fsync(d)")
+    removals = "os.unlink('old/a'); os.rmdir('old/inner'); os.rmdir('old')"
+    disk.run(f"d = os.open('.', os.O_RDONLY); {removals}; os.fsync(d)")
     disk.faults.lose_power(Stream())
     assert list(disk.root.iterdir()) == []
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,6 @@ import pytest
 from support import forked
 from support.ports import free_port
 from support.processes import COMMAND, Node, Pair, assert_serves
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    made = Pair(tmp_path)
-    yield made
-    made.end()
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from support.members import Members, depth, third_of, url, wait_knows, wait_until
+from support.nodes import Nodes
 from support.processes import READY_S, Node, Pair, invoke
 from understudy.client.sync import connect
 from understudy.ids import Xid
@@ -23,18 +23,14 @@ def to(*names: str) -> str:
 
 
 @pytest.fixture
-def make_members(tmp_path: Path) -> Iterator[Callable[..., Members]]:
-    """Makes members of which the first one is scaled down, and ends them after the test."""
-    made: list[Members] = []
+def make_members(nodes: Nodes) -> Callable[..., Members]:
+    """Makes members of which the first one is scaled down."""
 
     def make(count: int = 2, inner: str = to("n1"), **options: object) -> Members:
         options.setdefault("extra", lambda number: scale_down(inner) if number == 0 else "")
-        made.append(Members(tmp_path, count, **options))  # type: ignore[arg-type]
-        return made[-1]
+        return nodes.members(count, **options)
 
-    yield make
-    for each in made:
-        each.end()
+    return make
 
 
 def send(node: Node, bodies: list[str], address: str = "q", routing: str = "anycast", **options: object) -> None:
@@ -326,10 +322,10 @@ def test_a_client_goes_on_at_the_target(make_members: Callable[..., Members]) ->
 
 
 @pytest.fixture
-def pair_and_third(tmp_path: Path) -> Iterator[tuple[Pair, Node]]:
+def pair_and_third(nodes: Nodes) -> tuple[Pair, Node]:
     """A pair whose backup moves its messages to the other members, and such a member."""
-    pair = Pair(tmp_path, failover_on_shutdown=True)
-    third = third_of(pair, tmp_path)
+    pair = nodes.pair(failover_on_shutdown=True)
+    third = nodes.keep(third_of(pair, nodes.directory))
     text = pair.backup.config.read_text()
     text = text.replace("<backup>", "<backup><scale-down/>")
     connector = f'<connectors><connector name="third">tcp://127.0.0.1:{third.port}</connector>'
@@ -338,9 +334,7 @@ def pair_and_third(tmp_path: Path) -> Iterator[tuple[Pair, Node]]:
     pair.backup.config.write_text(text)
     third.start().wait_ready("active")
     pair.start()
-    yield pair, third
-    for node in (pair.primary, pair.backup, third):
-        node.end()
+    return pair, third
 
 
 def test_a_backup_moves_the_messages_of_its_dead_primary(pair_and_third: tuple[Pair, Node]) -> None:

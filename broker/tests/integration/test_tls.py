@@ -20,6 +20,7 @@ import pytest
 
 from support import forked
 from support.certificates import make, served_certificate
+from support.nodes import Nodes
 from support.processes import COMMAND, READY_S, TOKEN, Node, Pair
 from understudy.client.aio import connect as connect_aio
 from understudy.client.sync import connect
@@ -60,10 +61,9 @@ def certificates(tmp_path: Path) -> Certificates:
 
 
 @pytest.fixture
-def made(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Pair]:
+def made(nodes: Nodes) -> Callable[..., Pair]:
     def make_pair(**options: object) -> Pair:
-        pair = Pair(tmp_path, security=True, **options)  # type: ignore[arg-type]
-        request.addfinalizer(pair.end)
+        pair = nodes.pair(security=True, **options)
         for node in (pair.primary, pair.backup):
             etc = node.config.parent
             (etc / "cert-users.properties").write_text("alice = CN=alice, OU=clients, O=Example\n")

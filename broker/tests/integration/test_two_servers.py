@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from support.colocated import talk_across_a_kill
 from support.members import wait_until
+from support.nodes import Nodes
 from support.processes import READY_S, Node
 from support.two_servers import TwoServers, command, states
 from understudy.client.sync import connect
@@ -18,16 +18,11 @@ KINDS = pytest.mark.parametrize("kind", ["shared-store", "replication"])
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., TwoServers]]:
-    made: list[TwoServers] = []
-
+def make(nodes: Nodes) -> Callable[..., TwoServers]:
     def make(kind: str = "shared-store", **options: bool) -> TwoServers:
-        made.append(TwoServers(tmp_path, kind, **options))
-        return made[-1]
+        return nodes.keep(TwoServers(nodes.directory, kind, **options))
 
-    yield make
-    for each in made:
-        each.end()
+    return make
 
 
 def events(node: Node, event: str) -> list[str | None]:

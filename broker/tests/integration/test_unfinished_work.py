@@ -7,22 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from support.targets import Target, start_target
+from support.targets import Target
 from understudy.client import aio, sync
 
 MODES = ("auto", "client", "individual", "dups-ok", "transacted")
 _names = (f"unfinished-{number}" for number in itertools.count())
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    target = start_target("understudy", tmp_path_factory.mktemp("broker"), None)
-    yield target
-    target.end()
 
 
 @pytest.fixture

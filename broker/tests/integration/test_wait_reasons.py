@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from support import forked
 from support.members import Members, depth, url, wait_knows, wait_until
+from support.nodes import Nodes
 from support.processes import COMMAND, Node
 from understudy.client.sync import connect
 
 
 @pytest.fixture
-def make_members(tmp_path: Path) -> Iterator[Callable[..., Members]]:
-    """Makes members, and ends them after the test."""
-    made: list[Members] = []
-
-    def make(*arguments: int, **options: object) -> Members:
-        made.append(Members(tmp_path, *arguments, **options))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.end()
+def make_members(nodes: Nodes) -> Callable[..., Members]:
+    """Makes members that are configured and not started."""
+    return nodes.members
 
 
 def reasons(node: Node, queue: str = "q") -> dict[str, dict[str, Any]]:

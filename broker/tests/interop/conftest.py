@@ -18,6 +18,8 @@ import pytest
 
 from support.artemis import ArtemisPair
 from support.feature_results import FeatureResults
+from support.maven import maven
+from support.nodes import Nodes
 from support.processes import Pair
 from support.targets import Target, start_target
 from understudy.client.sync import Connection, Session, connect
@@ -29,18 +31,6 @@ SCRATCH = HERE.parents[2] / ".scratch" / "interop"
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(FeatureResults(SCRATCH / "results.json"), "feature-results")
-
-
-def maven(*arguments: str, cwd: Path = HERE) -> None:
-    """Run Maven; skips, saying why, where there is none or its repository does not answer."""
-    if shutil.which("mvn") is None:
-        pytest.skip("Maven is not installed")
-    result = subprocess.run(["mvn", "-q", "-B", *arguments], cwd=cwd, capture_output=True, text=True, timeout=600)
-    if result.returncode:
-        text = result.stdout + result.stderr
-        if "Could not transfer" in text or "Unknown host" in text or "Could not resolve" in text:
-            pytest.skip(f"Maven cannot reach its repository: {text[-300:]}")
-        pytest.fail(f"mvn {' '.join(arguments)}: {text[-2000:]}")
 
 
 _names = itertools.count(1)
@@ -64,7 +54,7 @@ def artemis() -> Path:
     command = home / "bin" / "artemis"
     if not command.exists():
         SCRATCH.mkdir(parents=True, exist_ok=True)
-        maven("dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={SCRATCH}")
+        maven("dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={SCRATCH}", cwd=HERE)
         archive = SCRATCH / f"apache-artemis-{ARTEMIS_VERSION}-bin.tar.gz"
         # Debian's Python 3.11.2 cannot restrict what tarfile writes; GNU tar keeps to the directory
         subprocess.run(["tar", "--extract", f"--file={archive}", f"--directory={SCRATCH}"], check=True)
@@ -73,13 +63,9 @@ def artemis() -> Path:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
+def pair(nodes: Nodes) -> Pair:
     """A running pair."""
-    running = Pair(tmp_path)
-    try:
-        yield running.start()
-    finally:
-        running.end()
+    return nodes.pair().start()
 
 
 @pytest.fixture

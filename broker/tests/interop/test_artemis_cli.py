@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from support.nodes import Nodes
 from support.processes import Node, Pair
 
 pytestmark = [pytest.mark.maven, pytest.mark.long]
@@ -18,13 +19,9 @@ Cli = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def running(nodes_of_module: Nodes) -> Pair:
     """One pair for all: a command takes seconds to start, and each test has names of its own."""
-    pair = Pair(tmp_path_factory.mktemp("pair"))
-    try:
-        yield pair.start()
-    finally:
-        pair.end()
+    return nodes_of_module.pair().start()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from support.committing import (
     kill_during_a_commit,
     others,
 )
+from support.nodes import Nodes
 from support.processes import COMMAND, READY_S, Node
 from support.replicated import ReplicatedPair, wait_in_sync, wait_logged
 from support.small_addresses import ADDRESS_SETTINGS
@@ -31,13 +32,9 @@ Leave = Callable[[ReplicatedPair], None]
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[ReplicatedPair]:
+def pair(nodes: Nodes) -> ReplicatedPair:
     """A pair in sync whose primary gets its place back."""
-    running = ReplicatedPair(tmp_path, allow_failback=True, extra=ADDRESS_SETTINGS)
-    try:
-        yield running.start()
-    finally:
-        running.end()
+    return nodes.replicated(allow_failback=True, extra=ADDRESS_SETTINGS).start()
 
 
 def kill(pair: ReplicatedPair) -> None:

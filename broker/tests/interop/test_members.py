@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from support.members import Members, url, wait_knows
+from support.nodes import Nodes
 from support.processes import COMMAND
 from understudy.client.sync import connect
 
@@ -18,11 +18,9 @@ Java = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def members(tmp_path: Path) -> Iterator[Members]:
+def members(nodes: Nodes) -> Members:
     """Two members."""
-    made = Members(tmp_path).start()
-    yield made
-    made.end()
+    return nodes.members().start()
 
 
 @pytest.mark.feature("cluster: a JMS consumer of a queue that only another member has")

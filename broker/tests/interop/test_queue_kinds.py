@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
+from support.nodes import Nodes
 from support.processes import Pair
 
 pytestmark = [pytest.mark.maven, pytest.mark.long]
@@ -44,12 +44,8 @@ DIVERTS = """
 
 
 @pytest.fixture
-def diverting(tmp_path: Path) -> Iterator[Pair]:
-    running = Pair(tmp_path, extra=DIVERTS)
-    try:
-        yield running.start()
-    finally:
-        running.end()
+def diverting(nodes: Nodes) -> Pair:
+    return nodes.pair(extra=DIVERTS).start()
 
 
 def finished(process: subprocess.Popen[str], timeout_s: float = 120) -> str:

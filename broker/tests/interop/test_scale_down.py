@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from support.members import Members, depth, url
+from support.nodes import Nodes
 from support.processes import COMMAND
 
 pytestmark = [pytest.mark.maven, pytest.mark.long]
@@ -24,11 +24,9 @@ def scale_down(name: str) -> str:
 
 
 @pytest.fixture
-def members(tmp_path: Path) -> Iterator[Members]:
+def members(nodes: Nodes) -> Members:
     """Two nodes of ours that move their messages to each other."""
-    made = Members(tmp_path, 2, extra=lambda number: scale_down(f"n{1 - number}")).start()
-    yield made
-    made.end()
+    return nodes.members(2, extra=lambda number: scale_down(f"n{1 - number}")).start()
 
 
 @pytest.mark.feature("scale-down: consumers follow, messages to and from Artemis")

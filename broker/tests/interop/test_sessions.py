@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
+from support.nodes import Nodes
 from support.processes import Pair
 from support.small_addresses import ADDRESS_SETTINGS
 
@@ -17,13 +17,9 @@ Java = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def small_pair(tmp_path: Path) -> Iterator[Pair]:
+def small_pair(nodes: Nodes) -> Pair:
     """A running pair with those addresses."""
-    running = Pair(tmp_path, extra=ADDRESS_SETTINGS)
-    try:
-        yield running.start()
-    finally:
-        running.end()
+    return nodes.pair(extra=ADDRESS_SETTINGS).start()
 
 
 def run(java: Java, name: str, pair: Pair) -> str:

@@ -198,12 +198,14 @@ class DiskFaults:
 
     def _undo_name(self, entry: _Entry) -> None:
         path = Path(entry.path)
-        grave = self._graves / str(entry.inode)
+        if not path.parent.exists():
+            # the removal of the directory survives, and its names are gone with it
+            return
         match entry.kind:
             case _Kind.CREATE | _Kind.LINK:
                 path.unlink(missing_ok=True)
             case _Kind.UNLINK:
-                _link_again(grave, path)
+                _link_again(self._graves / str(entry.inode), path)
             case _Kind.RENAME:
                 with suppress(FileNotFoundError):
                     Path(entry.other).rename(path)
@@ -219,7 +221,7 @@ class DiskFaults:
 
 
 def _link_again(grave: Path, path: Path) -> None:
-    """Give a removed file its name back. The names of a directory whose own removal survives are gone with it."""
+    """Give a removed file its name back, unless the name is in use, or its directory is gone."""
     if grave.exists() and path.parent.exists() and not path.exists():
         os.link(grave, path)
 

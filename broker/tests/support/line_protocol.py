@@ -109,7 +109,7 @@ class LineConnection:
 
     def login_failed(self, request: list[str], error: BrokerError) -> None:
         if isinstance(error, AuthenticationFailed):
-            self._services.access.login_refused(request[0], self.scope)
+            self._services.access.login_refused(request[0], self.scope, error)
         self._done(error)
 
     def say(self, *words: object) -> None:

@@ -54,6 +54,7 @@ class OpenFence:
     """Permits everything. Implements ``ports.Fence``."""
 
     proved_until_ms = 1 << 62
+    proved_at_ms = None
 
     def why_not_confirm(self) -> BaseException | None:
         return None

@@ -176,7 +176,7 @@ def test_health_goes_on_without_hosts_that_cannot_be_reached() -> None:
 
 ALWAYS_THERE = ("broker", "localhost")
 """Groups and hosts of every inventory."""
-OWN_GROUP = ("clients.yml", "pipeline.yml", "witness.yml")
+OWN_GROUP = ("clients.yml", "monitoring.yml", "pipeline.yml", "witness.yml")
 """Playbooks for one optional group, in which a warning that there is none is in place."""
 
 

@@ -36,12 +36,15 @@ _COMMANDS: Final = {
     "consumer": "understudy.cli.managing.clients:consumer",
     "create": "understudy.cli.node.create:create",
     "data": "understudy.cli.data.commands:data",
+    "definitions": "understudy.cli.managing.definitions.commands:definitions",
     "demo": "understudy.cli.node.demo:demo",
     "dlq": "understudy.cli.managing.dlq:dlq",
+    "events": "understudy.cli.managing.events:events",
     "failback": "understudy.cli.node.handing_over:failback",
     "failover": "understudy.cli.node.handing_over:failover",
     "ha": "understudy.cli.managing.ha:ha",
     "ledger": "understudy.cli.data.ledger:ledger",
+    "log": "understudy.cli.managing.log:log",
     "mask": "understudy.cli.mask:mask",
     "message": "understudy.cli.managing.messages:message",
     "migrate": "understudy.cli.data.migrate:migrate",
@@ -60,6 +63,7 @@ _COMMANDS: Final = {
     "start": "understudy.cli.node.start:start",
     "status": "understudy.cli.node.status:status",
     "stop": "understudy.cli.node.status:stop",
+    "top": "understudy.cli.managing.top:top",
     "transaction": "understudy.cli.managing.clients:transaction",
     "user": "understudy.cli.node.user:user",
     "witness": "understudy.cli.node.witness:witness",
@@ -67,14 +71,14 @@ _COMMANDS: Final = {
 
 _SECTIONS: Final = {
     "Brokers and their state": (
-        "demo", "create", "run", "status", "ha", "check", "stop", "start", "cluster", "witness",
+        "demo", "create", "run", "status", "top", "ha", "events", "log", "check", "stop", "start", "cluster", "witness",
     ),
     "Messages": ("send", "receive", "browse", "produce", "consume", "message", "dlq"),
     "Queues, addresses and clients": (
         "queue", "address", "connection", "session", "consumer", "transaction", "bridge", "operation",
     ),
     "Handing the service over": ("failover", "failback", "promote", "activate", "accept-store"),
-    "Configuration and users": ("cli", "config", "user", "permission", "mask", "migrate"),
+    "Configuration and users": ("cli", "config", "definitions", "user", "permission", "mask", "migrate"),
     "Stores, journals and ledgers": ("data", "reader", "ledger", "pipeline"),
     "Other": ("context", "completion", "sim"),
 }  # fmt: skip

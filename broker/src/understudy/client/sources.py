@@ -36,7 +36,7 @@ def is_stream(body: object) -> bool:
 
 
 def open_source(body: object) -> tuple[BodySource, BinaryIO | None]:
-    """Where the bytes of a stream come from, and the file to be closed afterwards if it was opened here.
+    """Reader of the bytes of a stream, and the file to be closed afterwards if it was opened here.
 
     Raises:
         OSError: the file cannot be opened.

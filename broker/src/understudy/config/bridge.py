@@ -55,7 +55,7 @@ class BridgeConfiguration:
     target: BridgeTarget = BridgeTarget()
     connection: BridgeConnection = BridgeConnection()
     forwarding_address: str | None = None
-    """None: the address that the message has here."""
+    """Address at the target; None: the address that the message has at this node."""
     filter: str | None = None
     transformer_class_name: str | None = None
     transformer_properties: Mapping[str, str] = field(default_factory=dict)

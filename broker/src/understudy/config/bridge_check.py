@@ -9,7 +9,7 @@ from understudy.config.bridge import BridgeConfiguration
 from understudy.dataclass import dataclass
 from understudy.limits import BRIDGE_CONCURRENCY_MAX
 
-#: These numbers are integers of 32 bits in Artemis, and credit is one on the wire.
+#: These numbers are integers of 32 bits in Artemis; credit is one in CORE packets, too.
 _INT_MAX: Final = (1 << 31) - 1
 
 Place = tuple[str, int]

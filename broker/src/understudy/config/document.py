@@ -79,9 +79,9 @@ class Node:
     attributes: dict[str, Value] = field(default_factory=dict)
     children: list[Node] = field(default_factory=list)
     file: str = ""
-    """The file that has it: broker.xml or an included one."""
+    """The file that has the element: broker.xml or an included file."""
     broken: bool = False
-    """Whether it has an error itself, and not only entries in it that were left out."""
+    """Whether the element has an error itself, and not only entries in it that were left out."""
     errors_of_entries: int = 0
     """Number of errors of the entries in it that were left out."""
 

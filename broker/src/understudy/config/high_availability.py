@@ -81,7 +81,7 @@ class ScaleDownConfiguration:
     enabled: bool = _SCALE_DOWN.boolean("enabled")
     """False: this node only takes messages of others."""
     group_name: str | None = None
-    """Only members of this group; None: any member."""
+    """Group whose members may be the target; None: any member."""
     connectors: tuple[str, ...] = ()
     """Names of connectors of members, in the order in which they are tried."""
     discovery_group: str | None = None
@@ -121,7 +121,7 @@ class HighAvailabilityPolicy:
     allow_failback: bool = _BACKUP.boolean("allow-failback")
     """Backup: becomes passive when its primary returns."""
     restart_backup: bool = _BACKUP.boolean("restart-backup")
-    """Backup: after a failback it continues as a backup."""
+    """Whether a backup continues as a backup after a failback (restart-backup)."""
     replication: ReplicationConfiguration | None = None
     """None: the nodes share a store, or there is one node."""
     scale_down: ScaleDownConfiguration | None = None
@@ -147,5 +147,5 @@ class HighAvailabilityPolicy:
 
     @property
     def moves_instead_of_serving(self) -> bool:
-        """Whether it is a backup whose messages move as soon as it takes over (artemis-ha s. 6)."""
+        """Whether the node is a backup whose messages move as soon as it takes over (artemis-ha s. 6)."""
         return self.scales_down and self.role is Role.BACKUP

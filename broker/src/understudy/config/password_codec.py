@@ -73,7 +73,7 @@ PUBLIC_PASSWORD: Final = (
 
 
 def length_fault(cluster_password: str) -> str | None:
-    """Why a cluster password is too short; None: it is not."""
+    """Reason why a cluster password is too short; None: it is not."""
     if len(cluster_password) >= CLUSTER_PASSWORD_CHARACTERS_MIN:
         return None
     return f"is shorter than {CLUSTER_PASSWORD_CHARACTERS_MIN} characters"

@@ -69,7 +69,7 @@ def _places() -> dict[str, tuple[str, ...]]:
 
 
 PLACES: Final[Mapping[str, tuple[str, ...]]] = _places()
-"""Where an element of a name may stand: paths of its parents, in schema order."""
+"""Paths of the parents of each element, by its name, in schema order."""
 
 
 def element_at(path: str) -> Element:

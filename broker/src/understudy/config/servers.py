@@ -96,11 +96,11 @@ class _Server:
         return self.configuration.name
 
     def child(self, name: str) -> Node:
-        """Where an error about an element of it belongs."""
+        """Path for an error about an element of the server."""
         return self.node.child(name) or self.node
 
     def entry(self, container: str, entry: str, name: str) -> Node:
-        """Where an error about an entry of a list belongs."""
+        """Path for an error about an entry of a list."""
         entries = self.child(container).all(entry)
         return next((each for each in entries if each.attributes.get("name") == name), self.child(container))
 

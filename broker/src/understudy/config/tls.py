@@ -52,7 +52,7 @@ class TlsReader:
     unmask: Callable[[str], str]
     """The password of a value ``ENC(...)``; raises ValueError."""
     folder: str
-    """Where relative paths of stores start: the directory etc of the instance."""
+    """Directory that relative paths of stores begin at: etc of the instance."""
 
     def acceptor(self, node: Node, parameters: Parameters) -> TlsSettings | None:
         """TLS of an acceptor; None without ``sslEnabled``. Raises ConfigError."""

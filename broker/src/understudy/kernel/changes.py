@@ -39,7 +39,7 @@ Entry = tuple[int, int, int, int, int, int]
 
 
 def block_of(data: bytes, start: int, stop: int) -> int:
-    """Where the property block of the message in ``data[start:stop]`` begins; -1: the message is malformed."""
+    """Offset of the property block of the message in ``data[start:stop]``; -1: the message is malformed."""
     if stop - start < 4:
         return -1
     header = start + _I32.unpack_from(data, start)[0] - 9

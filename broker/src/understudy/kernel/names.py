@@ -19,7 +19,7 @@ ACK_ROUTE_TO: Final = "_AMQ_ACK_ROUTE_TO"
 #: Set by a node that is scaled down: ids of the queues that are meant, at a third node.
 SCALE_DOWN_TO: Final = "_AMQ_SCALEDOWN_TO"
 GROUP_ID: Final = "_AMQ_GROUP_ID"
-#: A value of -1 closes the group of the message.
+#: Property with the sequence of a message in its group; -1 closes the group.
 GROUP_SEQUENCE: Final = "_AMQ_GROUP_SEQUENCE"
 
 #: Beginnings of the property names that only a broker writes: the origin of a message and its time, its sender, and the

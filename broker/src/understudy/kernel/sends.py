@@ -77,7 +77,8 @@ _ADDRESSES_MAX: Final = 4096
 #: Longest address remembered. Bytes.
 _ADDRESS_BYTES_MAX: Final = 512
 
-#: Property blocks that repeat, such as the routing type alone, and what ``_walk_block`` says of them; bounded likewise.
+#: Property blocks that repeat, such as the routing type alone, and what ``_walk_block`` says of them; their number is
+#: bounded.
 _BLOCKS: dict[bytes, _Walked] = {}
 _BLOCKS_MAX: Final = 1024
 _BLOCK_BYTES_MAX: Final = 64
@@ -126,7 +127,7 @@ class Sends:
         return len(self._starts)
 
     def address(self, row: int) -> str | None:
-        """Where the message goes; None if it names no address."""
+        """Address of the message; None if it names none."""
         return self._addresses[row]
 
     def durable(self, row: int) -> bool:
@@ -142,8 +143,8 @@ class Sends:
         return self._expirations.get(row, 0)
 
     def group(self, row: int) -> tuple[int, int]:
-        """Where in the message its group id begins and ends, in UTF-16; 0 and 0: it has none, or one that ``alike``
-        refuses because it is no string.
+        """Begin and end of the group id in the message, in UTF-16; 0 and 0: it has none, or one that
+        ``alike`` refuses because it is no string.
         """
         return self._groups.get(row, (0, 0))
 
@@ -222,7 +223,7 @@ class Sends:
         return self._any_grouped and any(trait & _GROUPED for trait in self._traits[row : row + count])
 
     def extents(self, row: int, count: int) -> zip[tuple[int, int, int]]:
-        """Offsets in ``data`` of these messages: start, message id, end."""
+        """Offsets of the messages in ``data``: start, message id, end."""
         end = row + count
         return zip(self._starts[row:end], self._headers[row:end], self._stops[row:end], strict=True)
 

@@ -33,12 +33,12 @@ class EpochOfNode:
     node_id: str
     epoch: int
     nodes: set[str] = field(default_factory=set)
-    """Nodes that confirmed in it."""
+    """Nodes that confirmed in the epoch."""
     confirmations: int = 0
     first_ms: int = 0
     """Time at which the first confirmation had arrived."""
     last_requested_ms: int = -1
-    """When the one that was requested last was requested; -1: of none the request is known."""
+    """Time in ms at which the one that was requested last was requested; -1: of none the request is known."""
     last: str = ""
     """Message that was confirmed last."""
 

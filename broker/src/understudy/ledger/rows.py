@@ -17,7 +17,7 @@ from understudy.errors import LedgerDamaged
 INTEGER_MAX: Final = 2**63 - 1
 #: Times lie in 0 .. this (the year 10889), so that sums of them fit in 64 bits everywhere.
 TIME_MS_MAX: Final = 2**48 - 1
-#: Later than every row, clock skew included.
+#: A time after all rows of any ledger, clock skew included.
 END_MS: Final = 4 * TIME_MS_MAX
 #: Largest delivery count of a message that a ledger may have.
 DELIVERY_COUNT_MAX: Final = 2**31 - 1

@@ -29,9 +29,9 @@ class Facts:
     copying: bool = False
     """Whether an active node copies its store to a replica, which may not take over yet."""
     manager_fault: str | None = None
-    """Why the lock manager of an active node does not answer; None: it does, or there is none."""
+    """Reason why the lock manager of an active node does not answer; None: it does, or there is none."""
     unfit: str | None = None
-    """Why a passive node would not take over; None: it would."""
+    """Reason why a passive node would not take over; None: it would."""
     in_line: bool = False
     """Whether another backup takes over before a passive node."""
 
@@ -53,7 +53,7 @@ class Protection:
 
     @property
     def sentence(self) -> str:
-        """All of it, in the words that every door shows."""
+        """The protection of a node in one sentence, for pages, commands and log lines."""
         text = f"{self.who}; {self.loss}"
         return text if self.advice is None else f"{text}. {self.advice}"
 

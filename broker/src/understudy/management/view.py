@@ -74,7 +74,7 @@ class NodeView(Protocol):
         """Let the backup of a shared store activate although its primary was stopped cleanly (ADR 0107).
 
         Raises:
-            ManagementError: the node is not such a backup, or activates by itself.
+            ManagementError: the node is no backup of a shared store, or activates by itself.
         """
         ...
 

@@ -39,7 +39,7 @@ class Difference:
 
 
 def _nowhere(instance: ArtemisInstance) -> Iterable[str]:
-    """No place: the difference is one of behaviour or of tools, not of a file."""
+    """Return no place: the difference is one of behaviour or of tools, not of a file."""
     return ()
 
 

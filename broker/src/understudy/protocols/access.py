@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from understudy.dataclass import dataclass
-from understudy.errors import NotAuthorized
+from understudy.errors import BrokerError, NotAuthorized
 from understudy.ports import Clock, Worker
 from understudy.security.authentication import Principal
 from understudy.security.authorization import SecurityPolicy
 from understudy.security.login_guard import LoginGuard
 from understudy.security.logins import Logins
+from understudy.security.refusal_log import RefusalLog
 from understudy.session.connection_scope import ConnectionScope
 from understudy.terms import Permission
 
@@ -19,7 +20,7 @@ class AccessListener(Protocol):
     """Called when a login or a request of a client is refused."""
 
     def login_refused(self, user: str | None, scope: ConnectionScope) -> None:
-        """A login failed on a connection."""
+        """Called when a login failed on a connection."""
 
     def permission_refused(self, user: str, permission: Permission, address: str) -> None:
         """A client lacked a permission."""
@@ -88,6 +89,7 @@ class Access:
         self.logins = Logins(policy, LoginGuard(clock), workers.computing, lookups=workers.asking)
         """Password checks, and the number of failed logins."""
         self.listener = listener
+        self._refusals = RefusalLog(clock)
 
     def permissions(self, principal: Principal) -> PrincipalSecurity:
         """Permissions of a client that has logged in."""
@@ -97,7 +99,8 @@ class Access:
         """The user name of a login; None if passwords are not checked."""
         return principal.user if self.policy.checks else None
 
-    def login_refused(self, user: str | None, scope: ConnectionScope) -> None:
-        """Report a failed login on a connection."""
+    def login_refused(self, user: str | None, scope: ConnectionScope, error: BrokerError) -> None:
+        """Report a failed login on a connection, and log it."""
+        self._refusals.note(user, scope.remote_address, scope.connection_id, error)
         if self.listener is not None:
             self.listener.login_refused(user, scope)

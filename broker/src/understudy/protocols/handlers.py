@@ -56,7 +56,7 @@ class ConnectionHandler(Protocol):
         ...
 
     def resume_deliveries(self) -> None:
-        """The socket takes data again."""
+        """Called when the socket takes data again."""
 
     def check(self) -> None:
         """Check timeouts. Raises BrokerError: the connection must be aborted."""
@@ -68,7 +68,7 @@ class ConnectionHandler(Protocol):
         """An internal error occurred: no state of the connection survives its loss."""
 
     def connection_lost(self, reason: str) -> None:
-        """The socket was closed."""
+        """Called when the socket was closed."""
 
 
 HandlerFactory = Callable[[SealableConnection, AddressPrefixes], ConnectionHandler]

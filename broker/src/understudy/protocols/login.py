@@ -135,7 +135,7 @@ class LoginStep(Machine[State, Event], Generic[R, I]):
         self.held_bytes += size_bytes
 
     def close(self) -> None:
-        """The connection was lost: cancel the login and drop held input."""
+        """Cancel the login and drop held input; called when the connection was lost."""
         self.fire(Event.CLOSE)
         self._held.clear()
         self.held_bytes = 0
@@ -188,6 +188,6 @@ class LoginStep(Machine[State, Event], Generic[R, I]):
             (State.CHECKING, Event.CLOSE): To(State.CLOSED, _cancel),
             (State.CLOSED, Event.CLOSE): IGNORED,
         },
-        # one login is checked at a time; a further request waits
+        # a connection checks one login at a time; a further request waits
         otherwise={Event.ASK: ILLEGAL, Event.ANSWER: ILLEGAL, Event.CLOSE: ILLEGAL},
     )

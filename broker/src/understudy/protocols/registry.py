@@ -30,10 +30,10 @@ class ConnectionListener(Protocol):
     """Called when clients connect and disconnect."""
 
     def connection_added(self, scope: ConnectionScope) -> None:
-        """A client has connected."""
+        """Called when a client has connected."""
 
     def connection_removed(self, scope: ConnectionScope) -> None:
-        """The connection of a client has ended."""
+        """Called when the connection of a client has ended."""
 
 
 class ConnectionRegistry:

@@ -21,7 +21,7 @@ class ProtocolServices:
     clock: Clock
     entropy: Entropy
     sessions: SessionServices
-    """Given to each ``ServerSession``."""
+    """Objects that all sessions share; each ``ServerSession`` gets them."""
     access: Access
     connections: ConnectionRegistry = field(default_factory=ConnectionRegistry)
     error_texts: ErrorTexts = field(default_factory=ErrorTexts)

@@ -61,19 +61,19 @@ class Copy(Protocol):
 
 
 class CopyOwner(Protocol):
-    """Called by a ``Copy``."""
+    """Owner of a copy, which a ``Copy`` calls."""
 
     def copy_send(self, data: bytes) -> None:
         """Send a message to the replica."""
 
     def little_left(self) -> None:
-        """A pass of the copy has ended, and few bytes have changed since it began."""
+        """Called when a pass of the copy has ended, and few bytes have changed since it began."""
 
     def copied(self) -> None:
-        """The replica has everything, durably."""
+        """Called when the replica has everything, durably."""
 
     def copy_failed(self, error: BrokerError) -> None:
-        """The copy cannot be completed."""
+        """Called when the copy cannot be completed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class LinkOptions:
     protocol: int = REPLICATION_PROTOCOL
     """Newest version of the replication protocol that this node speaks."""
     place: Callable[[str, packets.ReplicaRegistration], str | None] = lambda node_id, registration: None
-    """Why a node may not be the replica of the node with that node id (``ReplicaPlace.refusal``)."""
+    """Reason why a node may not be the replica of the node with that node id (``ReplicaPlace.refusal``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +103,10 @@ class Registered:
 
 
 class LinkEvents(Protocol):
-    """Called by the link."""
+    """Listener of a link to a replica."""
 
     def replica_in_sync(self, registration: packets.ReplicaRegistration) -> None:
-        """A replica may take over from now on."""
+        """Called when a replica may take over from now on."""
 
     def replica_lost(self, registration: packets.ReplicaRegistration) -> None:
         """The replica that was in sync is lost; the node goes on without it."""
@@ -232,7 +232,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         self.fire(LinkEvent.OPEN)
 
     def leave(self) -> None:
-        """The node is about to stop: take no other replica."""
+        """Take no other replica; called when the node is about to stop."""
         self._leaving = True
         # the store cannot be closed while its writers are frozen, and there is no time for a copy
         if self._state in (LinkState.COPYING, LinkState.FREEZING, LinkState.FROZEN):
@@ -241,7 +241,8 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
             self._replica.connection.send(packets.ReplicationStopping(False))
 
     def finish(self, finished: Callable[[], None]) -> None:
-        """The store is closed: let the replica execute everything, tell it to take over, then call ``finished``."""
+        """Let the replica execute everything, tell it to take over, then call ``finished``; called when the store is
+        closed."""
         self.fire(LinkEvent.FINISH, finished)
 
     def register(self, registration: packets.ReplicaRegistration, connection: ReplicaChannel) -> None:
@@ -310,7 +311,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
             raise ReplicaFailed(f"{type(packet).__name__} in state {self._state.name}")
 
     def connection_lost(self, connection: ReplicaChannel, reason: str) -> None:
-        """The connection of a replica has ended."""
+        """Called when the connection of a replica has ended."""
         if self._replica is not None and connection is self._replica.connection:
             self.fire(LinkEvent.LOST, reason)
 
@@ -475,7 +476,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         self._timer = self._timers.call_later(delay_ms, self._watch_progress)
 
     def _lose_replica(self, reason: str) -> None:
-        """The replica may take over: ask whether this node goes on without it."""
+        """Ask whether this node goes on without it; called when the replica may take over."""
         self._end_copy()
         self._authority.synced(None)
         replica = self._replica

@@ -25,7 +25,7 @@ class ReplicaPlace:
         """The last refusal of a primary: it asks again every few seconds, and is logged once."""
 
     def refusal(self, node_id: str, registration: packets.ReplicaRegistration) -> str | None:
-        """Why a node does not get the place, whose group-name and node id fit; None: it may.
+        """Reason why a node does not get the place, whose group-name and node id fit; None: it may.
 
         Args:
             node_id: Of the store of the active node.

@@ -32,7 +32,7 @@ class ReplicaProgress:
         return self.executed == self.sent
 
     def add(self, index: int, size_bytes: int, now_ms: int) -> None:
-        """A submission was sent."""
+        """Called when a submission was sent."""
         if self.finished:
             self._since_ms = now_ms
         self.sent = index
@@ -40,7 +40,7 @@ class ReplicaProgress:
         self.behind_bytes += size_bytes
 
     def report(self, received: int, durable: int, now_ms: int) -> None:
-        """The replica has reported.
+        """Called when the replica has reported.
 
         Args:
             received: Index of the last submission in its memory.
@@ -58,5 +58,5 @@ class ReplicaProgress:
             self.behind_bytes -= self._behind.popleft()[1]
 
     def silent_ms(self, now_ms: int) -> int:
-        """Time without progress; 0 if there is nothing to do."""
+        """Milliseconds without progress of the replica; 0 if it has nothing to do."""
         return 0 if self.finished else now_ms - self._since_ms

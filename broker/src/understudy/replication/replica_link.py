@@ -60,7 +60,7 @@ class CopyTarget(Protocol):
 
 
 class TargetOwner(Protocol):
-    """Called by a ``CopyTarget``."""
+    """Owner of the received copy, which a ``CopyTarget`` calls."""
 
     def copy_send(self, data: bytes) -> None:
         """Send a message to the active node."""
@@ -69,7 +69,7 @@ class TargetOwner(Protocol):
         """The copy is complete, and that is noted durably: operations follow once the active node knows."""
 
     def copy_failed(self, error: BrokerError) -> None:
-        """The copy cannot be completed, or an operation could not be executed."""
+        """Called when the copy cannot be completed, or an operation could not be executed."""
 
     def progress(self, durable: int) -> None:
         """Everything up to this index is executed, durably."""
@@ -111,7 +111,7 @@ class _Search:
     """One search of a backup for an active node."""
 
     reasons: list[str] = field(default_factory=list)
-    """Why each candidate did not take this node."""
+    """Reason why each candidate did not take this node."""
     problems: set[int] = field(default_factory=set)
     """Answers of the nodes."""
     answered: list[TransportConfiguration] = field(default_factory=list)

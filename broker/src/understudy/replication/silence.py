@@ -29,7 +29,7 @@ class SilenceWatch:
         self._lost = lost
         self._timer: Timer | None = None
         self._checked_ms = self._awake_since_ms = 0
-        """When the last check was; since when the checks have been in time."""
+        """Time in ms at which the last check was; since when the checks have been in time."""
 
     def begin(self, silent_ms: Callable[[], int]) -> None:
         """Watch a connection for silence."""
@@ -42,7 +42,7 @@ class SilenceWatch:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._checked_ms > 2 * self._period_ms:
-            # this process was stopped, or busy: the replica could not be heard, which is no silence
+            # this process was stopped or busy, so that it could not receive: this is no silence of the replica
             self._awake_since_ms = now_ms
         self._checked_ms = now_ms
         found_ms = min(silent_ms(), now_ms - self._awake_since_ms)

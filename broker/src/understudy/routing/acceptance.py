@@ -78,7 +78,7 @@ class Acceptance:
         self.scheduled = scheduled
         self.persists_ids = persist_id_cache
         self.hops: MessageHops | None = None
-        """Set where core bridges take messages of this node, which may lead in a circle."""
+        """Limit of hops of core bridges, which may lead in a circle; None: no bridge takes messages of this node."""
 
     def accept(
         self,
@@ -193,7 +193,8 @@ class Acceptance:
         self.answer(order, done)
 
     def log_acknowledged(self, address: Address, message: Message, queues: tuple[Queue, ...], parts: Arrival) -> None:
-        """Append such a message to the log, outside its transaction. Raises DiskFull: nothing has happened."""
+        """Append a message with its acknowledgement to the log, outside its transaction. Raises DiskFull: nothing has
+        happened."""
         durable_ids = tuple([queue.queue_id for queue in queues if queue.durable]) if message.durable else ()
         if not durable_ids:
             return
@@ -205,8 +206,8 @@ class Acceptance:
                     self.store.store_delivery_count(queue.queue_id, reference.message_id, reference.delivery_count)
 
     def keep_acknowledged(self, queues: tuple[Queue, ...], parts: Arrival) -> list[tuple[Queue, Part]]:
-        """Put such a message into its queues as one that was delivered. Returns the deliveries, without those of queues
-        that are gone.
+        """Put an acknowledged message into its queues as one that was delivered. Returns the deliveries, without those
+        of deleted queues.
         """
         kept: list[tuple[Queue, Part]] = []
         for queue, part in zip(queues, parts, strict=True):

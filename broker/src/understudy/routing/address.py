@@ -241,7 +241,7 @@ class Address(AddressMemory):
         return not special and all(queue.kind is None for queue in queues)
 
     def is_diverted(self, message: Message) -> bool:
-        """Whether an exclusive divert takes it, so that no queue gets it."""
+        """Whether an exclusive divert takes a message, so that no queue of the address gets it."""
         return any(each.configuration.exclusive and each.takes(message) for each in self.diverts)
 
     def refresh(self) -> None:

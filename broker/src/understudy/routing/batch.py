@@ -30,7 +30,7 @@ from understudy.routing.response_order import Answer, BatchTransaction, Response
 from understudy.store.messages.reference import Arrival, RunSlice
 
 Answered = Callable[[Sequence[int]], None]
-"""Answers the requests with these correlation ids: their messages are safe."""
+"""Answers requests, given by their correlation ids, whose messages are safe."""
 
 
 class Taking:
@@ -105,7 +105,7 @@ class BatchSends:
         self._durable_ids: tuple[int, ...] = ()
         """Ids of the queues that need them in the log."""
         self._marked = False
-        """Whether they have duplicate ids."""
+        """Whether the gathered messages have duplicate ids."""
         self._head_bytes = 0
         """Bytes of a record in its segment beside the message."""
         self._held_bytes = 0
@@ -200,7 +200,7 @@ class BatchSends:
             if not all(office.memory.keeps(each, _holders(most), count, added_bytes) for each in holding):
                 return 0, 0
         balancer.shared(turns, count)
-        # one answer for all, after the last of them
+        # all sends have one answer, after the last of them
         correlation_ids = sends.correlation_ids[row : row + count]
         for number, (queues, picked, begin, rows) in enumerate(parts, start=1):
             alike = rows, picked.bytes_of(begin, rows), kind
@@ -338,7 +338,7 @@ class BatchSends:
         except BrokerError:
             raise
         except Exception as bug:
-            # none of these sessions may go on as if its messages were safe
+            # no session of the batch may continue as if its messages were safe
             context.appended = self._office.store.last_sequence
             tell_owners(bug, answers)
 
@@ -354,7 +354,7 @@ class BatchSends:
         parts, answers, count = self._parts, self._answers, self._count
         address, held_bytes, promised = self._address, self._held_bytes, context.appended
         ids = self._duplicate_ids
-        # keeps no bytes that were read
+        # the columns keep no bytes that were read from the socket
         self._parts, self._answers, self._duplicate_ids, self._count = [], [], [], 0
         sends, row, _ = parts[0]
         transaction_id = transaction.log_id() if transaction is not None and durable_ids else 0
@@ -388,7 +388,7 @@ class BatchSends:
 
 
 def _holders(queues: tuple[Queue, ...]) -> int:
-    """How many addresses have these queues."""
+    """Number of different addresses of some queues."""
     return 1 if len(queues) == 1 else len({queue.address for queue in queues})
 
 

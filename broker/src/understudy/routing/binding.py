@@ -20,7 +20,7 @@ class Binding:
     address: str
     routing_type: RoutingType
     queue: Queue
-    """Where the reference is put."""
+    """Queue into which a routed message is put."""
     filter: Filter | None = None
 
     @property

@@ -34,7 +34,7 @@ from understudy.terms import DivertDefinition, RoutingType
 log = logging.getLogger(__name__)
 
 Refusals = tuple[BrokerError, ...]
-"""Why items of the configuration are left out."""
+"""Reason why items of the configuration are left out."""
 
 
 def deploy(

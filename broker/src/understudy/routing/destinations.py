@@ -38,7 +38,7 @@ class NamedQueue:
 
     name: str
     queue: Queue | None
-    """None: the address has none of the name."""
+    """The queue of that name; None: the address has none."""
 
     def queues_for(self, message: Message, routing_type: PropertyValue) -> tuple[Queue, ...]:
         """The named queue, if it takes the message as every binding does: its routing type, if the message asks

@@ -49,7 +49,7 @@ class AddressDiverts(Protocol):
         ...
 
     def address_deleted(self, name: str) -> None:
-        """The record of an address is gone."""
+        """Called when the record of an address is gone."""
         ...
 
 
@@ -73,7 +73,7 @@ class RetroactiveResources(Protocol):
         ...
 
     def is_resource(self, name: str) -> bool:
-        """Whether a name is that of such a resource."""
+        """Whether a name is that of a resource of a retroactive address."""
         ...
 
     def divert_of(self, address: str) -> str:
@@ -101,7 +101,7 @@ class Directory:
         self._store = office.store
         self._paging = paging
         self.diverts: AddressDiverts
-        """Set by the diverts, before there is an address."""
+        """The diverts of the node, set before the first address is made."""
         self.settings = settings
         self._id_cache_size = id_cache_size
         settings.demand_contracts(self._store.context)
@@ -113,13 +113,20 @@ class Directory:
         """Shared queues that go with their last consumer."""
         self.listeners: list[RoutingListener] = []
         self.retroactive: RetroactiveResources | None = None
-        """Set after everything of the log was taken over: called when addresses and queues are made and deleted."""
+        """Resources of retroactive addresses, called when addresses and queues are made and deleted; None while the log
+        is restored."""
         self.internal_prefix = ""
         """Prefix of names that the broker gives itself (``internal_names``); set once by ``restore.settle``."""
         self.elsewhere: AddressesElsewhere | None = None
-        """Set in a cluster."""
+        """Addresses of other members; None: the node is in no cluster."""
 
     # -- addresses ------------------------------------------------------------------------------
+
+    def dead_letter_count(self) -> int:
+        """Number of messages of the addresses that any settings name as dead letter address."""
+        names = {values.get("dead_letter_address") for _, values, _ in self.settings.entries()}
+        found = [self.addresses[name] for name in names if isinstance(name, str) and name in self.addresses]
+        return sum(address.message_count for address in found)
 
     def create_address(
         self,

@@ -58,7 +58,7 @@ class ExcludingFilter(Filter):
 
 
 def parse_filter(text: str | None, *, stored: bool = False) -> Filter | None:
-    """None for no filter or a blank one.
+    """Parse the filter of a queue or consumer; None for no filter or a blank one.
 
     Args:
         text: A selector.

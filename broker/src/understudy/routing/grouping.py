@@ -54,7 +54,7 @@ class GroupDecisions(Protocol):
 
 
 def group_of(message: Message) -> str | None:
-    """The message group; None: it belongs to none."""
+    """The group of a message; None: it belongs to none."""
     group = message.properties.get(GROUP_ID)
     return group if isinstance(group, str) else None
 

@@ -17,7 +17,7 @@ FORMER_DEFAULT: Final = "$.activemq.internal."
 
 
 def internal_prefix(directory: Directory, configured: str) -> str:
-    """The prefix in a store.
+    """The prefix of internal names in a store.
 
     Args:
         directory: With everything that the store has.

@@ -19,7 +19,7 @@ class RoutingListener(Protocol):
         ...
 
     def address_removed(self, address: Address) -> None:
-        """An address was deleted."""
+        """Called when an address was deleted."""
         ...
 
     def queue_added(self, queue: Queue) -> None:
@@ -27,11 +27,11 @@ class RoutingListener(Protocol):
         ...
 
     def queue_removed(self, queue: Queue) -> None:
-        """A queue was deleted."""
+        """Called when a queue was deleted."""
         ...
 
     def consumer_added(self, queue: Queue, consumer: Consumer) -> None:
-        """A consumer or browser was created on a queue."""
+        """Called when a consumer or browser was created on a queue."""
         ...
 
     def consumer_removed(self, queue: Queue, consumer: Consumer) -> None:
@@ -43,7 +43,7 @@ class RoutingListener(Protocol):
         ...
 
     def settings_changed(self, address: Address) -> None:
-        """An address has other settings from now on."""
+        """Called when an address has other settings from now on."""
         ...
 
 

@@ -73,7 +73,7 @@ class AddressMemory:
     def _limit(self, settings: AddressSettings, lane: Lane | None) -> None:
         self.settings = settings
         self.lane = lane
-        """Where its messages wait to be durable; None: in the context, for the strictest contract."""
+        """Lane in which its messages wait to be durable; None: in the context, for the strictest contract."""
         paging = settings.address_full_policy is AddressFullPolicy.PAGE
         self.memory_max_bytes = settings.max_size_bytes if paging and settings.max_size_bytes >= 0 else _UNLIMITED
         self.counts_messages = paging and settings.max_size_messages >= 0
@@ -214,6 +214,11 @@ class Memory:
         self.max_count = max_count if max_count >= 0 else _UNLIMITED
         self.starved: dict[AddressMemory, dict[object, Callable[[], None]]] = {}
         """Addresses whose producers wait for credits, and the call of each waiter."""
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """Maximum of ``held_bytes`` (global-max-size); None: there is none."""
+        return None if self.max_bytes == _UNLIMITED else self.max_bytes
 
     # -- what an address takes --------------------------------------------------------------------
 

@@ -116,7 +116,7 @@ class RunCopies:
 
     def record(self, store: MessageStore, transaction_id: int) -> Sequence[Arrival]:
         if store.context.gathered is not None:
-            # ids rise with the log
+            # message ids rise with the log
             store.context.gathered.close()
         sends, row, count = self._sends, self._row, self._count
         first_id = store.last_id + 1

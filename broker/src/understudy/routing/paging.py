@@ -60,11 +60,11 @@ class Paging:
             self._pages.remove_leftovers(later)
 
     def chain(self, settings: AddressSettings) -> PageChain | None:
-        """Where an address pages to."""
+        """Page files of an address."""
         return self._pages.chain(settings.page_size_bytes) if self._pages is not None else None
 
     def apply(self, address: Address) -> None:
-        """The settings of an address changed: the size of its page files and the read-ahead."""
+        """Apply changed settings of an address: the size of its page files and the read-ahead."""
         if address.pages is not None:
             address.pages.resize(address.settings.page_size_bytes)
         for binding in address.bindings.values():
@@ -109,7 +109,7 @@ class Paging:
         return True
 
     def release(self, location: Location) -> None:
-        """A reference to a page is gone."""
+        """Called when a reference to a page is gone."""
         if self._pages is not None:
             self._pages.release(location)
 

@@ -149,7 +149,7 @@ class PostOffice:
         return max(expired, default=0) >= EXPIRED_AT_ONCE
 
     def close(self) -> None:
-        """No further deliveries, timers or credits; the log is closed by its owner."""
+        """End deliveries, timers and credits; the owner of the log closes it."""
         for sweep in self._sweeps:
             sweep.close()
         self.scheduled.close()
@@ -206,7 +206,7 @@ class PostOffice:
                     queue.dirty = False
                     serve(queue)
             finally:
-                # the rest is nothing, unless one of them raised: the others have their turn in the next
+                # calls are left only if one of them raised; they are made in the next turn
                 self.dirty[:0] = (*later, *rest)
                 if later and self._wake is not None:
                     self._wake()
@@ -433,8 +433,8 @@ class PostOffice:
         transaction: RoutingTransaction | None,
         duplicate_id: bytes | None,
     ) -> None:
-        """No queue wants it: dropped, or sent to the dead letters if the settings say so. Raises QueueNotFound: its
-        sender wants to know.
+        """Drop a message that no queue takes, or send it to the dead letter address if configured. Raises
+        QueueNotFound: its sender wants to know.
         """
         address.messages_unrouted += 1
         if refuses_no_queue(message):

@@ -74,19 +74,19 @@ class RemoteConsumers:
             self._filters.pop(text or "", None)
 
     def clear(self) -> None:
-        """No consumer is known."""
+        """Forget all consumers."""
         self._counts.clear()
         self._filters.clear()
 
     def want(self, message: Message | None) -> bool:
-        """Whether one of them would take a message; None: one that is not looked at."""
+        """Whether one of the consumers would take a message; None: a message that is not looked at."""
         return None in self._counts or (
             message is not None and any(each.matches(message) for each in self._filters.values())
         )
 
     @property
     def selective(self) -> bool:
-        """Whether it depends on the message if one of the consumers takes it."""
+        """Whether all consumers have filters, so that the message decides whether one takes it."""
         return bool(self._counts) and None not in self._counts
 
 
@@ -306,7 +306,7 @@ class Balancer:
             if not candidate.connected:
                 return False
             if self.mode is MessageLoadBalancing.OFF:
-                # consumers of such a queue do not count
+                # consumers of an internal queue do not count
                 return False
             return self.mode is MessageLoadBalancing.STRICT or candidate.consumers.want(message)
         if self.mode is MessageLoadBalancing.STRICT:
@@ -332,7 +332,7 @@ class Balancer:
         if kind not in routing_types:
             return None
         if kind is RoutingType.MULTICAST and self.mode in _WITHOUT_ANYCAST and self.remote:
-            # to other nodes goes only what names the routing type
+            # only a message that names its routing type goes to other nodes
             return None
         cycles: dict[str, list[int]] = {}
         for name, candidates in groups.items():
@@ -390,7 +390,7 @@ class Balancer:
         return tuple(dict.fromkeys(each.queue for some in self._by_routing_name().values() for each in some))
 
     def shared(self, turns: Turns, count: int) -> None:
-        """``count`` messages went to those whose turn it was."""
+        """Note that ``count`` messages went to the bindings whose turn it was."""
         groups = self._by_routing_name()
         for name, cycle in turns.cycles.items():
             self._turns[name] = (cycle[(count - 1) % len(cycle)] + 1) % len(groups[name])

@@ -43,12 +43,13 @@ class ResponseOrder:
         self.sequence = 0
         """Log sequence that the latest operation waits for."""
         self.lane: Lane | None = None
-        """Where it waits; None: in the context, for the strictest contract."""
+        """Lane in which the response waits; None: it waits in the context, for the strictest contract."""
         self.permit = permit
         self.user = user
 
     def enter(self, context: OperationContext, lane: Lane | None) -> Lane:
-        """Where an operation has to wait for the contract of a lane, in order; to be called before ``sequence`` is set.
+        """Place of an operation that waits for the contract of a lane, in order; to be called before ``sequence``
+        is set.
 
         Args:
             lane: Of the address of the operation; None: the context.
@@ -99,7 +100,7 @@ class RoutingTransaction(Protocol):
         ...
 
     def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
-        """This id counts as seen at commit."""
+        """Stage a duplicate id, which counts as seen from the commit on."""
         ...
 
 
@@ -112,7 +113,7 @@ class SessionTransaction(RoutingTransaction, Protocol):
 
 
 class BatchTransaction(RoutingTransaction, Protocol):
-    """One that takes several messages at once (``batch``)."""
+    """A transaction that takes several messages at once (``batch``)."""
 
     def room(self, queue_count: int) -> int:
         """Further messages, each in that many queues, that count for it; 0: ``admits`` says why none does."""

@@ -152,7 +152,7 @@ def _adopt(office: PostOffice, queue: Queue, backlog: Backlog) -> None:
 
 
 def _share(address: Address, backlogs: list[tuple[Queue, Backlog]], state: StoreState) -> None:
-    """Messages in several queues of an address count once."""
+    """Count messages that are in several queues of an address once."""
     shared = SharedMessages()
     seen: dict[int, int] = {}
     surplus_bytes = surplus = 0

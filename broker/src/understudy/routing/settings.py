@@ -111,7 +111,7 @@ class AddressSettings:
     management_browse_page_size: int = 200
     """Number of messages that one management operation lists."""
     management_message_attribute_size_limit: int = 256
-    """Characters of a property it shows; -1 = all."""
+    """Number of characters of a property that management shows; -1: all."""
     slow_consumer_threshold: int = -1
     """Messages acknowledged per unit below which a consumer is slow; -1 = none is."""
     slow_consumer_threshold_measurement_unit: SlowConsumerUnit = SlowConsumerUnit.MESSAGES_PER_SECOND
@@ -203,7 +203,7 @@ class AddressSettingsRepository:
         self._changed()
 
     def add(self, block: AddressSettingsConfiguration) -> None:
-        """Management added a block; it replaces the whole block of its match."""
+        """Add a block of management, which replaces the whole block of its match."""
         self._added[block.match] = _clean(block.match, _values_of(block))
         self._changed()
 
@@ -232,7 +232,7 @@ class AddressSettingsRepository:
         context.demand(self._durability_contract, own)
 
     def lane_of(self, settings: AddressSettings, context: OperationContext) -> Lane | None:
-        """Where messages of an address with these settings wait to be durable; None: in the context."""
+        """Lane in which messages of an address with these settings wait to be durable; None: the context."""
         own = settings.durability_contract
         return context.lane(None if own is None else Contract[own.name])
 

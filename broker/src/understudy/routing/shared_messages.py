@@ -25,7 +25,7 @@ class SharedMessages:
         """Id // 64 to its array; empty when nothing is shared."""
 
     def add(self, message_id: int, queue_count: int) -> None:
-        """A message is in that many queues, at least two."""
+        """Add a message that is in that many queues, at least two."""
         counts = self.counts.get(message_id >> 6)
         if counts is None:
             counts = self.counts[message_id >> 6] = array("I", bytes(4 * _SPAN + 4))
@@ -68,7 +68,7 @@ class SharedMessages:
                 left = part[0] - 1 if part[0] > 2 else 0
                 counts[slot : slot + taken] = array("I", (left,)) * taken
                 if not left:
-                    # one queue is left, which frees the messages like any other
+                    # only one queue has the messages now, and releases them like messages that were never shared
                     counts[_SPAN] -= taken
                     if not counts[_SPAN]:
                         del self.counts[first_id >> 6]

@@ -33,9 +33,10 @@ _CHUNK_MESSAGES: Final = BLOCK_REFERENCES
 _CHUNK_BYTES: Final = 1024 * 1024
 #: Chunks of a transaction that stay in memory: what most transactions are done with.
 _CHUNKS_IN_MEMORY: Final = 4
-#: Acknowledged deliveries of one queue that are kept as they are, likewise.
+#: Maximum number of acknowledged deliveries of one queue that are kept as objects.
 _ACKNOWLEDGED_IN_MEMORY: Final = 4 * BLOCK_REFERENCES
-#: Parts in which they were delivered, likewise; a slice of a few messages keeps the buffer of its whole run.
+#: Maximum number of parts in which those deliveries are kept; a slice of a few messages keeps the buffer of its whole
+#: run.
 _ACKNOWLEDGED_PARTS: Final = 256
 #: Blocks of one queue and transaction that are kept in memory; further ones go to a page file.
 _BLOCKS_IN_MEMORY: Final = 8
@@ -54,7 +55,7 @@ class _Held:
     bodies: int
     bodies_bytes: int
     plain: bool
-    """Nothing has to be done for any single reference when it leaves."""
+    """Whether messages can leave the staging as blocks, without a step for each of them."""
 
 
 def _held(references: list[MessageReference], *, plain: bool) -> _Held:
@@ -72,7 +73,7 @@ def _held(references: list[MessageReference], *, plain: bool) -> _Held:
 
 
 def _let_go(office: PostOffice, queue: Queue, held: _Held) -> None:
-    """The references of a plain block leave the counts."""
+    """Remove the messages of a plain block from the counts of its queue and address."""
     queue.address.discharge_run(held.block.size, held.size_bytes, held.bodies, held.bodies_bytes)
     office.memory.held_bytes -= held.bodies_bytes
     office.memory.held_count -= held.bodies
@@ -87,7 +88,7 @@ def _show(queue: Queue, priority: int, held: list[_Held]) -> None:
     queue.messages_added += count
     queue.expiring_count += sum([each.expiring for each in held])
     if queue.deleted:
-        # it was on its way when the queue went
+        # the message was not written yet when the queue was deleted
         queue.forget_waiting()
     else:
         queue.prompt()
@@ -106,7 +107,7 @@ class StagedSends:
         self._closed: deque[tuple[int, list[Entry]]] = deque()
         """Chunks that were not packed, with the sequence up to which the log must be durable before they are."""
         self._kept: list[Entry] = []
-        """Packed as far as they can be: without their bodies."""
+        """Staged messages that were packed, as far as they can be, without their bodies."""
         self._blocks: dict[tuple[Queue, int], list[_Held]] = {}
         """Queue and priority to the oldest messages."""
         self._ended = False
@@ -170,13 +171,13 @@ class StagedSends:
         yield from newest
 
     def commit(self) -> None:
-        """All of them become visible; to be called when the commit is durable."""
+        """Make the staged messages visible; called when the commit is durable."""
         blocks, self._blocks = self._blocks, {}
         for (queue, priority), held in blocks.items():
             if queue.kind is None:
                 _show(queue, priority, held)
                 continue
-            # it became a queue of a special kind meanwhile
+            # the queue became one of a special kind meanwhile
             for each in held:
                 for reference in each.block.references():
                     reference.position = -1
@@ -186,7 +187,7 @@ class StagedSends:
             self._office.acceptance.enqueue(queues, (parts,))
 
     def content(self) -> Iterator[tuple[Queue, MessageReference]]:
-        """All of them, for each queue, by message; they stay."""
+        """The staged messages, for each queue, by message; they stay staged."""
         for (queue, _), held in self._blocks.items():
             for each in held:
                 for reference in each.block.references():
@@ -197,7 +198,7 @@ class StagedSends:
                 yield queue, reference
 
     def ids(self, queue: Queue) -> Iterator[int]:
-        """Message ids of those of one queue; they stay."""
+        """Message ids of the staged messages of one queue, which stay staged."""
         for (owner, _), held in self._blocks.items():
             if owner is queue:
                 for each in held:
@@ -208,7 +209,7 @@ class StagedSends:
                     yield from parts[queues.index(queue)].ids
 
     def discard(self) -> None:
-        """None of them ever becomes visible."""
+        """Discard the staged messages: none of them becomes visible."""
         blocks, self._blocks = self._blocks, {}
         office = self._office
         for (queue, _), held in blocks.items():
@@ -240,7 +241,7 @@ class Acknowledgements:
         self._open: dict[Queue, list[Part]] = {}
         """The newest of each queue, in the parts in which they were delivered."""
         self._counts: dict[Queue, int] = {}
-        """How many these are."""
+        """Number of the acknowledged messages, by queue."""
         self._blocks: dict[Queue, list[tuple[_Held, array[int]]]] = {}
         """The oldest of each queue, with their positions in it."""
 
@@ -289,7 +290,7 @@ class Acknowledgements:
         return made
 
     def commit(self) -> None:
-        """All of them are done; to be called when the commit is durable."""
+        """Remove the acknowledged messages from their queues; called when the commit is durable."""
         blocks, self._blocks = self._blocks, {}
         for queue, packed in blocks.items():
             for held, positions in packed:
@@ -307,14 +308,14 @@ class Acknowledgements:
                 queue.acknowledged(part)
 
     def ids(self, queue: Queue) -> Iterator[int]:
-        """Message ids of those of one queue; they stay."""
+        """Message ids of the staged messages of one queue, which stay staged."""
         for held, _ in self._blocks.get(queue, ()):
             yield from (reference.message_id for reference in held.block.references())
         for part in self._open.get(queue, ()):
             yield from part.ids
 
     def content(self) -> dict[Queue, list[MessageReference]]:
-        """All of them, in order, by queue; they stay."""
+        """The acknowledged messages, in order, by queue; they stay staged."""
         found = self.take()
         for queue, references in found.items():
             self._open[queue] = [References(references)]
@@ -322,7 +323,7 @@ class Acknowledgements:
         return found
 
     def take(self) -> dict[Queue, list[MessageReference]]:
-        """All of them, in order, to be given back to their queues. Nothing is left behind."""
+        """Remove and return the acknowledged messages, in order, which the caller gives back to their queues."""
         blocks, self._blocks = self._blocks, {}
         newest, self._open, self._counts = self._open, {}, {}
         returned: dict[Queue, list[MessageReference]] = {}

@@ -100,7 +100,7 @@ def change_queue(office: PostOffice, queue: Queue, wanted: QueueConfiguration) -
 
 
 def pause_queue(office: PostOffice, queue: Queue, *, persist: bool) -> None:
-    """No deliveries until ``resume_queue``; ``persist``: not after a restart or takeover either."""
+    """Deliver nothing of a queue before ``resume_queue``; with ``persist`` not after a restart or takeover either."""
     if persist:
         change_queue(office, queue, replace(queue.configuration, paused=True))
     queue.pause()

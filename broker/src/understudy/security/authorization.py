@@ -249,7 +249,7 @@ class UserTexts:
 
 
 NO_USERS: Final = UserTexts("", "", "", "")
-"""Empty texts, for a node without security."""
+"""Empty files of users and roles, for a node without security."""
 
 
 def security_policy(

@@ -26,7 +26,7 @@ class LoginModule:
 
     flag: str
     directory: Directory | None = None
-    """None: the users file."""
+    """Directory server whose users the module checks; None: the users file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Decision:
     roles: frozenset[str] = frozenset()
     """Roles of the directories."""
     unavailable: tuple[str, ...] = ()
-    """Why directories gave no answer."""
+    """Reason why directories gave no answer."""
 
 
 Ask = Callable[[Directory, str, str | None], frozenset[str] | None]

@@ -19,6 +19,7 @@ import logging
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from understudy.errors import AuthenticationFailed, BrokerError, SessionRejected, forget_frames
 from understudy.limits import LDAP_LOOKUPS_MAX, LOGINS_WAITING_MAX, LOGINS_WAITING_OF_HOST_MAX
@@ -29,6 +30,18 @@ from understudy.security.login_guard import LoginGuard
 from understudy.tls.certificates import DistinguishedName
 
 log = logging.getLogger(__name__)
+
+#: Reasons for which logins fail. ``unusable-credentials``: user name or password are missing or too long;
+#: ``too-many-failures``: the password was not checked, because too many logins had failed (``login_guard``).
+REASONS: Final = (
+    "wrong-credentials",
+    "unusable-credentials",
+    "unknown-certificate",
+    "too-many-failures",
+    "too-many-waiting",
+    "directory-unavailable",
+    "check-failed",
+)
 
 Told = Callable[[Principal | BrokerError], None]
 """Called once with the principal, or with the error of the login."""
@@ -114,6 +127,8 @@ class Logins:
         self._checks: dict[bytes, _Check] = {}
         """Pending checks, waiting or running, by key."""
         self._waiting: Counter[str] = Counter()
+        self.failures = dict.fromkeys(REASONS, 0)
+        """Failed logins so far, by reason."""
         self.succeeded_count = self.failed_count = 0
         """Number of successful logins so far, if passwords are checked."""
 
@@ -149,9 +164,11 @@ class Logins:
         try:
             found = self._policy.begin(user, password, certificate)
         except AuthenticationFailed:
-            self._guard.check(host, user, proved=proved_user is not None)
+            self._ask_guard(host, user, proved=proved_user is not None)
             self._guard.failed(host, user)
             self.failed_count += 1
+            by_certificate = certificate is not None and not password
+            self.failures["unknown-certificate" if by_certificate else "unusable-credentials"] += 1
             raise
         if isinstance(found, Principal):
             # a cached login resets the count too, so failed logins of other clients do not lock its user out
@@ -161,6 +178,7 @@ class Logins:
         login = Login(host, user or "", told, exempt=found.was_right or same_user, on_proved=proved_user is not None)
         self._check_guard(login)
         if self._waiting[host] >= LOGINS_WAITING_OF_HOST_MAX or self.waiting_count >= LOGINS_WAITING_MAX:
+            self.failures["too-many-waiting"] += 1
             raise SessionRejected(f"{self._waiting[host]} logins of {host} wait already, try again")
         self._waiting[host] += 1
         check = self._checks.get(found.key)
@@ -200,7 +218,14 @@ class Logins:
     def _check_guard(self, login: Login) -> None:
         """Raises AuthenticationFailed if too many logins from this host or of this user have failed."""
         if not login.exempt:
-            self._guard.check(login.host, login.user, proved=login.on_proved)
+            self._ask_guard(login.host, login.user, proved=login.on_proved)
+
+    def _ask_guard(self, host: str, user: str | None, *, proved: bool) -> None:
+        try:
+            self._guard.check(host, user, proved=proved)
+        except AuthenticationFailed:
+            self.failures["too-many-failures"] += 1
+            raise
 
     def _run(self, lane: _Lane, check: _Check) -> None:
         answer: list[bool | None] = []
@@ -230,7 +255,10 @@ class Logins:
             if isinstance(outcome, AuthenticationFailed):
                 self._guard.failed(login.host, login.user)
                 self.failed_count += 1
+                self.failures["wrong-credentials"] += 1
             else:
+                if isinstance(outcome, BrokerError):
+                    self.failures["directory-unavailable" if error is None else "check-failed"] += 1
                 self.succeeded_count += isinstance(outcome, Principal)
             self._tell(login, outcome)
 

@@ -93,7 +93,7 @@ class PasswordHash:
         return f"ENC(scrypt:{cost.n}:{cost.r}:{cost.p}:{self.salt.hex()}:{self.digest.hex()})"
 
     def verify(self, password: str) -> bool:
-        """Whether it is the hash of this password; the time does not depend on the result."""
+        """Whether ``password`` has this hash; the time of the comparison does not depend on the result."""
         return hmac.compare_digest(_derive(password, self.salt, self.parameters), self.digest)
 
 
@@ -123,7 +123,7 @@ class ArtemisHash:
         return f"ENC({self.iterations}:{self.salt.hex()}:{self.digest.hex()})"
 
     def verify(self, password: str) -> bool:
-        """Whether it is the hash of this password; the time does not depend on the result."""
+        """Whether ``password`` has this hash; the time of the comparison does not depend on the result."""
         found = hashlib.pbkdf2_hmac("sha1", _encoded(password), self.salt, self.iterations, _ARTEMIS_HASH_BYTES)
         return hmac.compare_digest(found, self.digest)
 

@@ -10,7 +10,7 @@ Source: the format of ``java.util.Properties``, in which Artemis keeps users and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from understudy.dataclass import dataclass
@@ -31,6 +31,8 @@ class Entry:
     start: int
     """Index of the first character of the value in the text, and of the first one after it."""
     end: int
+    begin: int
+    """Index of the first character of the key in the text."""
 
 
 def entries(text: str, file: str) -> Iterator[Entry]:
@@ -54,27 +56,49 @@ def entries(text: str, file: str) -> Iterator[Entry]:
             raise ConfigError(f"{key!r} is repeated, first on line {seen[key]}", file=file, line=line)
         seen[key] = line
         padding = len(raw[after:]) - len(raw[after:].lstrip())
-        yield Entry(line, key, value, start + after + padding, start + len(raw.rstrip()))
+        yield Entry(line, key, value, start + after + padding, start + len(raw.rstrip()), start)
 
 
-def replaced(text: str, file: str, values: dict[str, str]) -> str:
-    """The text with other values for some keys; comments, order and every other value stay as they are.
+def replaced(text: str, file: str, values: Mapping[str, str | None]) -> str:
+    """The text with other values for some keys; comments, order and every other entry stay as they are.
 
     Args:
         text: Contents of a properties file.
         file: Name of the file, for errors.
-        values: New value of each key; none of them needs an escape.
+        values: New value of each key; None: the entry is removed. Keys without an entry get one at the end.
 
     Raises:
         ConfigError: see ``entries``.
     """
     parts: list[str] = []
     end = 0
+    missing = {key: value for key, value in values.items() if value is not None}
     for entry in entries(text, file):
-        if entry.key in values:
-            parts += text[end : entry.start], values[entry.key]
+        if entry.key not in values:
+            continue
+        value = values[entry.key]
+        if value is None:
+            parts.append(text[end : text.rfind("\n", 0, entry.begin) + 1])
+            after = text.find("\n", entry.end)
+            end = len(text) if after < 0 else after + 1
+        else:
+            del missing[entry.key]
+            parts += text[end : entry.start], _escaped_value(value)
             end = entry.end
-    return "".join((*parts, text[end:]))
+    parts.append(text[end:])
+    kept = "".join(parts)
+    if missing and kept and not kept.endswith("\n"):
+        kept += "\n"
+    return kept + "".join(f"{_escaped_key(key)} = {_escaped_value(value)}\n" for key, value in missing.items())
+
+
+def _escaped_key(key: str) -> str:
+    """A key in which no character ends it or begins a comment."""
+    return re.sub(r"([\\=: \t\f#!])", r"\\\1", key)
+
+
+def _escaped_value(value: str) -> str:
+    return value.replace("\\", "\\\\")
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, int, int]]:

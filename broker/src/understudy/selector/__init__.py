@@ -75,7 +75,7 @@ def parse_selector(text: str, *, stored: bool = False) -> Selector:
 
 
 def _prefixes(text: str) -> tuple[int, bool, bool]:
-    """Where the expression starts, and whether hyphens and string conversion are on."""
+    """Start of the expression, and whether hyphens and string conversion are on."""
     start, hyphens, convert = 0, False, False
     while True:
         for prefix in ("hyphenated_props:", "no_hyphenated_props:"):

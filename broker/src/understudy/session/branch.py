@@ -5,7 +5,7 @@ and then only its outcome is missing. What a prepared branch is called in the lo
 again after a restart or takeover.
 
 Source: artemis-core s. 4.5, X/Open XA. Not here: which branches there are (``resource_manager``), what sessions ask
-(``xa``). "
+(``xa``).
 
 ``MovedBranches`` are prepared branches that a scale-down moves, remembered in the logs of both nodes (ADR 0110). The
 node that had a branch remembers its target: a transaction manager that decides the branch at the old node must not get
@@ -106,7 +106,7 @@ class BranchMember(Protocol):
     """A session that may work in a branch."""
 
     branch: Branch | None
-    """The branch in which it works."""
+    """The branch in which the session works."""
 
     def enlist(self, transaction: Transaction) -> None:
         """Work in another transaction of the same branch from then on."""
@@ -131,9 +131,9 @@ class Branch(Machine[State, Event]):
         self.undone: XaCode | None = None
         """Code that ``end`` answers to the sessions that were working in the branch when its work was undone."""
         self.refusal = ""
-        """Why it could not be prepared or committed and was rolled back; empty if it was not for such a reason."""
+        """Reason why the branch could not be prepared or committed and was rolled back; empty without one."""
         self.members: list[BranchMember] = []
-        """Sessions that work in it."""
+        """Sessions that work in the branch."""
 
     def require(self, event: Event) -> None:
         """Raises XaError(PROTOCOL) if the event cannot be taken now."""
@@ -227,7 +227,7 @@ class MovedBranches:
             self.remove(next(iter(self._nodes)))
 
     def decided(self, xid: Xid) -> None:
-        """A branch is decided at this node, which had begun to move it and has given up."""
+        """Called when a branch is decided at this node, which had begun to move it and has given up."""
         if self.node_of(xid) is not None:
             self.remove(xid)
 

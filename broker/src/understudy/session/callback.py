@@ -39,7 +39,7 @@ class SessionCallback(Protocol):
         ...
 
     def disconnect_consumer(self, consumer_id: int) -> None:
-        """The consumer's queue is gone."""
+        """Called when the consumer's queue is gone."""
         ...
 
     def producer_credits(self, address: str, credit_bytes: int) -> None:
@@ -47,7 +47,7 @@ class SessionCallback(Protocol):
         ...
 
     def producer_credits_refused(self, address: str, credit_bytes: int) -> None:
-        """No credits: the address is full and fails (PRODUCER_FAIL_CREDITS)."""
+        """Refuse credits: the address is full, and its policy is FAIL (PRODUCER_FAIL_CREDITS)."""
         ...
 
     def kill_connection(self, reason: str) -> None:

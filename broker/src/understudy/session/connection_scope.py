@@ -54,10 +54,10 @@ class ConnectionScope:
             self.client_id = other.client_id
 
     def delete_temporary_queues(self, office: PostOffice) -> None:
-        """The connection was lost and all its sessions are closed."""
+        """Called when the connection was lost and all its sessions are closed."""
         queues, self.temporary_queues = self.temporary_queues, {}
         for name, queue in queues.items():
-            # it may have been deleted before, and another queue may have its name by now
+            # the queue may have been deleted before, and another one may have its name now
             if office.directory.queues.get(name) is queue:
                 office.directory.delete_queue(name, disconnect=True)
                 delete_unbound(office.directory, queue.address.name)
@@ -104,12 +104,12 @@ class HeldNames:
         self._scope.held_characters -= length + ENTRY_CHARACTERS
 
     def move(self, scope: ConnectionScope) -> None:
-        """The session goes on at another connection, which may exceed its limit by this until it ends."""
+        """Called when the session goes on at another connection, which may exceed its limit by this until it ends."""
         self._scope.held_characters -= self.characters
         self._scope = scope
         scope.held_characters += self.characters
 
     def close(self) -> None:
-        """The session has ended."""
+        """Called when the session has ended."""
         self._scope.held_characters -= self.characters
         self.characters = 0

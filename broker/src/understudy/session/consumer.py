@@ -60,7 +60,7 @@ class Outstanding:
             yield from part
 
     def add(self, part: Part, now_ms: int = 0) -> None:
-        """Messages were delivered together, at this wall time."""
+        """Called when messages were delivered together, at this wall time."""
         parts = self._parts
         if not parts or now_ms - self._times[-1] > _SAME_TIME_MS or not parts[-1].join(part):
             parts.append(part.kept())
@@ -159,13 +159,14 @@ class ServerConsumer(Consumer):
         self.overhead_bytes = callback.delivery_overhead_bytes if flow.counts_bytes else 0
         self._pre_acknowledge = pre_acknowledge
         self._count_first = queue.store.settings.count_before_delivery and not (queue.internal or pre_acknowledge)
-        """Each delivery is counted in the log before it is sent."""
+        """Whether each delivery is counted in the log before it is sent."""
         if self._count_first:
-            self.overhead_bytes = 0  # one at a time: a run is not counted in the log
+            # messages are delivered one at a time: deliveries of a run are not counted in the log
+            self.overhead_bytes = 0
         self.delivering = Outstanding()
         self.messages_delivered = 0
         self.messages_acknowledged = 0
-        """Settled by it, committed or not; what slow-consumer-threshold is about."""
+        """Number of messages that the consumer has settled, committed or not; compared with slow-consumer-threshold."""
         self._large: LargeDelivery | None = None
         """The large message that is being delivered."""
         self._forced: Callable[[], None] | None = None
@@ -173,7 +174,7 @@ class ServerConsumer(Consumer):
 
     @property
     def browse_only(self) -> bool:
-        """False: it removes the messages that it acknowledges."""
+        """Return False: the consumer removes the messages that it acknowledges."""
         return False
 
     def writable(self) -> bool:
@@ -192,7 +193,7 @@ class ServerConsumer(Consumer):
                 self._store_counts(part)
             charged = self._send(self.consumer_id, part)
         except StoreError:
-            # the dispatcher puts them back
+            # the dispatcher puts the messages back
             part.count_delivery(-1)
             raise
         except Exception as bug:
@@ -205,7 +206,7 @@ class ServerConsumer(Consumer):
         self._delivered(part)
 
     def _delivered(self, part: Part) -> None:
-        """Messages were sent: they are outstanding unless they need no acknowledgement."""
+        """Note sent messages, which are outstanding unless they need no acknowledgement."""
         count = len(part)
         self.messages_delivered += count
         if not self._pre_acknowledge:
@@ -215,7 +216,7 @@ class ServerConsumer(Consumer):
             # The dispatcher counts them as handed out afterwards; the sum is right.
             self.queue.acknowledge(part)
         except BaseException:
-            # The log cannot take it: the dispatcher puts them back.
+            # The log has no space for the delivery counts: the dispatcher puts the messages back.
             part.count_delivery(-1)
             raise
         self.messages_acknowledged += count
@@ -229,7 +230,8 @@ class ServerConsumer(Consumer):
                 )
 
     def _end_copies(self, part: Part) -> None:
-        """The queue is not non-destructive any more: end the copies of these messages that this consumer still has."""
+        """End the copies of these messages that this consumer still has; called when the queue is not non-destructive
+        any more."""
         for message_id in part.ids:
             copy = self.delivering.take_one(message_id)
             if copy and self.queue.kind is not None:
@@ -253,7 +255,7 @@ class ServerConsumer(Consumer):
         self._send_pieces()
 
     def _begin_large(self, reference: MessageReference, message: LargeMessage, delivery_count: int) -> bool:
-        """Announce it, unless its file is damaged."""
+        """Announce a large message, unless its file is damaged."""
         session = self.session
         try:
             self._large = LargeDelivery(
@@ -363,7 +365,7 @@ class ServerConsumer(Consumer):
         client would take the call's effect for an empty queue.
         """
         if self.started and not deliver(self.queue) and self.ready:
-            # it would mean that there is nothing: it waits until the whole queue was searched
+            # the answer would state that the queue has no message; it waits until the whole queue was searched
             self._forced = call
             self.queue.resume_scan(self)
         else:
@@ -445,7 +447,7 @@ class BrowserConsumer(ServerConsumer):
 
     @property
     def browse_only(self) -> bool:
-        """True: it removes no message."""
+        """Return True: a browser removes no message."""
         return True
 
     def _quarantine(self, reference: MessageReference, error: BrokerError) -> None:

@@ -156,14 +156,14 @@ class SessionConsumers:
                 consumer.prompt()
 
     def stop(self) -> None:
-        """No deliveries until ``start``; browsers go on."""
+        """Deliver nothing to the consumers before ``start``; browsers go on."""
         self.started = False
         for consumer in self.by_id.values():
             if not consumer.browse_only:
                 consumer.started = False
 
     def pause_deliveries(self) -> None:
-        """The socket is gone: ask before the next delivery."""
+        """Ask before the next delivery; called when the socket is gone."""
         for consumer in self.by_id.values():
             consumer.allowance_bytes = 0
 

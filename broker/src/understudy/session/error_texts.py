@@ -65,3 +65,9 @@ def _names_files(error: BaseException | None) -> bool:
     if isinstance(error, LargeMessageFailed):
         return bool(error.file)
     return isinstance(error, (StoreError, ConfigError, OSError))
+
+
+def without_directory(error: BrokerError) -> str:
+    """The text of an error of a file for a remote client: file, element and line, but not the directory."""
+    text, file = str(error), error.file if isinstance(error, ConfigError) else None
+    return text.replace(file, file.rpartition("/")[2]) if file else text

@@ -77,7 +77,7 @@ class QueueRequests:
             self._state.connection.temporary_queues[configuration.name] = queue
 
     def permit(self, permission: Permission, address: str, queue: str | None = None) -> None:
-        """Before an address or queue is made for a message of the session. Raises NotAuthorized."""
+        """Check the permission to make an address or queue for a message of the session. Raises NotAuthorized."""
         security = self._state.security
         security.check(permission, address, queue)
         if permission is Permission.CREATE_DURABLE_QUEUE:
@@ -366,7 +366,7 @@ def check_visible(
     *,
     purpose: Permission = Permission.CONSUME,
 ) -> None:
-    """Nothing if the client has any permission there.
+    """Check that a client has any permission on a name that it asks for.
 
     Args:
         asked: The name as the client gave it, the only one that the refusal names.
@@ -423,7 +423,7 @@ def visible_queue(directory: Directory, security: SessionSecurity, name: str) ->
 
 
 def check_own(queue: Queue, connection: ConnectionScope, security: SessionSecurity) -> None:
-    """Nothing if the queue is not temporary, or made on this connection or by this user.
+    """Check that a temporary queue was made on this connection or by this user.
 
     Raises:
         NotAuthorized: it belongs to another connection.

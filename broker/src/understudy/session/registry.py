@@ -60,10 +60,10 @@ class SessionListener(Protocol[L]):
     """Called when sessions are added and removed."""
 
     def session_added(self, session: L) -> None:
-        """A session was created."""
+        """Called when a session was created."""
 
     def session_removed(self, session: L) -> None:
-        """A session has ended."""
+        """Called when a session has ended."""
 
 
 class SessionRegistry(Generic[S]):
@@ -112,7 +112,7 @@ class SessionRegistry(Generic[S]):
         return self._by_name.get(name)
 
     def add(self, session: S) -> None:
-        """A new one; a name that is taken goes to the newer session."""
+        """Add a new session; a name that is taken goes to the newer one."""
         self._by_name[session.state.name] = session
         self.total += 1
         for listener in self.listeners:
@@ -147,7 +147,7 @@ class UploadSlots:
         self._counts: Counter[Hashable] = Counter()
 
     def take(self, connection_id: str, user: str, node_max: int) -> UploadSlot:
-        """A large message is announced.
+        """Called when a large message is announced.
 
         Args:
             node_max: How many may be unfinished on the node; one user may have half of them.

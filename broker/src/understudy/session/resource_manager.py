@@ -131,7 +131,7 @@ class ResourceManager:
                 raise XaError(f"the branch was {heuristic[0].name.lower()}", xa_code=_HEURISTIC_CODES[heuristic[0]])
             node_id = self._moved.node_of(xid)
             if node_id is not None:
-                # not UNKNOWN_XID, which a transaction manager takes as decided
+                # the error is not UNKNOWN_XID, from which a transaction manager concludes that the branch was decided
                 text = f"the branch was moved to the node {node_id}, which decides it"
                 raise XaError(text, xa_code=XaCode.RESOURCE_MANAGER_FAILED)
             raise XaError("no branch of this name", xa_code=XaCode.UNKNOWN_XID)
@@ -286,7 +286,7 @@ class ResourceManager:
         ]
         for branch in overdue:
             if branch.state is State.ACTIVE:
-                # its session learns it by the next request; the messages need not wait for that
+                # the session gets the error with its next request; the messages do not wait for that
                 self.give_back(self._undo_work(branch, XaCode.ROLLED_BACK_TIMEOUT))
                 branch.undone = XaCode.ROLLED_BACK_TIMEOUT
                 continue
@@ -434,7 +434,8 @@ def _take_held(
 
 
 def _count_sends(sends: list[tuple[Queue, MessageReference]]) -> None:
-    """They count for their addresses, a message in several queues once, and are not visible."""
+    """Count the sends of a restored branch for their addresses, a message in several queues once; they stay
+    invisible."""
     copies: dict[tuple[AddressMemory, int], list[MessageReference]] = {}
     for queue, reference in sends:
         queue.incoming += 1

@@ -43,7 +43,7 @@ class ServerProducer:
 
     producer_id: int
     address: str | None
-    """None = anonymous, every message names its own."""
+    """Address of the producer; None: it is anonymous, and each message names an address."""
     created_ms: int = 0
     """Wall time."""
 
@@ -144,7 +144,7 @@ class SendRequests:
         while row < sends.count:
             target = targets.get(sends.address(row) or "")
             if target is None or target.permitted_until_ms < office.now_ms:
-                # the next one is sent alone by ``send``, which checks the permission
+                # the next message is sent alone by ``send``, which checks the permission
                 break
             taken, size_bytes = take(taking, row)
             target.used_bytes += size_bytes
@@ -187,7 +187,7 @@ class SendRequests:
         def reply(message: Message) -> None:
             if reply_to is None:
                 return
-            # what the reply reports must be durable
+            # changes that the reply reports must be durable
             state.order.sequence = max(state.order.sequence, office.store.context.appended)
             try:
                 office.send(message.replace(address=reply_to), state.order)
@@ -333,7 +333,7 @@ class SendRequests:
             self._state.names.release(len(producer.address or ""))
 
     def close(self) -> None:
-        """The session has ended."""
+        """Called when the session has ended."""
         self.producers.clear()
         self.forget_targets()
 

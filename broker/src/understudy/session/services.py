@@ -41,7 +41,7 @@ class SessionOptions:
     auto_commit_sends: bool = True
     auto_commit_acks: bool = True
     pre_acknowledge: bool = False
-    """Messages are acknowledged when they are delivered."""
+    """Whether messages are acknowledged when they are delivered."""
     xa: bool = False
     default_address: str | None = None
     """Address of messages that name none."""

@@ -37,7 +37,7 @@ class SlowConsumerListener(Protocol):
     """Listener that publishes notifications of slow consumers."""
 
     def consumer_slow(self, queue: Queue, consumer: ServerConsumer) -> None:
-        """A consumer is slower than slow-consumer-threshold allows, and the policy is NOTIFY."""
+        """Called when a consumer is slower than slow-consumer-threshold allows, and the policy is NOTIFY."""
         ...
 
 
@@ -74,7 +74,7 @@ class SlowConsumers:
     # -- routing.listeners.RoutingListener --------------------------------------------------------
 
     def queue_updated(self, queue: Queue) -> None:
-        """Filters do not matter."""
+        """Do nothing: the check does not depend on the filter of a queue."""
 
     def settings_changed(self, address: Address) -> None:
         """Queues with consumers are watched from now on, by the new threshold and period, or not any more."""

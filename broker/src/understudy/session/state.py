@@ -201,7 +201,7 @@ class SessionState:
         self._metadata_characters = grown
         self.metadata[key] = value
         if key == CLIENT_ID_METADATA:
-            # a client adds it again after a failover, when CREATESESSION has no client id
+            # a client adds the client id again after a failover, when CREATESESSION has none
             self.connection.client_id = value
 
     def add_unique_metadata(self, key: str, value: str) -> None:

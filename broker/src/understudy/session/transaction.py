@@ -35,7 +35,7 @@ class State(Enum):
     ACTIVE = auto()
     ROLLBACK_ONLY = auto()
     PREPARED = auto()
-    """Only the outcome is missing; it survives a crash."""
+    """The transaction is prepared: it survives a crash and waits for its outcome."""
     COMMITTED = auto()
     ROLLED_BACK = auto()
 
@@ -46,7 +46,7 @@ class Event(Enum):
     WORK = auto()
     """A send or an acknowledgement in it."""
     FAIL = auto()
-    """An operation in it failed."""
+    """An operation in the transaction failed."""
     PREPARE = auto()
     COMMIT = auto()
     ROLL_BACK = auto()
@@ -78,7 +78,7 @@ _TABLE: Final = table(
 
 
 class Work:
-    """Messages that open transactions hold, and how many they may: those of one, of a session, of a node."""
+    """Counts of the messages that open transactions hold, with limits for a transaction, a session and a node."""
 
     __slots__ = ("_maximum", "_of", "_within", "count")
 
@@ -102,7 +102,7 @@ class Work:
 
     @property
     def room(self) -> int:
-        """Messages that it may still count."""
+        """Number of messages that may still be added."""
         room = self._maximum - self.count
         return room if self._within is None else min(room, self._within.room)
 
@@ -141,7 +141,7 @@ class Transaction(Machine[State, Event]):
         self.lanes: Lanes = set()
         """Lanes of the addresses whose messages were sent or settled in the transaction."""
         self._held: list[_Held] = []
-        """Until it is prepared: messages of a node that is scaled down, which it has taken out of queues there."""
+        """Messages that the transaction has acknowledged at a node that is scaled down; kept until it is prepared."""
         self._outcomes: list[tuple[Queue, Part, Callable[[], None]]] = []
         """Deliveries settled otherwise than by an acknowledgement, and what the commit does with each."""
 
@@ -152,7 +152,7 @@ class Transaction(Machine[State, Event]):
 
     @property
     def rollback_only(self) -> bool:
-        """Whether it can only be rolled back."""
+        """Whether the transaction can only be rolled back."""
         return self._state is State.ROLLBACK_ONLY
 
     # -- routing.response_order.BatchTransaction -----------------------------------------------------------
@@ -182,7 +182,7 @@ class Transaction(Machine[State, Event]):
         """
         if self._state is State.ROLLBACK_ONLY:
             return 0
-        # the last one may exceed the limit with some of its queues
+        # the last message may exceed the limit with some of its queues
         messages = -(-self._work.room // queue_count)
         return max(0, min(messages, TRANSACTION_DUPLICATE_IDS_MAX - len(self._duplicate_ids)))
 
@@ -277,7 +277,7 @@ class Transaction(Machine[State, Event]):
                 acceptance.log_acknowledged(*each)
                 logged.append(each)
         except BaseException:
-            # the other node sends them again: those that the log has must not come from here
+            # the other node sends the messages again, so the messages that the log has must not be routed here
             for _, _, queues, parts in logged:
                 for queue, part in acceptance.keep_acknowledged(queues, parts):
                     queue.acknowledge(part)
@@ -332,7 +332,7 @@ class Transaction(Machine[State, Event]):
             office.store.store_commit(self._log_id)
         self.fire(Event.COMMIT)
         for address, duplicate_id in self._duplicate_ids:
-            # a prepared one commits even if the same id came by another way meanwhile
+            # a prepared transaction commits even if its duplicate id has come by another way meanwhile
             if duplicate_id not in address.duplicate_ids:
                 address.duplicate_ids.add(duplicate_id, office.store.last_sequence)
         self._duplicate_ids.clear()
@@ -411,7 +411,7 @@ class Transaction(Machine[State, Event]):
             self._office.acceptance.discard(queues, parts)
 
     def _end_unseen(self) -> None:
-        """The log forgets it, and no queue sees its sends."""
+        """End the transaction without an effect: the log forgets it, and no queue gets its messages."""
         self._drop_held()
         if self._log_id:
             self._office.store.store_rollback(self._log_id)

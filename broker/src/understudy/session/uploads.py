@@ -125,7 +125,7 @@ class Upload(Machine[State, Event]):
         self.fire(Event.PIECE, piece)
 
     def finish(self, original_bytes: int, arrived: Arrived) -> None:
-        """The last piece was received.
+        """Called when the last piece was received.
 
         Args:
             original_bytes: Bytes of the body before compression as its sender counts them; negative
@@ -214,7 +214,7 @@ class Upload(Machine[State, Event]):
             (State.STORING, Event.SAFE): To(State.STORED, _done),
             (State.STORING, Event.FAIL): To(State.DISCARDED, _failed_late),
             (State.STORING, Event.DISCARD): To(State.DISCARDED, _remove),
-            # news of the disk that come too late
+            # results of the disk that come after the end of the upload
             (State.DISCARDED, Event.SAFE): IGNORED,
             (State.DISCARDED, Event.FAIL): IGNORED,
             (State.DISCARDED, Event.DISCARD): IGNORED,
@@ -331,8 +331,8 @@ class Uploads:
             self._give_up(upload, error)
 
     def refuse(self, error: BrokerError) -> None:
-        """A large message is announced by a header that cannot be read, for instance because it exceeds a limit. Its
-        pieces are dropped, and its sender gets the error as the answer to the last one.
+        """Called when a large message is announced by a header that cannot be read, for instance because it exceeds a
+        limit. Its pieces are dropped, and its sender gets the error as the answer to the last one.
         """
         self._discard_unfinished()
         upload = self._upload = Upload(self._store, Message(b""))
@@ -340,7 +340,7 @@ class Uploads:
         self._give_up(upload, error)
 
     def give_up(self, error: BrokerError) -> None:
-        """A piece cannot be taken. Raises IllegalState when nothing was announced."""
+        """Called when a piece cannot be taken. Raises IllegalState when nothing was announced."""
         self._give_up(self._open(), error)
 
     def _give_up(self, upload: Upload, error: BrokerError) -> None:
@@ -422,7 +422,7 @@ class Uploads:
                 self._state.failed(error or IllegalState("no large message"), whole.done, transaction)
 
     def _decided(self, over: Callable[[], None]) -> None:
-        """The first one may be sent now."""
+        """Send the first complete message, which may be sent now."""
         self.undecided = None
         if self._whole:
             self._send_whole(over)

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 AddressText = tuple[str, tuple[int, ...], bool, Mapping[str, object]]
-"""Name, routing types, whether it was made on demand, settings."""
+"""Text of the record of an address: name, routing types, whether it was made on demand, settings."""
 QueueText = tuple[str, int, str | None, bool, Mapping[str, object]]
 """Name, routing type, filter, whether it is durable, settings."""
 
@@ -79,7 +79,7 @@ def _queue_shape(before: bytes, behind: bytes) -> QueueText | None:
 def _shape(before: bytes, behind: bytes) -> Any:
     """The parsed text around a name; None if that name is not the name of the record."""
     if before.count(b"{") != 1:
-        # it may be the name of something within the record
+        # the text may be the name of something within the record
         return None
     try:
         values = _parsed(b"".join((before, _NAME, _CUT_OUT.encode(), b'"', behind)))

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from understudy.ports import Disk
+from understudy.ports import Disk, Space
 
 
 class DiskUsage:
     """Result of the last check of the disks; empty before the first one."""
 
-    __slots__ = ("_disk", "_free_bytes_min", "_percent_max", "directories", "problem", "used_percent")
+    __slots__ = ("_disk", "_free_bytes_min", "_percent_max", "directories", "problem", "space", "used_percent")
 
     def __init__(self, disk: Disk, directories: Iterable[str], percent_max: int, free_bytes_min: int) -> None:
         """
@@ -31,12 +31,15 @@ class DiskUsage:
         self.directories = tuple(directories)
         self.used_percent = 0.0
         """Use of the first directory's file system."""
+        self.space: Space | None = None
+        """Space of the first directory's file system."""
         self.problem = ""
         """Which directory lies on too full a disk, and how full that is; empty if none does."""
 
     def look(self, disk: Disk | None = None) -> None:
         """Read the usage of the disks, or of another ``disk``. Raises DiskFailed: a disk gave no answer."""
         spaces = [(disk or self._disk).space(directory) for directory in self.directories]
+        self.space = spaces[0]
         self.used_percent = _used_percent(*spaces[0])
         problems = (
             self._problem_of(directory, *space) for directory, space in zip(self.directories, spaces, strict=True)

@@ -26,7 +26,7 @@ class LiveIndex:
         """Queue id to id // 64 to a mask of the ids that are live. No mask is 0."""
 
     def add(self, queue_id: int, message_id: int) -> None:
-        """The message is live in the queue."""
+        """Add a message that is live in the queue."""
         masks = self.queues.get(queue_id)
         if masks is None:
             masks = self.queues[queue_id] = {}
@@ -71,7 +71,7 @@ class LiveIndex:
         masks[block] = masks.get(block, 0) | added
 
     def remove(self, queue_id: int, message_ids: Iterable[int]) -> None:
-        """The messages have left the queue."""
+        """Called when the messages have left the queue."""
         masks = self.queues.get(queue_id)
         if masks is None:
             return

@@ -176,8 +176,8 @@ class NamedReaders:
         return self._keep(NamedReader(name, position, bytes_max, now_ms, now_ms))
 
     def commit(self, name: str, position: LogPosition) -> NamedReader:
-        """The reader has processed everything up to the position. An earlier position than the present one changes
-        nothing: a retried batch commits again.
+        """Called when the reader has processed everything up to the position. An earlier position than the present one
+        changes nothing: a retried batch commits again.
 
         Raises:
             ResourceNotFound: no such reader.

@@ -166,7 +166,7 @@ class NodeLock:
         return self._released
 
     def note_release(self) -> None:
-        """See ``StoreLock``. Raises DiskFailed: it could not be made durable."""
+        """See ``StoreLock``. Raises DiskFailed: the note could not be made durable."""
         self._write_release(_RELEASED)
 
     def _write_release(self, mark: bytes) -> None:
@@ -191,7 +191,7 @@ class NodeLock:
         self._primary.release()
 
     def try_backup(self) -> bool:
-        """Take the place of the next in line without waiting. Raises DiskFailed likewise."""
+        """Take the place of the next in line without waiting. Raises DiskFailed."""
         return self._backup.try_acquire()
 
     def release_backup(self) -> None:
@@ -199,7 +199,7 @@ class NodeLock:
         self._backup.release()
 
     def lost(self) -> str | None:
-        """Why the primary lock is no longer provably ours; None when it is (artemis-ha s. 2.6).
+        """Reason why the primary lock is no longer provably ours; None when it is (artemis-ha s. 2.6).
 
         Raises:
             DescriptorsExhausted: the state could not be read for want of a file descriptor, which is no answer.

@@ -123,7 +123,7 @@ class KnownDamage:
 
 
 def quarantine_path(directory: str) -> str:
-    """Where the entries of a store are."""
+    """Path of the quarantine of a store."""
     return f"{directory}/{DIRECTORY_NAME}"
 
 
@@ -152,7 +152,7 @@ def read_entries(disk: DiskReader, directory: str, names: Sequence[str] | None =
         try:
             file = disk.open(path, read_only=True)
         except FileNotFoundError:
-            # removed between listing and opening
+            # the entry was removed between listing and opening
             continue
         try:
             head, size_bytes = file.read(0, _DESCRIPTION_BYTES_MAX), file.size()
@@ -258,7 +258,7 @@ class Quarantine:
         self._closed = False
 
     def begin(self, segments: Iterable[int], found: int) -> None:
-        """The node is active. Entries whose message is in its queue again are removed, and descriptions of
+        """Called when the node is active. Entries whose message is in its queue again are removed, and descriptions of
         dropped entries whose segment has left the log.
 
         Args:
@@ -343,7 +343,7 @@ class Quarantine:
             self._write()
 
     def _write(self) -> None:
-        """One entry at a time: a record may be large. Its bytes are read away from the loop."""
+        """Write the entries one at a time, as a record may be large; its bytes are read on another thread."""
         if self._under_way or self._closed or not self._waiting:
             return
         self._under_way = True

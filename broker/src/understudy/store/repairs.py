@@ -148,7 +148,7 @@ class Repairs(Machine[RepairsState, RepairsEvent]):
         self.pair = Pair(node, wait_ms)
 
     def attach(self, other: OtherCopy) -> None:
-        """A replica is in sync."""
+        """Called when a replica is in sync."""
         self._other = other
         self.on_attach()
 

@@ -39,7 +39,7 @@ _BODY: Final = re.compile(r"(\d{1,20})\.large")
 
 @dataclass(frozen=True, slots=True)
 class RetentionSettings:
-    """Where segments and bodies are kept, and how long."""
+    """Directory in which segments and bodies are retained, and for how long."""
 
     directory: str
     """Absolute path of the retained files (element journal-retention-directory)."""
@@ -181,11 +181,11 @@ class Retention:
             try:
                 header = read_header(file, number, epoch)
             except JournalCorrupt:
-                # damaged: as if sealed long ago
+                # a damaged segment counts as sealed long ago
                 return _Kept(path, size_bytes, 0, 0, 0)
             found = read_seal(file, header)
             if found is None:
-                # an epoch ended it
+                # the segment was ended by a new epoch
                 return _Kept(path, size_bytes, header.created_ms, *_ids(file, number, epoch))
             seal = found[1]
             return _Kept(path, size_bytes, seal.sealed_ms, seal.message_id_min, seal.message_id_max)

@@ -68,7 +68,8 @@ class SettingRecord:
 
     @property
     def of_this_log(self) -> bool:
-        """Whether it means nothing in another log: the position of a reader, as sequences begin anew there."""
+        """Whether the record has a meaning in this log only: the position of a reader, as sequences begin anew in
+        another."""
         return self.scope is SettingKind.READER
 
     @property

@@ -26,7 +26,7 @@ class StoreSettings:
     sync: Sync = Sync.ALWAYS
     """When a batch is synced (journal-datasync, journal-sync-transactional and -non-transactional)."""
     retention: RetentionSettings | None = None
-    """Where segments go that leave the log (journal-retention-directory)."""
+    """Directory for segments that leave the log (journal-retention-directory)."""
     disk_usage_percent_max: int = 90
     """Percentage of used disk space above which messages are refused (max-disk-usage); -1 or 100 for never."""
     disk_free_bytes_min: int = -1

@@ -106,7 +106,7 @@ class SegmentUse:
     """Records of the segment in short, if this process wrote it and no snapshot includes it yet."""
 
     def note(self, message_id: int) -> None:
-        """A message was added in it."""
+        """Note that a message was added in the segment."""
         if message_id > self.message_id_max:
             self.message_id_max = message_id
             if self.message_id_min:
@@ -122,7 +122,7 @@ class LateChanges:
     counts: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     """Queue id and message id to the delivery count, and to the wall time of the redelivery or 0."""
     locations: dict[int, Location] = field(default_factory=dict)
-    """Message id to where it lies now."""
+    """Present locations of copied messages, by message id."""
 
 
 class StoreState:
@@ -149,7 +149,7 @@ class StoreState:
         """Queue id to its waiting references. Routing takes these over at the activation; the store does
         not look at them afterwards."""
         self.duplicate_ids: dict[int, KnownIds] = {}
-        """Address id to ids."""
+        """Duplicate ids by address id."""
         self.transactions: dict[int, TransactionRecord] = {}
         self.live = LiveIndex()
         self.segments: dict[int, SegmentUse] = {}
@@ -269,7 +269,7 @@ class StoreState:
         self.remember_duplicates(address_id, (duplicate_id,))
 
     def remember_duplicates(self, address_id: int, duplicate_ids: Sequence[bytes]) -> None:
-        """The address has seen these ids, in order; see ``remember_duplicate``."""
+        """Remember duplicate ids that an address has seen, in order; see ``remember_duplicate``."""
         if address_id not in self.addresses:
             return
         ids = self.duplicate_ids.get(address_id)
@@ -312,7 +312,7 @@ class StoreState:
         self.live.add_all(queue_id, rows.ids)
 
     def remove_references(self, queue_id: int, message_ids: Sequence[int]) -> None:
-        """The messages have left the queue."""
+        """Called when the messages have left the queue."""
         backlog = self.references.get(queue_id)
         if backlog is not None:
             # checked first because a search for an absent id is slow
@@ -320,7 +320,7 @@ class StoreState:
         self.live.remove(queue_id, message_ids)
 
     def remove_queue(self, queue_id: int) -> None:
-        """The queue is gone with all that was in it."""
+        """Note that a queue was deleted with all its messages."""
         self.queues.pop(queue_id, None)
         self.references.pop(queue_id, None)
         self.live.remove_queue(queue_id)
@@ -330,7 +330,7 @@ class StoreState:
             transaction.acknowledges.remove_queue(queue_id)
 
     def remove_address(self, address_id: int) -> None:
-        """The address is gone with its duplicate ids."""
+        """Called when the address is gone with its duplicate ids."""
         self.addresses.pop(address_id, None)
         self.duplicate_ids.pop(address_id, None)
 

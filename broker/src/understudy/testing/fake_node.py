@@ -24,17 +24,23 @@ from understudy.management.model.cluster import (
     Unreached,
 )
 from understudy.management.model.figure import Item, base_types, figures
-from understudy.management.model.links import Acceptor, Bridge
+from understudy.management.model.links import Acceptor, Bridge, Certificate
 from understudy.management.model.node import (
+    Durations,
+    Following,
     HighAvailability,
     Kernel,
     Node,
     Peer,
+    Position,
     Promotion,
     Protection,
     Quarantine,
+    Reader,
     Readers,
+    Scrub,
     Store,
+    WithoutLockManager,
 )
 from understudy.management.model.queues import Message, Queue
 from understudy.management.operations.invocation import Answer, InvocationRequest
@@ -106,6 +112,40 @@ def fake_queue(name: str = "orders", **changes: Any) -> Queue:
     }
     queue: Queue = fake_item(Queue, **(fields | changes))
     return queue
+
+
+def complete_view() -> FakeNodeView:
+    """A view with a value for every field that has a metric: an active node that is also a follower, with TLS."""
+    times = Durations([1.0, 10.0], [3, 2, 1], 130.0)
+    certificate = Certificate("CN=a", "00", 1_700_000_000_000, 20)
+    store = fake_item(
+        Store,
+        directory="/data/journal",
+        live_bytes=1024,
+        amplification=4.0,
+        quarantined=0,
+        disk_free_bytes=6_000,
+        disk_size_bytes=10_000,
+    )
+    node = fake_node(
+        backup_present=True,
+        lock_proof_age_ms=40,
+        switches={"take-over": 1, "failback": 0},
+        without_lock_manager=WithoutLockManager("zookeeper zk:2181", 2_000, "no answer"),
+        following=Following(True, 0),
+        acceptors=[Acceptor("artemis", "tcp://0.0.0.0:61616", certificate, 100, 200)],
+        store=store,
+        scrub=fake_item(Scrub, age_ms=1_000),
+        message_memory_bytes=512,
+        message_memory_limit_bytes=1_024,
+        dead_letters=2,
+        login_failures={"wrong-credentials": 3, "too-many-failures": 0},
+        confirmation_times=times,
+        sync_times=times,
+        loop_lag=times,
+    )
+    readers = Readers("n", Position(3, 99), Position(1, 1), [fake_item(Reader, name="audit", sequence=90)])
+    return FakeNodeView(node, named=readers, items={"queues": [fake_queue(oldest_age_ms=1_500)]})
 
 
 _ALL_OUTCOMES = ("added", "changed", "refreshed", "own", "unusable", "damaged", "rejected")

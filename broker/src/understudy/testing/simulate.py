@@ -94,7 +94,7 @@ class Request:
     scenarios: Mapping[str, range]
     """The seeds of each scenario."""
     seed: int | None = None
-    """One seed of each instead; its plan is printed."""
+    """Seed of the only run of each scenario, whose plan is printed; None: as many runs as asked for."""
     trace: TextIO | None = None
     """File of everything that happens in ``seed``."""
     without: tuple[int, ...] = ()
@@ -114,7 +114,8 @@ class Request:
 def run_quietly(
     scenario: str, without: frozenset[int], seed: int, *, run_class: type[ScenarioRun] | None = None
 ) -> tuple[Outcome, float]:
-    """One seed and the seconds it took; top level, so that worker processes can be asked."""
+    """Run one seed; returns its result and the seconds that it took. A function of the module, as worker processes call
+    it."""
     began = time.perf_counter()
     with quiet_logging():
         outcome = SCENARIOS[scenario].run_seed(seed, without=without, run_class=run_class)

@@ -147,7 +147,7 @@ def _restrict(context: ssl.SSLContext, settings: TlsSettings) -> None:
     versions = {_VERSIONS[name] for name in settings.protocols} or set(_VERSIONS.values())
     suites = settings.cipher_suites
     if suites:
-        # a version of which no suite is enabled is not offered
+        # a TLS version without an enabled cipher suite is not offered
         if not any(is_tls13_suite(name) for name in suites):
             versions.discard(ssl.TLSVersion.TLSv1_3)
         if all(is_tls13_suite(name) for name in suites):

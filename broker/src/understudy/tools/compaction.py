@@ -82,7 +82,7 @@ class CompactionReport:
     dropped_segments: int
     copied_messages: int
     trouble: str | None
-    """Why not everything was done that could be."""
+    """Reason why not everything was done that could be."""
 
 
 def plan(disk: Disk, directory: str, percent: int) -> CompactionPlan:
@@ -127,7 +127,7 @@ def _live_bytes(state: StoreState) -> dict[int, int]:
 
 
 class Compaction:
-    """One offline compaction of one store, in an epoch of its own."""
+    """An offline compaction of a store, which begins a new epoch."""
 
     def __init__(
         self,

@@ -48,7 +48,7 @@ class Relation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a record lies in one copy."""
+    """Location of a record in one copy of a log."""
 
     epoch: int
     file: str
@@ -304,7 +304,7 @@ def _fill_sides(copies: list[LogCopy], contents: dict[int, Contents], pair: Pair
 
 
 def counterpart(copy: LogCopy, mine: Contents, theirs: Contents, sequence: int, committed: set[int]) -> Counterpart:
-    """The other side of a split log, for ``live_messages``."""
+    """Records of the other copy of a log that has split, for ``live_messages``."""
     open_here = mine.open_at.get(sequence, {})
     uncommitted = [added for tx_id, added in open_here.items() if tx_id not in committed]
     origins = mine.state.origins or {}

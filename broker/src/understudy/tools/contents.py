@@ -47,7 +47,7 @@ Reference = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Where a copy goes its own way: everything in it from this sequence on is its own."""
+    """Sequence from which a copy of a log differs: all later records are in that copy only."""
 
     sequence: int
     location: int
@@ -244,7 +244,7 @@ class Counterpart:
     other: StoreState
     """State at the end of the other copy."""
     origins: Mapping[int, Location]
-    """Where messages of the one that is looked at lay before they were copied forward."""
+    """Locations that the messages of the examined copy had before the consolidator copied them."""
 
     def common(self, queue_id: int, reference: MessageReference) -> bool:
         """Whether the other copy has, or had, this message in this queue too."""

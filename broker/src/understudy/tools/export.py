@@ -318,7 +318,7 @@ def piece_line(offset: int, data: bytes) -> str:
 
 
 def message_line(live: LiveMessage, transaction_id: int = 0) -> str:
-    """One message; after that of a large one its body must follow, ``PIECE_BYTES`` at a time.
+    """Encode the line of a message. After the line of a large message its body must follow, ``PIECE_BYTES`` at a time.
 
     Raises:
         RemoteProtocolError: the log has a message that is none.
@@ -379,7 +379,7 @@ def _to_json(tag: int, value: PropertyValue) -> Any:
         assert isinstance(value, bytes)
         return b64encode(value).decode("ascii")
     if tag in (FLOAT, DOUBLE):
-        # exact, and JSON has neither infinity nor not-a-number
+        # this form is exact, and JSON has neither infinity nor not-a-number
         assert isinstance(value, float)
         return _NOT_A_NUMBER + _BITS.pack(value).hex() if math.isnan(value) else value.hex()
     return value

@@ -380,7 +380,7 @@ def _check_seal(file: File, path: str, seal: SealRecord, used: int, offsets: lis
 
 
 def describe(logged: LoggedRecord, node_id: str | None) -> dict[str, object]:
-    """One record as plain values for JSON lines, without the body of a message."""
+    """Convert a record to plain values for JSON lines, without the body of a message."""
     frame, record = logged.frame, logged.record
     values: dict[str, object] = {
         "node": node_id,

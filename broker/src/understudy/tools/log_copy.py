@@ -40,7 +40,7 @@ from understudy.store.snapshots.snapshot import SnapshotHeader, read_snapshot, s
 from understudy.tools.inspect import Problem
 
 _READ_BYTES: Final = 4 * 1024 * 1024
-#: How often a copy may change while it is looked at.
+#: Number of changes of a copy after which its examination is given up.
 _ATTEMPTS: Final = 5
 
 
@@ -141,7 +141,7 @@ class LogCopy:
             try:
                 self._scan_all()
             except FileNotFoundError:
-                # trimmed by a broker that runs there
+                # a running broker has trimmed the segment
                 continue
             if self.problem is None or self.problem == before:
                 return
@@ -258,7 +258,7 @@ class LogCopy:
                 names = [name for name in names if (parse_name(name) or (0, 0))[1] != epoch]
 
     def _find_base(self, chain: Chain) -> None:
-        """Where segments were dropped: the oldest whole snapshot that fits, because most of the log is left
+        """Snapshot that replaces dropped segments: the oldest whole one that fits, because most of the log is left
         after it. None where all that is missing was trimmed.
         """
         gapless, first_sequence = self._continuity(chain)
@@ -388,7 +388,7 @@ class LogCopy:
         self._damaged(link.name, end, message)
 
     def _judge_tail(self, file: File, link: Link, header: SegmentHeader, end: int, last: int) -> None:
-        """Why the valid records of an unsealed segment end where they do."""
+        """Reason why the valid records of an unsealed segment end where they do."""
         size = file.size()
         rest = file.read(end, max(size - end, 0))
         self.tail_bytes = len(rest.rstrip(b"\0"))

@@ -167,7 +167,8 @@ class RestoringDisk:
         return self.other.find_message(message_id) if message_id >> EPOCH_SHIFT < self.diverged_from else None
 
     def _ends(self) -> dict[str, int | None]:
-        """Where the log ends in the segments for which the newest epoch tells it; None where a later segment follows.
+        """End of the log in the segments for which the newest epoch records it; None where a later segment
+        follows.
 
         A segment without an entry is the last of its epoch: its log ends with the bytes that are written in it.
         """

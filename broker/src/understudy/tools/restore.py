@@ -43,7 +43,7 @@ class Restored:
 
 
 def why_refused(copy: StoreDirectories, present: StoreDirectories) -> str | None:
-    """Why a copy must not take the place of the present store; None if nothing that was confirmed is lost by it.
+    """Reason why a copy must not take the place of the present store; None if nothing that was confirmed is lost by it.
 
     Raises:
         StoreError, OSError: one of the stores cannot be read.

@@ -44,7 +44,7 @@ from understudy.tools.contents import (
 from understudy.tools.inspect import verify
 from understudy.tools.log_copy import CopyState, Extent, LogCopy
 
-#: How often files that have changed are taken again.
+#: Number of times that changed files are copied again.
 PASSES_MAX: Final = 10
 _PIECE_BYTES: Final = 4 * 1024 * 1024
 _UNFINISHED: Final = ".tmp"

@@ -65,7 +65,7 @@ def detect(data: bytes) -> Protocol:
 
 
 def _detect_mqtt(head: bytes) -> Protocol:
-    """Whether it is an MQTT CONNECT packet: remaining length of one to four bytes, then "MQTT" or "MQIsdp"."""
+    """Whether the bytes are an MQTT CONNECT packet: remaining length of one to four bytes, then "MQTT" or "MQIsdp"."""
     offset = 1
     while head[offset] & 0x80:
         offset += 1

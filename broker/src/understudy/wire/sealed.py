@@ -149,7 +149,7 @@ class Opener:
         view = memoryview(data)
         size = len(view) - RUN_HEAD_BYTES
         if not self._pending and 0 < size <= SEALED_RUN_BYTES_MAX and _LENGTH.unpack_from(view)[0] == size:
-            # one whole run, as a lone frame is
+            # the frame is one whole run
             return self._open(view)
         opened: list[Bytes] = []
         offset = 0

@@ -10,8 +10,9 @@ from click.testing import CliRunner
 
 from understudy.cli.main import cli
 from understudy.cli.messages.load import read_password
+from understudy.cli.node import status
 from understudy.cli.node.status import Place
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, Unreachable
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +61,51 @@ def test_the_file_is_readable_for_its_user_only_and_lists_show_no_secret(home: P
     assert "hidden" not in shown
     assert "a-token" not in shown
     assert json.loads(run("context", "list", "--json"))[0]["used"] is True
+
+
+def test_of_the_nodes_of_a_context_the_active_one_is_asked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        (home / name).write_text(f"token-of-{name}\n")
+    urls = ("--management", "http://a:1", "--management", "http://b:1")
+    run("context", "add", "pair", *urls, "--token-file", str(home / "a"), "--token-file", str(home / "b"))
+    states = {"http://a:1": "passive", "http://b:1": "active"}
+
+    def ready(place: Place) -> dict[str, object]:
+        if states[place.url] == "down":
+            raise Unreachable(f"{place.url} does not answer")
+        return {"state": states[place.url]}
+
+    monkeypatch.setattr(status, "readiness_of", ready)
+    assert Place.of(None, None, None) == Place("http://b:1", "token-of-b")
+    states["http://b:1"] = "down"
+    assert Place.of(None, None, None).url == "http://a:1", "none is active: the first that answers"
+    states["http://a:1"] = "active"
+    assert Place.of(None, None, None).url == "http://a:1", "after a failover, the other one"
+    assert Place.of(None, "http://b:1,http://a:1", home / "a") == Place("http://a:1", "token-of-a")
+    states["http://a:1"] = "down"
+    with pytest.raises(Unreachable, match=r"http://a:1 does not answer; http://b:1 does not answer"):
+        Place.of(None, None, None)
+    with pytest.raises(ConfigError, match="about one node"):
+        Place.only(None, None, None)
+
+
+def test_the_number_of_tokens_fits_the_nodes(home: Path) -> None:
+    (home / "token").write_text("one-token\n")
+    two = ("--management", "http://a:1", "--management", "http://b:1")
+    run("context", "add", "x", *two, *("--token-file", str(home / "token")) * 3, code=2)
+    run("context", "add", "x", "--instance", str(home), "--token-file", str(home / "token"), code=2)
+    run("context", "add", "x", *two, "--token-file", str(home / "token"))
+    assert [each.token for each in Place.all_of(None, None, None)] == ["one-token", "one-token"]
+    assert json.loads(run("context", "list", "--json"))[0]["nodes"] == ["http://a:1", "http://b:1"]
+
+
+def test_instances_of_a_context_that_do_not_run_are_left_out(home: Path) -> None:
+    run("context", "add", "pair", "--instance", str(home / "a"), "--instance", str(home / "b"))
+    with pytest.raises(Unreachable, match="no node runs from"):
+        Place.of(None, None, None)
+    (home / "b/run").mkdir(parents=True)
+    (home / "b/run/node.json").write_text(json.dumps({"http_url": "http://b:1", "token_file": None, "servers": {}}))
+    assert Place.of(None, None, None).url == "http://b:1"
 
 
 def test_names_that_do_not_exist(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -294,6 +294,6 @@ def test_columns_that_have_no_space_are_named(
 ) -> None:
     output = Terminal()
     monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setattr(drawing, "console", lambda file=None, made=drawing.console: made(file=output))
+    monkeypatch.setattr(drawing, "console", lambda file=None, width=None, made=drawing.console: made(file=output))
     View().rows(QUEUES, [a_row(LONG, HUGE, LONG)])
     assert capsys.readouterr().err == "no space for age, killed: give --columns, or a wider terminal\n"

@@ -25,6 +25,7 @@ from understudy.config.model import (
 from understudy.errors import AuthenticationFailed, BrokerError, ConfigError
 from understudy.ids import Xid
 from understudy.management.operations.broker import duration_text
+from understudy.management.operations.invocation import InstanceFiles
 from understudy.management.operations.resources import CONTROLS
 from understudy.security.authorization import NoSecurity, Principal
 from understudy.security.login_guard import FAILURES_OF_USER_MAX
@@ -491,7 +492,7 @@ def test_a_reload_tells_what_is_wrong_but_not_where_the_file_lies() -> None:
     assert "no configuration file" in node.refused("broker", "reloadConfigurationFile")
     invalid = ConfigError("the value is empty", path="core/name", file="/srv/secret/etc/broker.xml", line=4)
     outcomes: list[tuple[BrokerError, ...]] = [(invalid,), (invalid, ConfigError("no key", path="acceptor 'a'")), ()]
-    node.invocations.node = replace(node.managed, reload=lambda done: done(outcomes.pop(0)))
+    node.invocations.node = replace(node.managed, files=InstanceFiles(lambda done: done(outcomes.pop(0))))
     told = node.refused("broker", "reloadConfigurationFile")
     assert "broker.xml:4 core/name: the value is empty" in told
     assert "/srv" not in told

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from support.slices import exposed
+from support.slices import exposed, finish
 from understudy.management.doors import metrics
 from understudy.management.doors.metrics import LABEL_CHARACTERS_MAX, label
+from understudy.management.model import access, clients, cluster, links, node, queues
+from understudy.management.model.figure import Item, figures
 from understudy.management.model.links import Acceptor, Certificate
 from understudy.management.model.node import Following
-from understudy.testing.fake_node import FakeNodeView, fake_node, fake_queue
+from understudy.testing.fake_node import FakeNodeView, complete_view, fake_node, fake_queue
 
 
 def samples(view: FakeNodeView) -> dict[str, float]:
@@ -132,3 +134,58 @@ def test_the_end_of_validity_of_certificates() -> None:
     series = {name: value for name, value in found.items() if "certificate" in name}
     assert series == {'understudy_acceptor_certificate_expiry_seconds{acceptor="tls"}': 1_700_000_000}
     assert not any("certificate" in name for name in samples(FakeNodeView()))
+
+
+def test_what_an_operator_is_warned_by() -> None:
+    found = samples(complete_view())
+    expected = {
+        "understudy_backup_present": 1,
+        "understudy_lock_proof_age_seconds": 0.04,
+        'understudy_failovers_total{kind="take-over"}': 1,
+        'understudy_failovers_total{kind="failback"}': 0,
+        'understudy_acceptor_received_bytes_total{acceptor="artemis"}': 100,
+        'understudy_acceptor_sent_bytes_total{acceptor="artemis"}': 200,
+        'understudy_acceptor_certificate_expiry_seconds{acceptor="artemis"}': 1_700_000_000,
+        "understudy_disk_free_bytes": 6_000,
+        "understudy_disk_size_bytes": 10_000,
+        "understudy_message_memory_bytes": 512,
+        "understudy_message_memory_limit_bytes": 1_024,
+        "understudy_dead_letters": 2,
+        'understudy_login_failures_total{reason="wrong-credentials"}': 3,
+        'understudy_login_failures_total{reason="too-many-failures"}': 0,
+        'understudy_queue_oldest_message_age_seconds{address="orders",queue="orders",routing_type="ANYCAST"}': 1.5,
+    }
+    assert {series: found.get(series) for series in expected} == expected
+
+
+@pytest.mark.parametrize("name", ["confirmation_latency", "sync_latency", "loop_lag"])
+def test_durations_are_histograms_whose_buckets_hold_the_smaller_ones(name: str) -> None:
+    found = samples(complete_view())
+    series = {key.removeprefix(f"understudy_{name}_seconds"): value for key, value in found.items() if name in key}
+    assert series == {
+        '_bucket{le="0.001"}': 3,
+        '_bucket{le="0.01"}': 5,
+        '_bucket{le="+Inf"}': 6,
+        "_count": 6,
+        "_sum": 0.13,
+    }
+
+
+def test_every_metric_of_the_model_is_exposed_by_a_complete_node() -> None:
+    declared = {
+        name: figure
+        for module in (access, cluster, clients, links, node, queues)
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, Item) and kind is not Item
+        for figure in figures(kind).values()
+        for name in (figure.metric, figure.total)
+        if name is not None
+    }
+    assert len(declared) > 50
+    exposed_names = {family.name for family in finish(metrics.families(complete_view())).collect()}
+    assert declared.keys() - exposed_names == set()
+
+
+def test_a_node_without_a_queue_that_waits_shows_no_age() -> None:
+    found = samples(FakeNodeView(items={"queues": [fake_queue(oldest_age_ms=None)]}))
+    assert not any("oldest" in series for series in found)

@@ -355,3 +355,13 @@ def test_a_message_that_no_queue_wanted_has_the_expiration_of_the_dead_letter_ad
     dead = world.queue("DLQ")
     world.session().sends.send(text("m", "empty"))
     assert only(world, dead).expiration == world.clock.now_ms + 100
+
+
+def test_dead_letters_are_those_of_every_dead_letter_address() -> None:
+    world = World({"#": DEAD["#"], "other": {"dead_letter_address": "DLQ2"}, "third": {"dead_letter_address": "none"}})
+    world.queue(), world.queue("DLQ"), world.queue("DLQ2")
+    assert world.office.directory.dead_letter_count() == 0
+    for address in ("DLQ", "DLQ", "DLQ2", "q"):
+        world.session().sends.send(text("m", address))
+    world.turn()
+    assert world.office.directory.dead_letter_count() == 3

@@ -286,6 +286,7 @@ class AskedFence:
     def __init__(self, world: World) -> None:
         self.world = world
         self.proved_until_ms = world.clock.now_ms
+        self.proved_at_ms = None
         self.why: Exception | None = None
         self.asked = 0
 

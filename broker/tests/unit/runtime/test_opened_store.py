@@ -50,6 +50,7 @@ class _Node:
             disk=disk,
             clock=self.time,
             large_messages_max=None,
+            times=None,
             log_writer=self._writer,
             worker=lambda turn: SimWorker(self.time, random.Random(2)),
         )

@@ -22,6 +22,7 @@ from understudy.security.login_modules import LoginModule
 from understudy.security.logins import Login, Logins
 from understudy.security.password_hashes import HashParameters, PasswordHash
 from understudy.security.settings import SecuritySettings
+from understudy.tls.certificates import DistinguishedName
 
 CHEAP = HashParameters(n=2, r=1, p=1)
 USERS = ("ann", "ben", "cat")
@@ -287,6 +288,39 @@ def test_logins_are_counted_by_their_outcome() -> None:
     assert (rig.logins.succeeded_count, rig.logins.failed_count) == (1, 1)
     assert rig.ask("ann", "ann") == Principal("ann"), "remembered, and still counted as a login"
     assert rig.logins.succeeded_count == 2
+
+
+def failures(rig: SteppedLogins) -> dict[str, int]:
+    return {reason: count for reason, count in rig.logins.failures.items() if count}
+
+
+def test_failed_logins_are_counted_by_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = SteppedLogins()
+    rig.ask("ben", "wrong")
+    rig.worker.work()
+    with pytest.raises(AuthenticationFailed):
+        rig.ask("ben", None)  # type: ignore[arg-type]
+    with pytest.raises(AuthenticationFailed):
+        rig.logins.ask("h", None, None, rig.told.append, certificate=DistinguishedName("CN=x", "CN=x"))  # type: ignore[arg-type]
+    assert failures(rig) == {"wrong-credentials": 1, "unusable-credentials": 1, "unknown-certificate": 1}
+    monkeypatch.setattr(logins_module, "LOGINS_WAITING_MAX", 0)
+    with pytest.raises(SessionRejected):
+        rig.ask("ann", "ann")
+    assert failures(rig)["too-many-waiting"] == 1
+    for _ in range(FAILURES_OF_USER_MAX):
+        with pytest.raises(AuthenticationFailed):
+            rig.ask("cat", None)  # type: ignore[arg-type]
+    with pytest.raises(AuthenticationFailed, match="too many failed logins"):
+        rig.ask("cat", "cat")
+    assert failures(rig)["too-many-failures"] == 1
+
+
+def test_a_check_that_fails_is_counted_apart(caplog: pytest.LogCaptureFixture) -> None:
+    rig = SteppedLogins()
+    rig.ask("ann", "ann")
+    (check,) = rig.logins._checks.values()
+    rig.logins._finish(check, False, OSError("no memory"))
+    assert failures(rig) == {"check-failed": 1}
 
 
 # --- directories -------------------------------------------------------------------------------------

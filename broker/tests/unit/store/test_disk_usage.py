@@ -48,3 +48,11 @@ def test_each_directory_is_asked_once() -> None:
     disks.space = lambda path: asked.append(path) or space(path)  # type: ignore[method-assign,func-returns-value]
     assert problem(disks, 90, 100) == ""
     assert sorted(asked) == ["/journal", "/large", "/paging"]
+
+
+def test_the_space_of_the_first_directory_is_kept() -> None:
+    disks = Disks(journal=500, paging=50)
+    usage = DiskUsage(cast(Disk, disks), disks.free, -1, -1)
+    assert usage.space is None
+    usage.look()
+    assert usage.space == Space(500, 1000)

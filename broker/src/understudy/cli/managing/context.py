@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ CONTEXTS: Final = Table(
     (
         Column("name", Kind.NAME, "Name of the context.", title="context"),
         Column("used", Kind.NAME, "Whether commands use it."),
-        Column("management", Kind.NAME, "Management URL of the node."),
+        Column("nodes", Kind.NAME, "Management URLs or instance directories of the nodes."),
         Column("broker", Kind.NAME, "URL for clients."),
         Column("user", Kind.NAME, "User of clients."),
         Column("secrets", Kind.NAME, "Secrets that the file has; they are not shown."),
@@ -35,9 +36,24 @@ def context() -> None:
 
 @context.command()
 @click.argument("name")
-@click.option("--management", help="Management URL of the node, such as http://127.0.0.1:8161.")
-@click.option("--instance", type=click.Path(path_type=Path, file_okay=False), help="Instance directory, on this host.")
-@click.option("--token-file", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Its token is stored.")
+@click.option(
+    "--management",
+    multiple=True,
+    help="Management URL of a node, such as http://127.0.0.1:8161; repeat it for the other node of a pair.",
+)
+@click.option(
+    "--instance",
+    multiple=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Instance directory on this host, instead of a URL; repeatable.",
+)
+@click.option(
+    "--token-file",
+    "token_files",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Its token is stored; one for all URLs, or one for each.",
+)
 @click.option("--broker", help="URL for clients, such as tcp://127.0.0.1:61616.")
 @click.option("--user", help="User of clients.")
 @click.option(
@@ -51,9 +67,9 @@ def context() -> None:
 @click.option("--use/--no-use", default=True, show_default=True, help="Use it from now on.")
 def add(
     name: str,
-    management: str | None,
-    instance: Path | None,
-    token_file: Path | None,
+    management: tuple[str, ...],
+    instance: tuple[Path, ...],
+    token_files: tuple[Path, ...],
     broker: str | None,
     user: str | None,
     password_file: Path | None,
@@ -62,18 +78,16 @@ def add(
 ) -> None:
     """Add the context NAME, or replace it. Secrets are stored in a file with mode 0600.
 
+    With the nodes of a pair, commands ask the active one, whichever it is at the time.
+
     \b
-    Example: understudy context add east --management http://127.0.0.1:8161 --token-file etc/management.token
+    Example: understudy context add east --management http://a:8161 --management http://b:8161 --token-file token
     """
-    for url in (management, broker):
-        if url is not None and has_login(url):
+    for url in (*management, *filter(None, [broker])):
+        if has_login(url):
             raise ConfigError(f"{masked_url(url)!r} has a login: give --user and --password-file")
-    if management is not None and instance is not None:
-        raise click.UsageError("give either --management or --instance")
     given: dict[str, Any] = {
-        "management": management,
-        "instance": None if instance is None else str(instance.resolve()),
-        "token": None if token_file is None else token_file.read_text().strip(),
+        "nodes": [*_nodes(management, token_files), *({"instance": str(each.resolve())} for each in instance)],
         "broker": broker,
         "user": user,
         "password": None if password_file is None else password_file.read_text().split("\n", 1)[0],
@@ -85,6 +99,20 @@ def add(
         found["used"] = name
     write_contexts(os.environ, found)
     echo(f"context {name} written to {contexts_file(os.environ)}{', and used from now on' if use else ''}")
+
+
+def _nodes(urls: Sequence[str], token_files: Sequence[Path]) -> list[dict[str, str]]:
+    """The nodes of URLs, with their tokens. Raises UsageError: there are more or fewer tokens than URLs."""
+    tokens = [each.read_text(encoding="utf-8").strip() for each in token_files]
+    if len(tokens) == 1:
+        tokens *= len(urls)
+    if len(tokens) not in (0, len(urls)) or (token_files and not urls):
+        raise click.UsageError(
+            f"{len(token_files)} --token-file for {len(urls)} --management: give one, or one for each"
+        )
+    if not tokens:
+        return [{"management": url} for url in urls]
+    return [{"management": url, "token": token} for url, token in zip(urls, tokens, strict=True)]
 
 
 @context.command("use")
@@ -134,10 +162,13 @@ def list_contexts(view: View) -> None:
         {
             "name": name,
             "used": name == used,
-            "management": each.get("management") or each.get("instance"),
+            "nodes": [node.get("management") or node["instance"] for node in each["nodes"]],
             "broker": each.get("broker"),
             "user": each.get("user"),
-            "secrets": [key for key in ("token", "password") if key in each],
+            "secrets": [
+                *(["token"] if any("token" in node for node in each["nodes"]) else []),
+                *(["password"] if "password" in each else []),
+            ],
         }
         for name, each in sorted(found["contexts"].items())
     ]

@@ -1,4 +1,7 @@
-"""Contexts: named nodes with their addresses and logins, in one file of the user (``understudy context``).
+"""Contexts: named pairs and nodes with their addresses and logins, in one file of the user (``understudy context``).
+
+A context has ``nodes``, each with ``management`` (a URL) and ``token``, or with ``instance`` (a directory of this
+host); ``broker``, ``user`` and ``password`` for clients; and ``ca``.
 
 The file is ``understudy/contexts.json`` in the XDG configuration directory, with mode 0600 because it has secrets.
 ``UNDERSTUDY_CONTEXT`` names another context than the one in use. Options and other variables of the environment come

@@ -22,7 +22,7 @@ from understudy.management.operations.queue_messages import RETRIES
 _SETTINGS: Final = ("deadLetterAddress", "expiryAddress")
 #: Property of a message that has expired.
 _EXPIRED: Final = "_AMQ_ACTUAL_EXPIRY"
-#: After how many returned messages the queue is looked at for one that has come back.
+#: Number of returned messages after which the queue is searched for one that has come back.
 _LOOK_AFTER: Final = 20
 
 GROUPS: Final = Table(

@@ -127,7 +127,7 @@ class Choice:
     queue: str
     ids: tuple[int, ...]
     selector: str | None
-    """None with ids, or for all messages."""
+    """Selector of the messages; None with ids, or for all messages."""
 
     @property
     def resource(self) -> str:

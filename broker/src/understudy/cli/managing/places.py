@@ -43,7 +43,7 @@ def node_options(command: F) -> F:
 
 
 def active_node_options(command: F) -> F:
-    """The same for a command that only an active node can answer.
+    """Options of the connection to a node, for a command that only an active node can answer.
 
     Raises:
         NotActive: the node is not active; the error says which one is, as far as the node knows it.

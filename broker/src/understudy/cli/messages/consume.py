@@ -176,7 +176,7 @@ class Consumption:
             self._settlement_undone = True
             return False
         except (CommitOutcomeUnknown, CallTimedOut):
-            # Also a failover longer than callFailoverTimeout: go on when it ends.
+            # A failover may be longer than callFailoverTimeout: the command continues when it ends.
             self.unknown += 1
             return False
         return True

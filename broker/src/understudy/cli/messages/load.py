@@ -135,7 +135,7 @@ class LedgerFile:
         self._lines: list[str] = []
         self._file: TextIO | None = None
         self.rows: LedgerWriter | None = None
-        """None without a ledger."""
+        """Writer of the rows; None without a ledger."""
         if path is None:
             return
         try:

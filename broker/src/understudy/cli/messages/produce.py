@@ -63,7 +63,7 @@ class Load:
     repeat: bool
 
     def bodies(self) -> Iterator[bytes]:
-        """One body after the other, endless unless a file is sent once."""
+        """Bodies of the messages, one after the other, endless unless a file is sent once."""
         if self.file is None:
             pattern = bytes(range(32, 127))
             body = (pattern * (self.size_bytes // len(pattern) + 1))[: self.size_bytes]
@@ -104,7 +104,7 @@ class Production:
         """
         load = self._load
         self._connection = connection
-        # Not closed here: closing the connection does it, and does not wait for a failover.
+        # The session is not closed here: closing the connection closes it, without waiting for a failover.
         session = await connection.session()
         producer = await session.producer(load.address, routing=load.routing, window=load.window)
         painter = asyncio.create_task(show_progress(self._meter, connection))
@@ -193,7 +193,7 @@ async def _produce(
 ) -> int:
     parsed = parse_url(url)
     if not load.durable:
-        # Otherwise nothing would answer, and "confirmed" would mean "written to a socket".
+        # Without this option no send would be answered, and "confirmed" would mean "written to a socket".
         parsed = replace(parsed, options=replace(parsed.options, block_on_non_durable_send=True))
     meter = Meter("confirmed", load.count if load.until is None else None, quiet=as_json)
     failovers = 0

@@ -73,7 +73,7 @@ class SendPlan:
 
 
 class _Progress:
-    """How many of the first messages are confirmed, in a file beside the export."""
+    """Number of the first messages that are confirmed, kept in a file beside the export."""
 
     def __init__(self, file: Path | None, source: str, target: str | None) -> None:
         """
@@ -96,7 +96,7 @@ class _Progress:
                 raise ConfigError("is no progress of an import", file=str(file), hint="remove it") from error
 
     def confirm(self, number: int) -> None:
-        """The broker has confirmed the message with this number, from 0."""
+        """Note that the broker has confirmed the message with this number, from 0."""
         self._done.add(number)
         while self.confirmed in self._done:
             self._done.remove(self.confirmed)

@@ -202,7 +202,7 @@ class Board:
     """The table: a row each half second, and a line for each event."""
 
     def __init__(self, pair: Pair, traffic: Traffic) -> None:
-        """Nothing is printed."""
+        """Begin without output."""
         self._pair = pair
         self._traffic = traffic
         self._began_s = time.monotonic()

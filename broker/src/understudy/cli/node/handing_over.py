@@ -122,7 +122,7 @@ def activate(
     \b
     Example: understudy activate --instance /srv/broker
     """
-    place = Place.of(instance, url, token_file, server)
+    place = Place.only(instance, url, token_file, server)
     node: dict[str, Any] = place.ask("/api/v1/node")
     place.ask("/api/v1/node/activate", body={})
     state = _wait(place, timeout_s, ("active",))

@@ -42,7 +42,7 @@ class ManagedPlace(Protocol):
 
 
 def listen_for_management(place: ManagedPlace, allow_remote: bool, port_offset: int = 0) -> ManagementListener | None:
-    """None: management is off.
+    """Listen for management; returns None if management is off.
 
     Args:
         place: The instance.

@@ -44,7 +44,7 @@ def promote(
     \b
     Example: understudy promote --instance /srv/broker --accept-data-loss
     """
-    place = Place.of(instance, url, token_file, server)
+    place = Place.only(instance, url, token_file, server)
     node: dict[str, Any] = place.ask("/api/v1/node")
     ha = node["ha"]
     if ha["state"] != "passive":

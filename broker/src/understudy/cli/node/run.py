@@ -153,12 +153,12 @@ def run(
     configure_logs(log_level, log_file, log_format, levels)
     for warning in loaded.warnings:
         log.warning("configuration", extra={"detail": str(warning)})
-    place = Instance(directory, config.resolve(), http, http_token_file or token_of(config), greets=default)
+    place = Instance(directory, config.resolve(), http, http_token_file or token_of(config), default, log_file)
     source = configuration_file(config, directory, properties, quarantine)
     if not loaded.configuration.persistence_enabled:
         log.warning("persistence is off: no message, address or queue outlives this process")
         volatile_store(directory).claim()
-    serving = serve(loaded, place, http_allow_remote, source, volatile_store(directory))
+    serving = serve(loaded, place, http_allow_remote, source)
     sys.exit(uvloop.run(serving))
 
 

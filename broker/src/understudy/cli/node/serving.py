@@ -13,19 +13,21 @@ from typing import Final
 from understudy import __version__
 from understudy.cli.node.check import key_files
 from understudy.cli.node.defaults import DEFAULT_URL
+from understudy.cli.node.descriptions import Instance, node_facts, start_fields
 from understudy.cli.node.hosting import backup_parts, listen_for_management
 from understudy.cli.node.user_files import logins_beside, security_of, user_files, watched_files
 from understudy.cli.terminal import echo
 from understudy.config.instance_files import LOGIN_FILE
 from understudy.config.model import Configuration, ConfigWarning
 from understudy.config.servers import LoadedConfig
-from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.runtime.base.file_modes import check_directories, check_files
-from understudy.runtime.files.configuration_file import ConfigurationFile
+from understudy.runtime.base.kept_events import keep_events
+from understudy.runtime.files.configuration_file import ConfigurationFile, volatile_store
 from understudy.runtime.management.listener import ManagementListener
-from understudy.runtime.node.volatile_store import VolatileStore
 from understudy.runtime.process.server import Server
+
+__all__ = ["Instance", "notes_directory", "serve"]
 
 log = logging.getLogger(__name__)
 
@@ -34,30 +36,8 @@ SERVERS_FOLDER: Final = "servers"
 
 
 def notes_directory(instance: Path, server: str | None) -> Path:
-    """Where a server notes which store it uses; None: that of ``core``."""
+    """Directory in which a server notes which store it uses; None: the directory of ``core``."""
     return instance if server is None else instance / SERVERS_FOLDER / server
-
-
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """Paths of the files of one node, except its store."""
-
-    directory: Path
-    config: Path
-    http: str
-    token_file: Path | None
-    greets: bool = False
-    """Whether the node prints example commands once it is active."""
-
-    @property
-    def pid_file(self) -> Path:
-        """File with the process id while the node runs."""
-        return self.directory / "run" / "understudy.pid"
-
-    @property
-    def node_file(self) -> Path:
-        """File with the process id, the configuration and the management address while the node runs."""
-        return self.directory / "run" / "node.json"
 
 
 async def serve(
@@ -65,7 +45,6 @@ async def serve(
     place: Instance,
     allow_remote: bool,
     source: ConfigurationFile,
-    volatile: VolatileStore,
 ) -> int:
     """Run all servers of a broker.xml until the last has ended; the exit code.
 
@@ -74,8 +53,8 @@ async def serve(
         place: The instance.
         allow_remote: Whether management may listen on an address that is not loopback.
         source: The files of the configuration, which are read again.
-        volatile: Its store if persistence is off; removed at the end.
     """
+    keep_events()
     colocated = loaded.configuration.ha_policy.colocated
     process = Server(1 + len(loaded.servers) + (0 if colocated is None else colocated.max_backups))
     maker = _Maker(process, place, allow_remote, source)
@@ -92,7 +71,7 @@ async def serve(
     finally:
         _remove_run_files(place)
         if not loaded.configuration.persistence_enabled:
-            volatile.remove()
+            volatile_store(source.directory).remove()
     log.info("stopped", extra={"clean": clean})
     return 0 if clean else 1
 
@@ -114,6 +93,7 @@ class _Maker:
         if configuration.security_enabled:
             for warning in logins_beside(place.config.parent).warnings:
                 log.warning("login.config", extra={"detail": warning})
+        log.info("Understudy %s starts", __version__, extra=start_fields(configuration, security, place))
         _check_modes(configuration, place)
         listener = self._listen(loaded, name)
         colocated = configuration.ha_policy.colocated
@@ -147,7 +127,7 @@ class _Maker:
         return replace(loaded, configuration=loaded.server(name), warnings=(*loaded.warnings, *warnings))
 
     def _listen(self, loaded: LoadedConfig, name: str | None) -> ManagementListener | None:
-        """A further server without management is better than none, and than none of the others."""
+        """Listen for management; a further server runs without it if its port is taken, as do the others."""
         if name is None:
             return listen_for_management(self._place, self._allow_remote)
         number = next(n for n, each in enumerate(loaded.servers, 1) if each.configuration.name == name)
@@ -164,14 +144,7 @@ class _Maker:
         """Tell commands where the process and its servers are."""
         place, servers = self._place, self._process.servers
         main = next(iter(servers.nodes))
-        facts = {
-            "pid": os.getpid(),
-            "name": main,
-            "config": str(place.config),
-            "http_url": None if place.http == "off" else f"http://{place.http}",
-            "token_file": str(place.token_file) if place.token_file else None,
-            "servers": {name: each.http_url for name, each in servers.nodes.items()},
-        }
+        facts = node_facts(place, main, {name: each.http_url for name, each in servers.nodes.items()})
         place.pid_file.parent.mkdir(parents=True, exist_ok=True)
         for path, text in ((place.pid_file, f"{os.getpid()}\n"), (place.node_file, json.dumps(facts) + "\n")):
             temporary = path.with_suffix(".tmp")

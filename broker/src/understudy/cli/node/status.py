@@ -15,6 +15,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -45,11 +46,35 @@ class Place(ManagementAddress):
 
     @classmethod
     def of(cls, instance: Path | None, url: str | None, token_file: Path | None, server: str | None = None) -> Place:
-        """The place the options name; without either, the default instance of ``understudy run``.
+        """The place that the options name; of several nodes the active one, else the first that answers.
+
+        Args and errors are those of ``all_of``.
+        """
+        return serving(cls.all_of(instance, url, token_file, server))
+
+    @classmethod
+    def only(cls, instance: Path | None, url: str | None, token_file: Path | None, server: str | None = None) -> Place:
+        """The place of a command that is about one particular node.
+
+        Raises:
+            ConfigError: the context or ``--url`` names several nodes.
+        """
+        found = cls.all_of(instance, url, token_file, server)
+        if len(found) > 1:
+            urls = ", ".join(each.url for each in found)
+            raise ConfigError(f"{urls}: the command is about one node", hint="name it with --url or --instance")
+        return found[0]
+
+    @classmethod
+    def all_of(
+        cls, instance: Path | None, url: str | None, token_file: Path | None, server: str | None = None
+    ) -> list[Place]:
+        """All places that the options name; without them those of the context, or the default instance.
 
         Args:
             instance: The instance directory.
-            token_file: With the token; None: that of the instance.
+            url: URLs separated by commas.
+            token_file: With the token; None: that of the instance or of the context.
             server: One of the servers of the instance; None: that of ``core``.
 
         Raises:
@@ -60,34 +85,52 @@ class Place(ManagementAddress):
             raise ConfigError("give either --instance or --url")
         if server is not None and url is not None:
             raise ConfigError("--server names a server of an instance: a --url is that of one server")
-        chosen = current_context(os.environ) if instance is None and url is None else None
-        ca = None if chosen is None else chosen.get("ca")
-        if chosen is not None and "management" in chosen:
-            token = "" if token_file is None else _read_file(token_file).strip()
-            return cls(chosen["management"].rstrip("/"), token or chosen.get("token", ""), ca)
-        if instance is None and url is None:
-            given = None if chosen is None else chosen.get("instance")
-            instance = default_directory(os.environ) if given is None else Path(given)
-        if instance is not None:
-            path = instance / "run" / "node.json"
-            try:
-                node = json.loads(_read_file(path))
-                url, named = _url_of(node, server, path), node["token_file"]
-            except FileNotFoundError:
-                raise Unreachable(f"no node runs from {instance}: {path} does not exist") from None
-            except (ValueError, KeyError, TypeError) as error:
-                raise ConfigError("is no description of a running node", file=str(path)) from error
-            if url is None:
-                raise ConfigError("the node runs without management", file=str(path))
-            token_file = token_file or (Path(named) if named else None)
-        assert url is not None
+        if url is not None:
+            token = _token(token_file)
+            return [cls.at(each, token) for each in url.split(",")]
+        chosen = current_context(os.environ) if instance is None else None
+        if chosen is not None and chosen["nodes"]:
+            return cls._of_context(chosen, token_file, server)
+        return [cls.of_instance(default_directory(os.environ) if instance is None else instance, token_file, server)]
+
+    @classmethod
+    def at(cls, url: str, token: str, ca: str | None = None) -> Place:
+        """The place of a URL. Raises ConfigError: it is no http or https URL."""
         if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
             raise ConfigError(f"{masked_url(url)!r} is no http or https URL")
+        return cls(url.rstrip("/"), token, ca)
+
+    @classmethod
+    def of_instance(cls, instance: Path, token_file: Path | None, server: str | None = None) -> Place:
+        """The place of a running instance. Raises ConfigError, Unreachable."""
+        path = instance / "run" / "node.json"
         try:
-            token = _read_file(token_file).strip() if token_file else ""
+            node = json.loads(_read_file(path))
+            url, named = _url_of(node, server, path), node["token_file"]
         except FileNotFoundError:
-            raise ConfigError("does not exist", file=str(token_file)) from None
-        return cls(url.rstrip("/"), token)
+            raise Unreachable(f"no node runs from {instance}: {path} does not exist") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError("is no description of a running node", file=str(path)) from error
+        if url is None:
+            raise ConfigError("the node runs without management", file=str(path))
+        return cls.at(url, _token(token_file or (Path(named) if named else None)))
+
+    @classmethod
+    def _of_context(cls, chosen: Mapping[str, Any], token_file: Path | None, server: str | None) -> list[Place]:
+        """The nodes of a context; instances that do not run are left out unless no node is left."""
+        found, missing = list[Place](), list[Unreachable]()
+        for node in chosen["nodes"]:
+            if "management" in node:
+                token = _token(token_file) or node.get("token", "")
+                found.append(cls.at(node["management"], token, chosen.get("ca")))
+                continue
+            try:
+                found.append(cls.of_instance(Path(node["instance"]), token_file, server))
+            except Unreachable as error:
+                missing.append(error)
+        if not found:
+            raise missing[0]
+        return found
 
     @classmethod
     def reachable(cls, instance: Path, token_file: Path | None) -> Place:
@@ -101,6 +144,40 @@ class Place(ManagementAddress):
                 continue
             return place
         raise Unreachable(f"no server of {instance} answers")
+
+
+def serving(places: Sequence[Place]) -> Place:
+    """The place of the active node; without one the first that answers. The only one of a list is not asked.
+
+    Raises:
+        Unreachable: none answers; the error names each.
+    """
+    if len(places) == 1:
+        return places[0]
+    first: Place | None = None
+    errors = list[str]()
+    for each in places:
+        try:
+            state = readiness_of(each)["state"]
+        except BrokerError as error:
+            errors.append(str(error))
+            continue
+        if state == "active":
+            return each
+        first = first or each
+    if first is None:
+        raise Unreachable("; ".join(errors))
+    return first
+
+
+def _token(file: Path | None) -> str:
+    """The token in a file; empty without one. Raises ConfigError: it does not exist or cannot be read."""
+    if file is None:
+        return ""
+    try:
+        return _read_file(file).strip()
+    except FileNotFoundError:
+        raise ConfigError("does not exist", file=str(file)) from None
 
 
 def _url_of(node: dict[str, Any], server: str | None, path: Path) -> str | None:
@@ -131,7 +208,11 @@ instance_option = click.option(
 server_option = click.option(
     "--server", help="One of several servers of the instance, by its name; default: that of core in broker.xml."
 )
-url_option = click.option("--url", help="The node's management URL, such as http://127.0.0.1:8161.")
+url_option = click.option(
+    "--url",
+    help="The node's management URL, such as http://127.0.0.1:8161; of several, separated by commas, the active node"
+    " is asked.",
+)
 token_file_option = click.option(
     "--token-file", type=click.Path(path_type=Path, dir_okay=False), help="File with the management token."
 )
@@ -322,7 +403,7 @@ def stop(
     if instance is None and url is None:
         instance = default_directory(os.environ)
     if instance is None or url is not None or server is not None:
-        place = Place.of(instance, url, token_file, server)
+        place = Place.only(instance, url, token_file, server)
         place.ask("/api/v1/node/stop", body={"failover": failover})
         _wait_silent(place, deadline)
     else:
@@ -383,7 +464,7 @@ def _stop_process(instance: Path, place: Place | None, deadline: float) -> None:
 
 
 def started_at_ms(pid: int) -> int | None:
-    """When a process started, wall clock; None when it is gone."""
+    """Wall time in ms at which a process started; None when it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))

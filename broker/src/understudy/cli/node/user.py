@@ -1,23 +1,128 @@
-"""``understudy user``: entries of the users file of a broker with security enabled."""
+"""``understudy user``: users with passwords, in the files of an instance or by the management of a node (ADR 0161)."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Final
 
 import click
 
+from understudy.cli.managing.confirming import confirm, yes_option
+from understudy.cli.node.user_places import Users, users_options
+from understudy.cli.tables import Table, View, figure_column, view_options
 from understudy.cli.terminal import Commands, echo
 from understudy.errors import ConfigError
+from understudy.management.model.access import User
 from understudy.runtime.base.environment import SystemEntropy
 from understudy.runtime.files.replacement import replace
 from understudy.security.password_hashes import PasswordHash, is_plain, is_scram
 from understudy.security.properties_file import entries, replaced
 
+USERS: Final = Table("users", (figure_column(User, "name", "user"), figure_column(User, "roles")))
+
+
+_roles_option = click.option(
+    "--role", "roles", multiple=True, required=True, help="A role of the user, as named in broker.xml; repeatable."
+)
+
+
+def _password() -> str:
+    """A password: typed twice on a terminal, else the first line of standard input. Raises UsageError: it is empty."""
+    if sys.stdin.isatty():
+        password: str = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise click.UsageError("the password is empty: type it, or give it on standard input")
+    return password
+
 
 @click.group(cls=Commands)
 def user() -> None:
-    """Make entries for artemis-users.properties."""
+    """Show, add, change and remove users with passwords."""
+
+
+@user.command("list")
+@users_options
+@view_options(USERS)
+def list_users(users: Users, view: View) -> None:
+    """Show users of the files of a node with their roles; users of a directory are not listed.
+
+    \b
+    Example: understudy user list --filter roles=amq
+    """
+    view.rows(USERS, users.rows())
+
+
+@user.command()
+@users_options
+@click.argument("name")
+@_roles_option
+def add(users: Users, name: str, roles: tuple[str, ...]) -> None:
+    """Add the user NAME. The password is asked for on a terminal, and otherwise read from standard input.
+
+    It is stored as a salted hash, and never an argument that other users of the host can see.
+
+    \b
+    Example: understudy user add alice --role orders --role amq
+
+    Exit codes: 0 added; 1 the user exists, or the node refuses; 2 usage; 3 not active or not reachable.
+    """
+    users.add(name, _password(), roles)
+    echo(f"user {name} added: {users.note()}")
+
+
+@user.command()
+@users_options
+@click.argument("name")
+@yes_option
+def remove(users: Users, name: str, yes: bool) -> None:
+    """Remove the user NAME. Its sessions have no permissions from then on.
+
+    \b
+    Example: understudy user remove alice --yes
+
+    Exit codes: 0 removed; 1 there is no such user; 2 no terminal and no --yes; 3 not active or not reachable.
+    """
+    confirm(f"Remove user {name}?", yes=yes)
+    users.remove(name)
+    echo(f"user {name} removed: {users.note()}")
+
+
+@user.command()
+@users_options
+@click.argument("name")
+def password(users: Users, name: str) -> None:
+    """Give the user NAME another password, which is asked for as by `user add`. Roles stay.
+
+    \b
+    Example: understudy user password alice
+
+    Exit codes: 0 changed; 1 there is no such user; 2 usage; 3 not active or not reachable.
+    """
+    users.reset(name, _password(), None)
+    echo(f"password of user {name} changed: {users.note()}")
+
+
+@user.command()
+@users_options
+@click.argument("name")
+@_roles_option
+def roles(users: Users, name: str, roles: tuple[str, ...]) -> None:
+    """Give the user NAME exactly these roles. The password stays.
+
+    \b
+    Example: understudy user roles alice --role orders --role reports
+
+    Exit codes: 0 changed; 1 there is no such user; 2 usage; 3 not active or not reachable.
+    """
+    users.reset(name, None, roles)
+    echo(f"user {name} has the roles {', '.join(roles)}: {users.note()}")
+
+
+# the name of Artemis
+user.add_command(remove, "rm")
 
 
 @user.command(name="hash")
@@ -31,13 +136,7 @@ def hash_password(name: str) -> None:
     \b
     Example: understudy user hash alice >> etc/artemis-users.properties
     """
-    if sys.stdin.isatty():
-        password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
-    else:
-        password = sys.stdin.readline().rstrip("\n")
-    if not password:
-        raise click.UsageError("the password is empty")
-    echo(f"{name} = {PasswordHash.make(password, SystemEntropy())}")
+    echo(f"{name} = {PasswordHash.make(_password(), SystemEntropy())}")
 
 
 @user.command()
@@ -58,7 +157,7 @@ def convert(file: Path, dry_run: bool) -> None:
         entropy = SystemEntropy()
         plain = [entry for entry in found if is_plain(entry)]
         if plain and not dry_run:
-            hashes = {entry.key: str(PasswordHash.make(entry.value, entropy)) for entry in plain}
+            hashes: dict[str, str | None] = {entry.key: str(PasswordHash.make(entry.value, entropy)) for entry in plain}
             replace(file, replaced(text, str(file), hashes).encode())
     except ConfigError as error:
         raise click.ClickException(str(error)) from error

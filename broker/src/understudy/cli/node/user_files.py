@@ -23,6 +23,7 @@ from understudy.config.password_codec import KEY_VARIABLE
 from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.runtime.base.environment import SystemClock, SystemEntropy
+from understudy.runtime.logins.user_files import UserFiles
 from understudy.runtime.logins.users_file import UsersFile
 from understudy.runtime.node.node import BrokerNode
 from understudy.runtime.process.reloading import ConfigurationFiles
@@ -72,7 +73,8 @@ def watched_files(
         included: Files that it includes.
     """
     folder = config.parent
-    logins = logins_beside(folder) if isinstance(security, RoleSecurity) else Logins()
+    has_roles = isinstance(security, RoleSecurity)
+    logins = logins_beside(folder) if has_roles else Logins()
     modules = login_modules(logins)
     rehashed = UsersFile(user_files(folder, logins)[0]).rehashed
 
@@ -87,11 +89,12 @@ def watched_files(
         node,
         (config, *map(Path, included)),
         read,
-        _read_files(folder, logins) if isinstance(security, RoleSecurity) else (),
+        _read_files(folder, logins) if has_roles else (),
         read_users,
         period_ms=node.configuration.configuration_file_refresh_period_ms,
     )
-    node.serving.reload = files.ask
+    has_users_file = has_roles and logins.has_users_file
+    node.serving.files = files.on_request(users_and_roles(folder, logins) if has_users_file else None)
     return files
 
 
@@ -149,6 +152,11 @@ def user_files(folder: Path, logins: Logins) -> tuple[Path, ...]:
     """
     users, roles = folder / (logins.users_file or USERS_FILE), folder / (logins.roles_file or ROLES_FILE)
     return users, roles, *(_certificate_files(folder, logins) or ())
+
+
+def users_and_roles(folder: Path, logins: Logins) -> UserFiles:
+    """The files of users with passwords, and of their roles."""
+    return UserFiles(*user_files(folder, logins)[:2])
 
 
 def _read_files(folder: Path, logins: Logins) -> tuple[Path, ...]:

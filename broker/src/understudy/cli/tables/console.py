@@ -23,6 +23,11 @@ class SafeConsole(Console):
                 yield Segment(printable_lines(segment.text), segment.style)
 
 
-def console(*, err: bool = False, file: TextIO | None = None) -> Console:
-    """A console for standard output, standard error (``err``) or a file."""
-    return SafeConsole(stderr=err, file=file, highlight=False, markup=False)
+def console(*, err: bool = False, file: TextIO | None = None, width: int | None = None) -> Console:
+    """A console for standard output, standard error (``err``) or a file.
+
+    Args:
+        width: Cells of a line of the terminal that shows the file later; None: that of the file.
+    """
+    terminal = None if width is None else True
+    return SafeConsole(stderr=err, file=file, width=width, force_terminal=terminal, highlight=False, markup=False)

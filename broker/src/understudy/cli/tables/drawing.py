@@ -23,17 +23,19 @@ from understudy.texts import printable
 class Page:
     """Output of a command: tables, figures and lines."""
 
-    def __init__(self, file: TextIO | None = None) -> None:
+    def __init__(self, file: TextIO | None = None, width: int | None = None) -> None:
         """Args:
         file: Instead of standard output.
+        width: Cells of a line of the terminal that shows the file later; None: the file itself is asked.
         """
-        self._console = console(file=file)
+        self._is_terminal = width is not None
+        self._console = console(file=file, width=width)
         self._ellipsis = "~" if self._console.options.ascii_only else "…"
 
     @property
     def is_terminal(self) -> bool:
         """Whether the output is a terminal."""
-        return self._console.file.isatty()
+        return self._is_terminal or self._console.file.isatty()
 
     def clear(self) -> None:
         """Begin at the top again; an empty line where there is no terminal."""

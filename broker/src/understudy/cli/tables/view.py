@@ -46,11 +46,13 @@ class View:
     table: str | None = None
     """The only table that is wanted."""
     pause: Callable[[float], None] = time.sleep
+    output: Page | None = None
+    """Page that is written instead of standard output."""
 
     @property
     def page(self) -> Page:
-        """Page that is written to standard output."""
-        return Page()
+        """Page that is written."""
+        return Page() if self.output is None else self.output
 
     def rows(
         self,
@@ -61,6 +63,7 @@ class View:
         title: str | None = None,
         style: Callable[[Row], str] | None = None,
         lines: bool = False,
+        limit: int | None = None,
     ) -> None:
         """Print the rows that are wanted, in their order.
 
@@ -71,8 +74,9 @@ class View:
             title: Line above the table; None: its own.
             style: Style of a row.
             lines: Whether JSON is one object per line instead of a list.
+            limit: Number of rows that are shown at most, after they are in their order; None: all.
         """
-        chosen = self._chosen(table, rows)
+        chosen = self._chosen(table, rows)[:limit]
         if self.as_json:
             found = chosen if self.columns is None else [self._object(table, row) for row in chosen]
             if lines:
@@ -85,7 +89,8 @@ class View:
         above = table.title if title is None else title
         columns = self._columns(table)
         hidden = self.page.table(columns, chosen, title=above, style_of=styles, all_columns=self.columns is not None)
-        if hidden:
+        # a page that is drawn again and again has no place for it
+        if hidden and self.output is None:
             echo(f"no space for {', '.join(hidden)}: give --columns, or a wider terminal", err=True)
 
     def value(self, found: object) -> None:
@@ -156,6 +161,8 @@ def view_options(*tables: Table, watch: bool = False, conditions: bool = True) -
         for option in reversed(_options(tables, watch=watch, conditions=conditions)):
             with_view = option(with_view)
         with_view.__doc__ = "\n\n".join([inspect.cleandoc(command.__doc__ or ""), *_help(tables)])
+        # decorators around this one copy it, so a command knows its tables
+        with_view.__dict__["tables"] = tables
         return with_view  # type: ignore[return-value]  # click adds options to the function and returns it
 
     return decorate

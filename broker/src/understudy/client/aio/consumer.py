@@ -252,7 +252,7 @@ class Consumer:
         await self._link.ask(lambda waiter: self._session_state.consumers.close(self._state, waiter))
 
     async def _return_unfinished(self) -> None:
-        """An error ended the work on the last message."""
+        """Called when an error ended the work on the last message."""
         await self._link.ask(lambda waiter: self._session_state.transaction.work_failed(self._state, waiter))
 
     async def _wait(self, deadline_s: float | None) -> None:

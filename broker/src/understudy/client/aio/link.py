@@ -221,7 +221,7 @@ class Link:
     # transports and time
 
     def made(self, transport: asyncio.Transport, attempt: int) -> None:
-        """A dial has opened a transport; aborted if the dial was cancelled meanwhile."""
+        """Take the transport that a dial has opened, or abort it if the dial was cancelled meanwhile."""
         if self._dialling.pop(attempt, None) is None:
             # cancelled in the same turn of the loop in which it was answered
             transport.abort()

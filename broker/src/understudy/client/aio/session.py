@@ -56,7 +56,7 @@ class Session:
     """
 
     def __init__(self, connection: object, link: Link, state: SessionState, created_at: str) -> None:
-        self._connection = connection  # lives as long as the session
+        self._connection = connection  # the task lives as long as the session
         self._link = link
         self._state = state
         state.created_at = created_at

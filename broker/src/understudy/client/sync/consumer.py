@@ -254,7 +254,7 @@ class Consumer:
         self._link.ask(lambda waiter: self._session_state.consumers.close(self._state, waiter))
 
     def _return_unfinished(self) -> None:
-        """An error ended the work on the last message."""
+        """Called when an error ended the work on the last message."""
         self._link.ask(lambda waiter: self._session_state.transaction.work_failed(self._state, waiter))
 
     def _wait(self, deadline_s: float | None) -> None:

@@ -523,7 +523,7 @@ class Link:
         self._ended = True
         owner = self._owner() if self._owner is not None else None
         if owner is not None:
-            owner._closed = True  # closing it is harmless, and no warning is due here
+            owner._closed = True  # closing the connection is harmless, and no warning is due here
         self._waiters.dispose()
         if self._wire is not None:
             self._wire.drop()

@@ -18,7 +18,7 @@ _LONGEST_POLL_MS: Final = 3_600_000
 
 
 class Outcome:
-    """Where the core puts the outcome of a call that one thread waits for."""
+    """Outcome of a call of the core that one thread waits for."""
 
     __slots__ = ("_error", "_result", "_settled")
 
@@ -131,7 +131,7 @@ class Waiters:
         self.dispose()
 
     def dispose(self) -> None:
-        """No thread will wait any more: close the pipe that wakes the reader."""
+        """Close the pipe that wakes the reader, when no thread waits any more."""
         reading, writing, self._wake_read, self._wake_write = self._wake_read, self._wake_write, -1, -1
         if reading >= 0:
             os.close(reading)

@@ -78,7 +78,7 @@ class Wire:
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # it was not connected any more
+            pass  # the socket was not connected any more
         self._socket.close()
 
     def drop(self) -> None:

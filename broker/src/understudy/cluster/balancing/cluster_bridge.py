@@ -47,7 +47,7 @@ class ClusterConversion:
         properties = without_routes(message.properties)
         properties[ROUTE_TO] = ids
         if self._node_id is not None and BRIDGE_DUPLICATE_ID not in properties:
-            # one that was kept for a node that was scaled down has its id from before
+            # a queue that was kept for a node that was scaled down has the id of that node
             properties[BRIDGE_DUPLICATE_ID] = self._node_id + _I64.pack(message_id)
         return message.with_properties(properties)
 

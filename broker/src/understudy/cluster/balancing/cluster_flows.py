@@ -59,7 +59,7 @@ class NodeReports:
         self._reports.receive(packet)
 
     def close(self) -> None:
-        """Nothing is reported any more."""
+        """End the reports about queues of this node."""
         self._reports.close()
 
     # -- ReportOwner ------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class ClusterFlows:
         return [flow for flows in self.by_cluster.values() for flow in flows.by_node.values()]
 
     def close(self) -> None:
-        """The node is not active any more."""
+        """Called when the node is not active any more."""
         for each in self.by_connector.values():
             each.close()
 
@@ -132,7 +132,7 @@ class NetworkFlows:
         self._closed = False
 
     def close(self) -> None:
-        """The node is not active any more."""
+        """Called when the node is not active any more."""
         self._closed = True
         for reports in self._reports.values():
             reports.close()
@@ -164,7 +164,7 @@ class NetworkFlows:
             reports.receive(packet)
 
     def link_lost(self, link: MemberLink) -> None:
-        """Nothing is reported on this link any more."""
+        """End the reports on a lost link."""
         for node_id, reports in list(self._reports.items()):
             if reports.link is link:
                 reports.close()

@@ -95,7 +95,7 @@ class MemberExchange:
         return kind(handler, parts)
 
     def close(self) -> None:
-        """The node is not active any more."""
+        """Called when the node is not active any more."""
         if self.groups is not None:
             self.groups.close()
         self.redistribution.close()
@@ -146,7 +146,7 @@ class MessageExchange:
         """
         self.bridges = Bridges(configuration, cluster, services, timers, listener)
         self.members: MemberExchange | None = None
-        """None without a cluster connection."""
+        """Exchange with the other members; None without a cluster connection."""
         handler = configuration.grouping_handler
         if handler is None or handler.type is not GroupingType.LOCAL:
             forget_bindings(services.sessions.post_office.store)
@@ -154,7 +154,7 @@ class MessageExchange:
             self.members = MemberExchange(configuration, cluster, services, timers, listener)
 
     def close(self) -> None:
-        """The node is not active any more."""
+        """Called when the node is not active any more."""
         self.bridges.close()
         if self.members is not None:
             self.members.close()

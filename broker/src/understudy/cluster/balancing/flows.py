@@ -57,7 +57,7 @@ class FlowObserver:
     """Observer of nodes that come and go; this class ignores the calls."""
 
     def node_joined(self, node_id: str) -> None:
-        """A link has reached the node, and there is a flow to it."""
+        """Called when a link has reached the node, and there is a flow to it."""
 
     def node_left(self, flow: MemberFlow) -> None:
         """Called when the link to a node has ended."""
@@ -92,7 +92,7 @@ class MessageFlows:
         return f"{self.settings.internal_prefix}{_STORE_AND_FORWARD}{self.settings.cluster.name}.{node_id}"
 
     def close(self) -> None:
-        """The node is not active any more."""
+        """Called when the node is not active any more."""
         for flow in self.by_node.values():
             flow.bridge.close()
         self.by_node.clear()
@@ -129,7 +129,7 @@ class MessageFlows:
         """Begin the flow to the node, or continue it over this link; None: it cannot be made."""
         flow = self.by_node.get(node_id)
         if flow is not None and flow.queue.deleted:
-            # by an operator: begin anew
+            # an operator has deleted the queue: begin anew
             del self.by_node[node_id]
             flow.end()
             flow = None
@@ -147,7 +147,7 @@ class MessageFlows:
         return flow
 
     def link_lost(self, link: MemberLink) -> None:
-        """Nothing is reported on this link any more."""
+        """End the reports on a lost link."""
         for flow in self.by_node.values():
             if flow.link is link:
                 flow.lose_link()
@@ -156,7 +156,7 @@ class MessageFlows:
     # -- flows ------------------------------------------------------------------------------------
 
     def end_flow(self, node_id: str) -> None:
-        """No message is kept for the node any more, and none will be: delete its store-and-forward queue."""
+        """Delete the store-and-forward queue of a node for which no message is kept, now or later."""
         flow = self.by_node.pop(node_id)
         flow.end()
         name = flow.queue.name

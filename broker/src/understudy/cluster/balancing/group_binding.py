@@ -26,7 +26,7 @@ class State(Enum):
     """States of a binding."""
 
     UNBOUND = auto()
-    """No queue is decided."""
+    """No queue was chosen for the group."""
     PROPOSED = auto()
     """Messages wait for the answer."""
     UNSEEN = auto()
@@ -158,12 +158,12 @@ class GroupBinding(Machine[State, Event]):
             self.fire(_E.ASK, self.queue)
 
     def late(self) -> None:
-        """Called by the timer."""
+        """End the wait for a decision; called by the timer."""
         self.timer = None
         self.fire(_E.GIVE_UP if self.proposals >= PROPOSALS_MAX else _E.LATE)
 
     def close(self) -> None:
-        """The node is not active any more."""
+        """Called when the node is not active any more."""
         self._stop_timer()
         self._waiting.clear()
 

@@ -66,7 +66,7 @@ class GroupCounts:
     """Counters of a grouping handler since the activation."""
 
     proposals: int = 0
-    """Sent, or received by the LOCAL handler."""
+    """Number of proposals sent, or received by the LOCAL handler."""
     freed: int = 0
     """Bindings that were removed."""
     ungrouped: int = 0
@@ -98,7 +98,7 @@ class Groups:
         return sum(map(len, self._by_queue.values()))
 
     def close(self) -> None:
-        """The node is not active any more."""
+        """Called when the node is not active any more."""
         self._closed = True
         for binding in self.bindings.values():
             binding.close()
@@ -151,11 +151,11 @@ class Groups:
         """A member begins to listen: proposals without an answer are published again."""
 
     def _decide(self, binding: GroupBinding, queue: str) -> None:
-        """A group without a queue is to have one. Raises DiskFull."""
+        """Called when a group without a queue is to have one. Raises DiskFull."""
         raise NotImplementedError
 
     def _used(self, binding: GroupBinding) -> None:
-        """A message is routed by it."""
+        """Note that the binding of a group was used for a message."""
 
     def _forget(self, binding: GroupBinding) -> None:
         """Remove a binding whose queue is gone, or that is one too many."""
@@ -256,7 +256,7 @@ class Groups:
     # -- RemoteListener ---------------------------------------------------------------------------
 
     def remote_binding_added(self, binding: RemoteBinding) -> None:
-        """Messages may wait for it."""
+        """Route messages that wait for the queue."""
         self._came(binding.name)
 
     def remote_binding_removed(self, binding: RemoteBinding) -> None:
@@ -264,18 +264,18 @@ class Groups:
         self._went(binding.name)
 
     def remote_consumer_added(self, binding: RemoteBinding, selector: str | None) -> None:
-        """A group stays with its queue."""
+        """Do nothing: a group stays with its queue."""
 
     def remote_consumer_removed(self, binding: RemoteBinding, selector: str | None) -> None:
-        """A group stays with its queue."""
+        """Do nothing: a group stays with its queue."""
 
     def remote_connected(self, binding: RemoteBinding) -> None:
-        """A group stays with its queue."""
+        """Do nothing: a group stays with its queue."""
 
     # -- RoutingListener --------------------------------------------------------------------------
 
     def queue_added(self, queue: Queue) -> None:
-        """Messages may wait for it."""
+        """Route messages that wait for the queue."""
         self._came(queue.name + self.node_id)
 
     def queue_removed(self, queue: Queue) -> None:
@@ -283,10 +283,10 @@ class Groups:
         self._went(queue.name + self.node_id)
 
     def consumer_added(self, queue: Queue, consumer: Consumer) -> None:
-        """A group stays with its queue."""
+        """Do nothing: a group stays with its queue."""
 
     def consumer_removed(self, queue: Queue, consumer: Consumer) -> None:
-        """A group stays with its queue."""
+        """Do nothing: a group stays with its queue."""
 
     def address_added(self, address: Address) -> None:
         """Do nothing: a new address has no queues yet."""
@@ -295,10 +295,10 @@ class Groups:
         """Do nothing: a removed address has no queues any more."""
 
     def queue_updated(self, queue: Queue) -> None:
-        """Filters do not matter."""
+        """Do nothing: a group does not depend on the filter of its queue."""
 
     def settings_changed(self, address: Address) -> None:
-        """Settings do not matter."""
+        """Do nothing: a group does not depend on address settings."""
 
     def _came(self, cluster_name: str) -> None:
         for binding in self._bindings_of(cluster_name):
@@ -476,6 +476,6 @@ def bindings_in(store: MessageStore) -> list[SettingRecord]:
 
 
 def forget_bindings(store: MessageStore) -> None:
-    """This node does not decide about message groups any more. Raises DiskFull."""
+    """Forget the queues of all message groups: this node does not decide about them any more. Raises DiskFull."""
     for record in bindings_in(store):
         store.store_setting(replace(record, values=None))

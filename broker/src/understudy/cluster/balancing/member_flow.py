@@ -42,7 +42,7 @@ class MemberFlow:
         self.disconnect()
 
     def complete(self) -> None:
-        """Queues that were not reported are gone."""
+        """End a report of all queues of the member: forget queues that were not in it."""
         for binding in [each for each in self.bindings.values() if not each.connected]:
             self._all.remove(binding)
         if self._all.groups is not None:
@@ -80,7 +80,7 @@ class MemberFlow:
             self._all.tell(lambda listener: listener.remote_connected(known))
             return
         if known is not None:
-            # deleted and made again
+            # the queue was deleted and made again
             self._all.remove(known)
         binding = RemoteBinding(
             notice.cluster_name,
@@ -97,7 +97,7 @@ class MemberFlow:
     # -- for the flows ----------------------------------------------------------------------------
 
     def disconnect(self) -> None:
-        """The node cannot be reached, or reports its queues anew."""
+        """Called when the node cannot be reached, or reports its queues anew."""
         for binding in self.bindings.values():
             if binding.connected:
                 self._disconnect(binding)
@@ -111,7 +111,7 @@ class MemberFlow:
         self._all.tell(lambda listener: listener.remote_connected(binding))
 
     def end(self) -> None:
-        """No message goes this way any more."""
+        """End the flow: no message goes to the member by it any more."""
         self.lose_link()
         for binding in list(self.bindings.values()):
             self._all.remove(binding)
@@ -119,7 +119,7 @@ class MemberFlow:
         self.bridge.close()
 
     def lose_link(self) -> None:
-        """The connection to the node ended."""
+        """Called when the connection to the node ended."""
         self.link = None
         self.disconnect()
 

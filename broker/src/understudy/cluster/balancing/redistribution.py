@@ -53,7 +53,7 @@ class State(Enum):
     """``redistribution-delay`` is not over."""
     MOVING = auto()
     WATCHING = auto()
-    """Nothing is left that another node wants; it is looked at again later."""
+    """The queue has no message that another node wants; it is examined again later."""
 
 
 class Event(Enum):
@@ -100,7 +100,7 @@ class QueueRedistribution(Machine[State, Event]):
         self._timers = timers
         self._timer: Timer | None = None
         self._position: Position | None = None
-        """Where the present look at the queue goes on; None: the next one begins at the front."""
+        """Position at which the present pass over the queue continues; None: the next one begins at the front."""
         self._seen = -1
         """``messages_added`` at the last look."""
         self._wait_ms = _LOOK_AGAIN_MS
@@ -409,15 +409,15 @@ class Redistribution:
         self._reconsider_all(binding)
 
     def remote_consumer_added(self, binding: RemoteBinding, selector: str | None) -> None:
-        """Messages may be wanted there."""
+        """Called when messages may be wanted there."""
         self._reconsider_all(binding)
 
     def remote_consumer_removed(self, binding: RemoteBinding, selector: str | None) -> None:
-        """Messages may be wanted there no longer."""
+        """Called when messages may be wanted there no longer."""
         self._reconsider_all(binding)
 
     def remote_connected(self, binding: RemoteBinding) -> None:
-        """Messages may be wanted there, or no longer."""
+        """Called when messages may be wanted there, or no longer."""
         self._reconsider_all(binding)
 
     # -- RoutingListener --------------------------------------------------------------------------
@@ -449,9 +449,9 @@ class Redistribution:
         """Forget the removed address, which has no queues any more."""
 
     def queue_updated(self, queue: Queue) -> None:
-        """Filters do not matter."""
+        """Do nothing: consumers are compared with messages, not with the filter of the queue."""
 
     def settings_changed(self, address: Address) -> None:
-        """The delay may be another one."""
+        """Take over new address settings, whose redistribution delay may be another one."""
         for binding in address.bindings.values():
             self._reconsider(binding.queue)

@@ -157,7 +157,7 @@ class RemoteBindings:
         self.tell(lambda listener: listener.remote_binding_removed(binding))
 
     def _leave(self, name: str) -> None:
-        """No other node has a queue of an address any more."""
+        """Forget an address of which no other node has a queue any more."""
         address = self._directory.addresses.get(name)
         made = name in self._made
         self._made.discard(name)
@@ -212,7 +212,7 @@ class RemoteBindings:
         self._balance(address)
 
     def address_removed(self, address: Address) -> None:
-        """The next address of this name is balanced again."""
+        """Forget a deleted address, so that a new one of its name is balanced again."""
         self._balancers.pop(address.name, None)
         self._made.discard(address.name)
 

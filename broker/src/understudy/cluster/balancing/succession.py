@@ -155,7 +155,7 @@ class Successions(FlowObserver):
         """Successions by the id of the node that was scaled down."""
 
     def close(self) -> None:
-        """The node is not active any more."""
+        """Called when the node is not active any more."""
         for each in self._under_way.values():
             each.close()
         self._under_way.clear()

@@ -43,7 +43,7 @@ class State(Enum):
     WAITING_FOR_QUEUE = auto()
     CONNECTING = auto()
     WAITING = auto()
-    """Before the next attempt."""
+    """The bridge waits before its next attempt to connect."""
     RUNNING = auto()
     PAUSING = auto()
     """The bridge takes no message from the queue and waits for confirmations."""
@@ -85,7 +85,7 @@ class BridgeListener(Protocol):
         """The bridge was started; it may not be connected yet."""
 
     def bridge_stopped(self, name: str) -> None:
-        """The bridge was stopped or paused."""
+        """Called when the bridge was stopped or paused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Bridge(Machine[State, Event]):
         self.configuration = configuration
         self.counts = BridgeCounts()
         self.last_error = ""
-        """Why the latest connection ended or could not be made; empty: none did."""
+        """Reason why the latest connection ended or could not be made; empty: none did."""
         self._connectors = connectors
         self._parts = parts
         self._conversion = conversion
@@ -181,7 +181,7 @@ class Bridge(Machine[State, Event]):
 
     @property
     def stall(self) -> Stall | None:
-        """Why a connected bridge sends nothing at present; None if nothing prevents it."""
+        """Reason why a connected bridge sends nothing at present; None if nothing prevents it."""
         return self._forwarding.stall if self._forwarding is not None else None
 
     def start(self) -> None:
@@ -211,7 +211,7 @@ class Bridge(Machine[State, Event]):
             self.fire(_E.QUEUE_FOUND)
 
     def queue_removed(self, queue: Queue) -> None:
-        """A queue was deleted."""
+        """Called when a queue was deleted."""
         if queue.name == self.configuration.queue_name:
             self.fire(_E.QUEUE_LOST)
 
@@ -222,11 +222,11 @@ class Bridge(Machine[State, Event]):
     # -- TargetOwner ------------------------------------------------------------------------------
 
     def target_ready(self) -> None:
-        """The target takes messages. Raises BrokerError: the queue cannot be consumed."""
+        """Called when the target takes messages. Raises BrokerError: the queue cannot be consumed."""
         self.fire(_E.READY)
 
     def target_confirmed(self, first: int, last: int) -> None:
-        """The target has the messages with these correlation ids."""
+        """Called when the target has the messages with these correlation ids."""
         forwarding = self._forwarding
         if forwarding is not None:
             forwarding.confirmed(first, last)
@@ -234,7 +234,7 @@ class Bridge(Machine[State, Event]):
                 self.fire(_E.DRAINED)
 
     def _refused(self, correlation_id: int, error: BrokerError) -> bool:
-        """The target has refused a message. Returns whether the others go on without it."""
+        """Called when the target has refused a message. Returns whether the others go on without it."""
         forwarding = self._forwarding
         if forwarding is None or not forwarding.refused(correlation_id, error):
             return False
@@ -244,7 +244,7 @@ class Bridge(Machine[State, Event]):
         return True
 
     def target_writable(self) -> None:
-        """The target takes further messages."""
+        """Called when the target takes further messages."""
         if self._forwarding is not None:
             self._forwarding.resume()
 
@@ -253,7 +253,7 @@ class Bridge(Machine[State, Event]):
         self._pair = tuple(each for each in (member.primary, member.backup) if each is not None)
 
     def target_lost(self, reason: str) -> None:
-        """The connection to the target has ended, or could not be made."""
+        """Called when the connection to the target has ended, or could not be made."""
         self.fire(_E.LOST, reason)
 
     # -- actions ----------------------------------------------------------------------------------

@@ -134,15 +134,15 @@ class Bridges:
             bridge.queue_added(queue)
 
     def queue_removed(self, queue: Queue) -> None:
-        """A queue was deleted."""
+        """Called when a queue was deleted."""
         for bridge in (*self.by_name.values(), *self._leaving):
             bridge.queue_removed(queue)
 
     def address_added(self, address: Address) -> None:
-        """Addresses do not matter."""
+        """Do nothing: a bridge depends on its queue only."""
 
     def address_removed(self, address: Address) -> None:
-        """Addresses do not matter."""
+        """Do nothing: a bridge depends on its queue only."""
 
     def consumer_added(self, queue: Queue, consumer: Consumer) -> None:
         """Consumers do not matter."""

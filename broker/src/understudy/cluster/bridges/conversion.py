@@ -58,7 +58,7 @@ class Conversion:
 
     def __init__(self, configuration: BridgeConfiguration, node_id: str) -> None:
         """Args:
-        node_id: Of this node, a UUID; a backup that takes over has the same.
+        node_id: Of this node, a UUID; a backup that takes over has the same id.
         """
         self._node_id = bytes.fromhex(node_id.replace("-", "")) if configuration.use_duplicate_detection else None
         self._address = configuration.forwarding_address

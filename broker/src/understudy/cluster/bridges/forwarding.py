@@ -62,7 +62,7 @@ class _OwnRights:
 
 
 class Stall(Enum):
-    """Why a bridge with a connection sends nothing at present."""
+    """Reason why a bridge with a connection sends nothing at present."""
 
     WINDOW = "window"
     """The allowed number of bytes is unconfirmed."""
@@ -183,7 +183,7 @@ class Forwarding:
 
     @property
     def stall(self) -> Stall | None:
-        """Why nothing is sent at present; None if nothing prevents it."""
+        """Reason why nothing is sent at present; None if nothing prevents it."""
         if self._target.awaits_credit:
             return Stall.CREDIT
         consumer = self._session.consumers.by_id.get(_CONSUMER)
@@ -285,7 +285,7 @@ class Forwarding:
         self._grant()
 
     def _confirmed_early(self, correlation_id: int) -> None:
-        """The target has a message, and not all before it."""
+        """Called when the target has a message, and not all before it."""
         if any(each.first <= correlation_id <= each.last for each in self._sent):
             taken = self._take(correlation_id)
             self._count_confirmed(taken)
@@ -313,7 +313,7 @@ class Forwarding:
             self._session.acknowledge(_CONSUMER, confirmed_id)
 
     def resume(self) -> None:
-        """The target takes messages again."""
+        """Called when the target takes messages again."""
         self._session.consumers.resume_deliveries()
 
     # -- SessionCallback --------------------------------------------------------------------------
@@ -331,7 +331,7 @@ class Forwarding:
         """Send messages to the target."""
         count = len(part)
         ids, encoded = part.ids, part.encoded
-        # before this delivery to the bridge; messages of a run were never delivered
+        # the count before this delivery to the bridge; messages of a run were never delivered
         deliveries = [each.delivery_count - 1 for each in part.objects]
         form = None if any(deliveries) else self._conversion.form
         sent = refused = 0
@@ -389,7 +389,7 @@ class Forwarding:
         return 0 if continues else _cost_bytes(last)
 
     def disconnect_consumer(self, consumer_id: int) -> None:
-        """The queue was deleted, or the file of a large message that is under way cannot be read."""
+        """Called when the queue was deleted, or the file of a large message that is under way cannot be read."""
         self._ended("the consumer of the bridge was ended")
 
     def kill_connection(self, reason: str) -> None:
@@ -406,10 +406,10 @@ class Forwarding:
         log.error("bridge", extra={"bridge": self._configuration.name, "error": str(error)})
 
     def forced_delivery(self, consumer_id: int, sequence: int) -> None:
-        """Never: a bridge does not ask for it."""
+        """Fail: a bridge does not ask for forced deliveries."""
 
     def producer_credits(self, address: str, credit_bytes: int) -> None:
-        """Never: a bridge does not send here."""
+        """Fail: a bridge does not send to its own node."""
 
     def producer_credits_refused(self, address: str, credit_bytes: int) -> None:
-        """Never: a bridge does not send here."""
+        """Fail: a bridge does not send to its own node."""

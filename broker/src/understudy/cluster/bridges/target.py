@@ -64,7 +64,7 @@ class TargetOwner(Protocol):
         """The session exists and its address too: messages can be sent."""
 
     def target_confirmed(self, first: int, last: int) -> None:
-        """The target has the messages with the correlation ids ``first`` to ``last``.
+        """Called when the target has the messages with the correlation ids ``first`` to ``last``.
 
         Raises:
             BrokerError: the connection is closed.
@@ -77,7 +77,7 @@ class TargetOwner(Protocol):
         """The pair of nodes that the target belongs to, as it announces it; with ``ha`` only."""
 
     def target_lost(self, reason: str) -> None:
-        """The connection ended, was refused, or could not be made. Called once; the session is closed."""
+        """Called when the connection ended, was refused, or could not be made. Called once; the session is closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class TargetSession:
             return 0
         window_bytes = self._bridge.producer_window_size_bytes
         if 0 <= window_bytes <= sum(map(len, messages)):
-            # they take their credit together: no more than the target would be asked for at a time
+            # the messages take their credit together: at most the amount that one request asks the target for
             begins = accumulate(map(len, messages), initial=0)
             messages = messages[: max(1, sum(each < window_bytes for each in begins) - 1)]
             message_ids = message_ids[: len(messages)]
@@ -294,7 +294,7 @@ class TargetSession:
     # -- PeerOwner --------------------------------------------------------------------------------
 
     def peer_opened(self, peer: CorePeer) -> None:
-        """The connection is established: log in."""
+        """Log in; called when the connection is established."""
         credentials = self._access.credentials
         if self._proves and self._bridge.target.user is None and credentials is not None:
             self._login = credentials.login_at(peer.target)
@@ -304,7 +304,7 @@ class TargetSession:
             self._create_session()
 
     def peer_lost(self, peer: CorePeer, reason: str) -> None:
-        """The connection has ended, or could not be established."""
+        """Called when the connection has ended, or could not be established."""
         self._access.refusals.note(peer)
         self._fail(reason)
 

@@ -51,7 +51,7 @@ class Starter(Protocol):
     """Starts backups in this process."""
 
     def refusal(self, backup: HostedBackup) -> str | None:
-        """Why a backup cannot be started here, such as directories that do not exist; None: it can."""
+        """Reason why a backup cannot be started here, such as directories that do not exist; None: it can."""
         ...
 
     def start(self, backup: HostedBackup, ended: Callable[[bool], None]) -> None:
@@ -90,7 +90,8 @@ class Hosting:
         self._failures: dict[str, int] = {}
         """Failures of a backup, by the node id of its primary, since it was accepted."""
         self._unreadable: str | None = None
-        """Why the file cannot be read. It is not replaced: it may name a backup with the newest data of its pair."""
+        """Reason why the file cannot be read. It is not replaced: it may name a backup with the newest data of its
+        pair."""
 
     # --- BackupHost --------------------------------------------------------------------------------
 
@@ -203,7 +204,7 @@ class Hosting:
         self._timers.call_later(wait_ms, lambda: self._start_again(backup))
 
     def close(self) -> None:
-        """The node has ended: start no backup any more."""
+        """Start no backup any more; called when the node has ended."""
         self._closed = True
 
     def _note(self, backup: HostedBackup) -> str | None:
@@ -214,7 +215,7 @@ class Hosting:
         return refusal
 
     def _write(self) -> str | None:
-        """Why the backups could not be noted; None: they are."""
+        """Reason why the backups could not be noted; None: they are."""
         try:
             self._notes.write(_encode(self.backups.values()))
         except StoreError as error:

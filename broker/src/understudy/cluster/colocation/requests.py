@@ -46,7 +46,7 @@ class State(Enum):
     REQUESTING = auto()
     """One member has been asked to host a backup."""
     WAITING = auto()
-    """No member could; the next attempt is due after the interval."""
+    """No member could host a backup; the next attempt is due after the interval."""
     HOSTED = auto()
     """A member hosts the backup, or a backup is announced."""
     EXHAUSTED = auto()

@@ -90,7 +90,7 @@ class ClusterCredentials:
         return (None, None) if password is None else (self.user, password)
 
     def refusal(self, peer: str) -> str:
-        """Why this node does not link with another one at this address; empty: it may.
+        """Reason why this node does not link with another one at this address; empty: it may.
 
         Args:
             peer: ``host:port`` of the other side of the socket.

@@ -143,7 +143,7 @@ class DiallerProof:
         self.authorized = False
         """Whether the other side has proved that it knows the password, or has sent it as an Artemis."""
         self.proved = False
-        """Whether it has proved it, on a connection whose bytes are sealed or protected by TLS."""
+        """Whether the acceptor has proved that it knows the password, on a connection that is sealed or has TLS."""
 
     def receive(self, packet: packets.Packet, authorized: Callable[[], None]) -> None:
         """Answer a packet of the other side.

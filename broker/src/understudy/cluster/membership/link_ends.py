@@ -54,7 +54,7 @@ class OwnEnds:
     shares the port."""
 
     def refusal(self, hello: packets.ClusterHello, local: str, node_id: str) -> str:
-        """Why a connection is not meant for this node; empty: it is.
+        """Reason why a connection is not meant for this node; empty: it is.
 
         Args:
             local: ``host:port`` of this side of the socket.

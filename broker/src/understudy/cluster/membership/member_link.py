@@ -42,7 +42,7 @@ class State(Enum):
     JOINED = auto()
     """Both sides have proved that they know the cluster password."""
     WAITING = auto()
-    """Before the next attempt."""
+    """The link waits before its next attempt to connect."""
 
 
 class Event(Enum):
@@ -69,7 +69,7 @@ class LinkOwner(Protocol):
         """A packet that answers no request. Raises BrokerError: the connection is closed."""
 
     def link_lost(self, link: MemberLink, *, joined: bool, dismissed: bool) -> None:
-        """The connection ended or could not be made.
+        """Called when the connection ended or could not be made.
 
         Args:
             link: It; ``failures`` counts this one. It tries again unless the owner stops it.
@@ -137,9 +137,10 @@ class MemberLink(Machine[State, Event]):
         self.failures = 0
         """Failed attempts since the last connection."""
         self.error = ""
-        """Why the latest attempt failed or the connection ended."""
+        """Reason why the latest attempt failed or the connection ended."""
         self.refusal = ""
-        """Why one of the nodes refused the latest connection, such as another cluster password; empty: neither did."""
+        """Reason why one of the nodes refused the latest connection, such as another cluster password; empty: neither
+        did."""
         self.ever_joined = False
         self.stopped = False
         """Whether the other node has announced its stop and has not been reached since."""
@@ -226,7 +227,7 @@ class MemberLink(Machine[State, Event]):
     # -- PeerOwner --------------------------------------------------------------------------------
 
     def peer_opened(self, peer: CorePeer) -> None:
-        """The connection is established."""
+        """Called when the connection is established."""
         self.fire(Event.CONNECTED, peer)
 
     def peer_received(self, peer: CorePeer, channel_id: int, packet: packets.Packet) -> None:
@@ -237,7 +238,7 @@ class MemberLink(Machine[State, Event]):
             self._owner.link_received(self, packet)
 
     def peer_lost(self, peer: CorePeer, reason: str) -> None:
-        """The connection has ended, or could not be established."""
+        """Called when the connection has ended, or could not be established."""
         self._refusals.note(peer)
         self.refusal = peer.refusal
         # a stranger at the address of a node cannot say for it that it stops

@@ -58,7 +58,7 @@ class MembershipSettings:
     notification_attempts: int = 2
     """Repeated announcements after joining."""
     direct_connections_only: bool = False
-    """Only static connectors are dialled."""
+    """Whether only static connectors are dialled (allow-direct-connections-only)."""
     group: str | None = None
     """group-name of the replication."""
     shares_connector: bool = False
@@ -91,7 +91,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """Events of the part of a node."""
+    """Events of the membership of a node."""
 
     WATCH = auto()
     ANNOUNCE = auto()
@@ -497,7 +497,7 @@ class Membership(Machine[State, Event]):
             own = self._topology.member(self.node_id) or Member(self.node_id, self._clock.wall_ms(), self._own)
             state = self.pair_state()
             if state is not None:
-                # first: what follows counts for this sequence
+                # set first, as the following calls count for this sequence
                 link.send(packets.QuorumVote(packets.PAIR_STATE, state))
             announcement = packets.NodeAnnounce(
                 node_id=self.node_id,

@@ -42,7 +42,7 @@ class PassiveFormats:
         return min(self._following.values(), key=lambda each: each.version, default=None)
 
     def refusal(self, version: int) -> str | None:
-        """Why a node that reads up to a version cannot follow, or None."""
+        """Reason why a node that reads up to a version cannot follow, or None."""
         written = self.log_version()
         if version >= written:
             return None

@@ -37,7 +37,7 @@ class Replicas(Protocol):
     """Takes the replica of this node; None in a node without replication."""
 
     def register(self, registration: packets.ReplicaRegistration, connection: ReplicaChannel) -> None:
-        """A backup asks to become the replica; it gets an answer."""
+        """Answer a backup that asks to become the replica."""
 
     def received(self, connection: ReplicaChannel, packet: packets.Packet) -> None:
         """Take a further packet of a registered backup. Raises BrokerError: the connection must be closed."""

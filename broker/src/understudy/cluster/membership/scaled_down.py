@@ -34,7 +34,7 @@ class ScaledDownNodes:
         return tuple(self._nodes)
 
     def add(self, node_id: str, own_id: str) -> None:
-        """The messages of a node are here. ``own_id``: of this node."""
+        """Called when the messages of a node are here. ``own_id``: of this node."""
         self._nodes.pop(node_id, None)
         self._nodes[node_id] = None
         if len(self._nodes) > REMEMBERED_MAX:
@@ -44,7 +44,7 @@ class ScaledDownNodes:
         self.moved(node_id, own_id)
 
     def add_elsewhere(self, node_id: str, target_id: str) -> None:
-        """The messages of a node are at a third one."""
+        """Called when the messages of a node are at a third one."""
         log.info("a node was scaled down to another one", extra={"node_id": node_id, "to": target_id})
         self.moved(node_id, target_id)
 

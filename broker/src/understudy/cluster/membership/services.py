@@ -36,7 +36,7 @@ class ClusterServices:
     topology: Topology
     """Topology of the cluster connection that its pair uses."""
     credentials: ClusterCredentials | None = None
-    """None without a cluster connection: connections of other nodes are refused."""
+    """Cluster user and password; None without a cluster connection: connections of other nodes are refused."""
     replicas: Replicas | None = None
     """Takes replicas of this node; None in a node without replication."""
     dialer: Dialer | None = None

@@ -93,7 +93,7 @@ class Topology:
     def set_primary(
         self, node_id: str, connector: TransportConfiguration, event_id: int, scale_down_group: str | None = None
     ) -> None:
-        """This node is active: set its connector and protect its entry until ``clear``.
+        """Set the connector of this node, which is active, and protect its entry until ``clear``.
 
         Args:
             connector: By which clients and other nodes reach it.
@@ -133,7 +133,8 @@ class Topology:
         self._put(replace(known, event_id=known.event_id + 1, backup=connector, backup_group=group))
 
     def announce_backup(self, node_id: str, connector: TransportConfiguration, group: str | None, by: object) -> None:
-        """The passive node of ``node_id`` has announced itself on the connection ``by``. Raises as ``set_backup``."""
+        """Called when the passive node of ``node_id`` has announced itself on the connection ``by``. Raises as
+        ``set_backup``."""
         self.set_backup(node_id, connector, group)
         if node_id in self._members:
             self._announcers[node_id] = by

@@ -31,7 +31,7 @@ class UnreachedMembers:
         self.by_node: dict[str, UnreachedMember] = {}
 
     def failed(self, link: MemberLink) -> None:
-        """An attempt failed, or a connection ended. A link that was ever joined reaches its member."""
+        """Called when an attempt failed, or a connection ended. A link that was ever joined reaches its member."""
         node_id = link.node_id
         if node_id is None or link.ever_joined:
             return
@@ -43,5 +43,5 @@ class UnreachedMembers:
         self.by_node[node_id] = UnreachedMember(node_id, link.target, link.failures, link.error)
 
     def reached(self, link: MemberLink) -> None:
-        """A link is joined, and its member is known."""
+        """Called when a link is joined, and its member is known."""
         self.by_node.pop(link.node_id or "", None)

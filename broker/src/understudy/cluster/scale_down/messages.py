@@ -72,7 +72,7 @@ class Companion:
             found = level.next_from(position)
         self._positions[wanted.priority] = position
         if found is None or found.message_id != wanted.message_id or found.delivery_count != wanted.delivery_count:
-            # one that was delivered more or less often here goes by itself, with its own count
+            # a message with another delivery count is sent alone, with its own count
             return None
         level.remove(found.position)
         return found
@@ -101,13 +101,13 @@ class MovingMessages:
         """References and size in bytes of each message that was sent and not confirmed, by correlation id."""
         self._unconfirmed_bytes = 0
         self._confirmed: list[tuple[Held, ...]] = []
-        """Not removed here yet."""
+        """Messages that the target has confirmed and this node has not removed yet."""
         self._apart: list[tuple[Held, ...]] = []
         """Messages that the target has refused on this connection; others pass them."""
         self._refused: set[tuple[int, int]] = set()
         """Ids of the queues and messages that the target has refused and not taken since."""
         self.refusal = ""
-        """Why the target has refused a message last; empty: it has refused none."""
+        """Reason why the target has refused a message last; empty: it has refused none."""
         self.full_address = ""
         """Address for which the target has refused a message last because it is full; empty: none."""
         self._left_out: set[str] = set()
@@ -128,7 +128,7 @@ class MovingMessages:
 
     @property
     def all_confirmed(self) -> bool:
-        """Whether the target has everything that was sent."""
+        """Whether the target has confirmed all sent messages."""
         return not self._unconfirmed
 
     @property
@@ -137,7 +137,7 @@ class MovingMessages:
         return bool(self._in_doubt or self._unconfirmed)
 
     def confirmed(self, correlation_id: int) -> None:
-        """The target has a message."""
+        """Called when the target has a message."""
         entry = self._unconfirmed.pop(correlation_id, None)
         if entry is None:
             return

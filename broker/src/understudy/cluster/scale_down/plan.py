@@ -94,7 +94,7 @@ class ScaleDown:
         yield Pause.WRITTEN
 
     def forget_target(self) -> None:
-        """No message is at the target and here any more."""
+        """Forget the target: no message is at both nodes any more."""
         if self.record is not None:
             self._services.sessions.post_office.store.store_setting(replace(self.record, values=None))
 
@@ -162,7 +162,7 @@ class ScaleDown:
         assert member is not None
         announcement = packets.ScaleDownAnnouncement(member.node_id, self._services.node_id)
         target.tell(announcement, of_cluster=True)
-        # answered after the announcement was read
+        # the target answers after it has read the announcement
         yield Ask(packets.BindingQuery(self._configuration.management_address), (packets.BindingQueryResponse,))
         moved = None if self.left_behind() or any(self._services.sessions.resources.prepared()) else self._moved()
         if moved is not None and not plain:

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 #: Longest search for a node that takes the messages (artemis-ha s. 6).
 SEARCH_MS: Final = 10_000
-#: Longest search for the node that has begun to take them.
+#: Longest search in ms for the node that has begun to take the messages.
 SEARCH_ONLY_MS: Final = 60_000
 #: Wait between two rounds of attempts.
 RETRY_MS: Final = 500
@@ -131,7 +131,7 @@ class Transfer(Machine[State, Event]):
         self.target: Member | None = None
         """The node that takes the messages; None: not found yet."""
         self.error = ""
-        """Why the last attempt failed, or the transfer was given up."""
+        """Reason why the last attempt failed, or the transfer was given up."""
         self._settings = settings
         self._access = access
         self._candidates = candidates
@@ -205,7 +205,7 @@ class Transfer(Machine[State, Event]):
             self.fire(_E.FOUND)
 
     def target_confirmed(self, first: int, last: int) -> None:
-        """The target has messages."""
+        """Called when the target has messages."""
         self._since_ms = self._access.clock.monotonic_ms()
         for correlation_id in range(first, last + 1):
             self._moving.confirmed(correlation_id)
@@ -219,16 +219,16 @@ class Transfer(Machine[State, Event]):
         return True
 
     def target_writable(self) -> None:
-        """The target takes further messages."""
+        """Called when the target takes further messages."""
         self._go_on()
 
     def record_written(self) -> None:
-        """The log has the record of the target."""
+        """Called when the log has the record of the target."""
         self._moving.target_written = True
         self._go_on()
 
     def target_lost(self, reason: str) -> None:
-        """The connection has ended, or could not be made."""
+        """Called when the connection has ended, or could not be made."""
         self.fire(_E.LOST, reason)
 
     # -- the search -------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ class Transfer(Machine[State, Event]):
         self._tell_end()
 
     def _lose_chosen(self, reason: str) -> None:
-        # dialled again when the transfer begins
+        # the target is dialled again when the transfer begins
         self._hang_up()
         self.error = reason
 

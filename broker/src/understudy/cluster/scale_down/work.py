@@ -25,15 +25,15 @@ class Pause(Enum):
     """Waits without a request."""
 
     ROOM = auto()
-    """Until a further message may be sent."""
+    """The work waits until a further message may be sent."""
     CONFIRMED = auto()
-    """Until the target has everything that was sent."""
+    """The work waits until the target has confirmed all sent messages."""
     RECEIVED = auto()
-    """Until the target sends a message; goes on with it."""
+    """The work waits until the target sends a message, and gets it."""
     WRITTEN = auto()
-    """Until the record of the target is in the log."""
+    """The work waits until the log has the record of the target."""
     TURN = auto()
-    """Until other work of the node had its turn."""
+    """The work waits for the next turn of the node."""
 
 
 Answer = packets.Packet | Message | None

@@ -101,7 +101,7 @@ class NodeLife(Machine[NodeState, NodeEvent]):
         self.fire(NodeEvent.FAILBACK_WANTED)
 
     def refuse_failback(self) -> str | None:
-        """Why the node cannot yield, on request, to the node that it took over from; None: it can."""
+        """Reason why the node cannot yield, on request, to the node that it took over from; None: it can."""
         if self.state is not NodeState.ACTIVE:
             return f"the node is {self.state.shown}, not active"
         return self.policy.refuse_failback()

@@ -83,7 +83,7 @@ class Ending:
     served: bool
     """Whether the node was active, or was activating, and has deactivated."""
     error: BrokerError | None
-    """The error that ends it; None: it was stopped."""
+    """The error that ends the node; None: it was stopped."""
     fail_over: bool
     """The stop asked for another node to take over, whatever is configured."""
 
@@ -168,8 +168,8 @@ class Policy(Protocol):
 
     @property
     def in_line(self) -> str | None:
-        """Why a node that follows no log is ready nevertheless: other nodes have the places, and it takes the next one
-        that is free. None if it is not so.
+        """Reason why a node that follows no log is ready nevertheless: other nodes have the places, and it takes the
+        next one that is free. None if it is not so.
         """
         ...
 
@@ -180,8 +180,8 @@ class Policy(Protocol):
 
     @property
     def stays_passive(self) -> str | None:
-        """Why a node that is passive and ready does not activate although no other node is active (ADR 0107); None if
-        it is not so.
+        """Reason why a node that is passive and ready does not activate although no other node is active (ADR 0107);
+        None if it is not so.
         """
         ...
 
@@ -256,7 +256,7 @@ class Policy(Protocol):
         ...
 
     def close(self, closed: Callable[[], None]) -> None:
-        """The node has ended: call ``closed`` when nothing that the policy began is at work any more."""
+        """Call ``closed`` when nothing that the policy began is at work any more; called when the node has ended."""
         ...
 
 

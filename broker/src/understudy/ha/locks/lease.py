@@ -38,15 +38,16 @@ class Lease:
         """Whether the lease has begun and has not ended."""
         self.proved_until_ms = _NOT_HELD
         """Boot time until which the lock is provably held; negative if it is not held."""
-        self._proved_at_ms = 0
+        self.proved_at_ms = 0
         """Boot time of the last answer of the service."""
 
     def begin(self, until_ms: int) -> bool:
-        """The lock was acquired. Returns whether the time is still to come: if not, the lease has not begun."""
+        """Called when the lock was acquired. Returns whether the time is still to come: if not, the lease has not
+        begun."""
         self._reason = None
         self.held = self._clock.monotonic_ms() <= until_ms
         if self.held:
-            self._proved_at_ms = self._clock.monotonic_ms()
+            self.proved_at_ms = self._clock.monotonic_ms()
             self.proved_until_ms = until_ms
             self._watch()
         return self.held
@@ -54,13 +55,13 @@ class Lease:
     @property
     def late_from_ms(self) -> int:
         """Boot time from which a renewal is late: half of the time of the last proof has passed without another."""
-        return (self._proved_at_ms + self.proved_until_ms) // 2
+        return (self.proved_at_ms + self.proved_until_ms) // 2
 
     def extend(self, until_ms: int) -> None:
-        """The service has answered that the lock is held. Does nothing after the end of the lease."""
+        """Called when the service has answered that the lock is held. Does nothing after the end of the lease."""
         self.check()
         if self.held and until_ms > self.proved_until_ms:
-            self._proved_at_ms = self._clock.monotonic_ms()
+            self.proved_at_ms = self._clock.monotonic_ms()
             self.proved_until_ms = until_ms
 
     def shorten(self, until_ms: int) -> None:

@@ -263,7 +263,7 @@ class SequenceClaim(Machine[State, Event]):
             (_S.READING, _E.TAKE_BACK): To(_S.ENDED, _leave),
             # the claim has failed, or was committed: the number is not this node's to change any more
             (_S.ENDED, _E.TAKE_BACK): To(_S.ENDED, _nothing_to_take_back),
-            # cancelled while the file was being written
+            # the claim was cancelled while the file was being written
             (_S.ENDED, _E.WRITTEN): IGNORED,
             (_S.ENDED, _E.FAILED): IGNORED,
             (_S.ENDED, _E.CANCEL): IGNORED,

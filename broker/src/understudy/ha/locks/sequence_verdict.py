@@ -27,7 +27,7 @@ class Claim:
     """A claim of the next sequence."""
 
     base: int
-    """The committed sequence that it is made on."""
+    """The committed sequence after which the claimed one follows."""
     attempt: int
     """1 for the first claim on it. A claim that a killed node has left counts, because that node may have written the
     claimed sequence to its own file."""

@@ -36,7 +36,7 @@ class FailbackPause:
         self._until_ms = 0
 
     def gave_back(self) -> None:
-        """The node has given its place back."""
+        """Called when the node has given its place back."""
         self._gave_back_ms = self._clock.monotonic_ms()
 
     def other_served(self) -> None:
@@ -45,7 +45,7 @@ class FailbackPause:
         self._failed = 0
 
     def serves(self) -> None:
-        """The node has become active."""
+        """Called when the node has become active."""
         gave_back_ms, self._gave_back_ms = self._gave_back_ms, None
         if gave_back_ms is None:
             return

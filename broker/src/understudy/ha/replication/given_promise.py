@@ -89,7 +89,7 @@ class GivenPromise:
             DiskFailed: the note of the process before cannot be read.
         """
         self.left_ms()
-        # kept whatever becomes of the note
+        # the promise is kept even if the note cannot be written
         self._until_ms = max(self._until_ms, self._clock.monotonic_ms() + duration_ms)
         self._remove_later()
         self._note(duration_ms, given)
@@ -104,7 +104,7 @@ class GivenPromise:
             self._change(work, duration_ms, given)
 
     def void(self) -> None:
-        """The active node has stopped, and asks this one to take over."""
+        """Called when the active node has stopped, and asks this one to take over."""
         self._until_ms = 0
 
     def close(self) -> None:

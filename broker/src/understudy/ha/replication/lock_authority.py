@@ -239,7 +239,7 @@ class LockAuthority:
             claim.take_back(ended)
 
     def moved_record(self, end: LogEnd) -> MovedStore | None:
-        """See ``Authority``. The lock manager proves it; this one has the last batch of the log."""
+        """See ``Authority``. The lock manager proves the move; the record has the last batch of the log."""
         return MovedStore(self._node_id(), self.sequence, end)
 
     def moved_away(self, end: LogEnd, answer: Answer) -> None:
@@ -394,7 +394,7 @@ class LockAuthority:
 
     def _begin_request(self) -> None:
         if self._local.value is None:
-            # data that never had a number (artemis-ha s. 4.3)
+            # the data never had an activation sequence (artemis-ha s. 4.3)
             self._local.write(0, self._numbered)
             return
         self._request = ActivationRequest(
@@ -433,7 +433,8 @@ class LockAuthority:
         return claimed
 
     def _lose(self, error: BrokerError) -> None:
-        """The lock is not held any more. Without a promise the node ends, and with it a claim that waits."""
+        """Called when the lock is not held any more. Without a promise the node ends, and with it a claim that
+        waits."""
         self._standing.lock_lost(error)
 
     # --- the lock of an active node that serves on a promise ---------------------------------------------

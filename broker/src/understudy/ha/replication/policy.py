@@ -174,7 +174,7 @@ class ReplicationPolicy:
             self._replica_asks()
 
     def _proved(self) -> None:
-        """The lock is held again."""
+        """Called when the lock is held again."""
         if self._fail_back_later and self._replication.has_replica():
             self._replica_asks()
 

@@ -20,7 +20,7 @@ Answer = Callable[[BrokerError | None], None]
 
 
 class Cause(Enum):
-    """Why a node requests the permission to activate."""
+    """Reason why a node requests the permission to activate."""
 
     START = auto()
     """The node's data may be the newest, and it is not the replica of an active node."""
@@ -115,8 +115,8 @@ class Authority(Protocol):
         ...
 
     def take_back(self, taken_back: Callable[[], None]) -> None:
-        """The activation has ended. If it failed before the commit, another node may take over at once; if not, this
-        does nothing.
+        """Called when the activation has ended. If it failed before the commit, another node may take over at once; if
+        not, this does nothing.
 
         Args:
             taken_back: Called once.
@@ -200,7 +200,7 @@ class Authority(Protocol):
 
     @property
     def without_manager(self) -> WithoutManager | None:
-        """Set while the promise of the replica stands in for the lock of this active node."""
+        """Whether the promise of the replica replaces the lock of this active node."""
         ...
 
     def synced(self, replica: ReplicaPromises | None) -> None:
@@ -212,7 +212,7 @@ class Authority(Protocol):
         ...
 
     def promise(self, sequence: int, duration_ms: int, answer: Callable[[str | None], None]) -> None:
-        """The node is a replica in sync, and its active node asks for a promise not to take over.
+        """Called when the node is a replica in sync, and its active node asks for a promise not to take over.
 
         Args:
             sequence: Activation sequence of the active node.
@@ -255,7 +255,7 @@ class Found(Enum):
     """Result of a search for an active node that takes a replica."""
 
     NOTHING = auto()
-    """None was found, or one that accepted this node."""
+    """No active node was found, or the found one accepted this node."""
     PLACE_TAKEN = auto()
     """An active node has another replica: this node is spare."""
     PARTNER_ACTIVATES = auto()
@@ -350,19 +350,19 @@ class ReplicaListener(Protocol):
         """An active node sends its files."""
 
     def not_found(self, reason: str) -> None:
-        """No active node was found that takes a replica."""
+        """Called when no active node was found that takes a replica."""
 
     def in_sync(self) -> None:
-        """The copy is complete, and that is noted durably."""
+        """Called when the copy is complete, and that is noted durably."""
 
     def lost(self, reason: str) -> None:
-        """The connection has ended."""
+        """Called when the connection has ended."""
 
     def promise_asked(self, sequence: int, duration_ms: int, answer: Callable[[str | None], None]) -> None:
         """The active node asks for a promise; see ``Authority.promise``."""
 
     def hear_moved(self, moved: MovedStore) -> None:
-        """A node has answered with the record that the messages of the data of this one have moved."""
+        """Called when a node has answered with the record that the messages of the data of this one have moved."""
 
     def fail_over(self) -> None:
         """The active node has stopped, and wants this one to take over: there is nothing left to come."""
@@ -399,7 +399,7 @@ class Replication(Protocol):
         ...
 
     def leave(self) -> None:
-        """The node is about to deactivate: take no other replica; tell the present one."""
+        """Take no other replica; tell the present one; called when the node is about to deactivate."""
         ...
 
     def close(self, closed: Callable[[], None]) -> None:

@@ -41,7 +41,7 @@ def encode(records: Sequence[Promotion]) -> bytes:
 
 
 def decode(data: bytes, file: str) -> list[Promotion]:
-    """The records of the file. Raises JournalCorrupt: it is not such a file."""
+    """The records of the file. Raises JournalCorrupt: the bytes are no file of promotions."""
     try:
         records: Any = json.loads(data)
         return [Promotion(**each) for each in records]

@@ -52,7 +52,7 @@ class StandbyState(Enum):
     SEEKING = auto()
     """The node looks for an active node that takes a replica."""
     PAUSED = auto()
-    """No permission, and no active node; both are tried again soon."""
+    """The node has neither the permission to activate nor an active node to copy; it tries both again soon."""
     EMPTYING = auto()
     """The last replica has moved all messages to another node: the node sets its data aside and begins empty."""
     PROMOTING = auto()
@@ -167,7 +167,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self._searches = 0
         """Searches since ``begin`` that found no active node."""
         self._cause = Cause.LOST
-        """Why the active node is not there any more."""
+        """Reason why the active node is not there any more."""
         self._promotion: Callable[[Promotion | BrokerError], None] | None = None
         """Gets the answer to ``promote``."""
         self._missing_said: Sequence[str] = ()
@@ -175,9 +175,10 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self._said: str | None = None
         """The last reason for waiting."""
         self._unlogged: BrokerError | None = None
-        """The same reason, if it is to be logged once enough searches found no active node."""
+        """The reason why the node waits, if it is to be logged once enough searches found no active node."""
         self._unfound: str | None = None
-        """Why enough searches found no active node; None: they have not ended, or the node asks for the permission."""
+        """Reason why enough searches found no active node; None: they have not ended, or the node asks for the
+        permission."""
         self._has_more = False
         """The last active node that was found has lost records which this one has."""
         self.replica = make_replica(self)
@@ -387,7 +388,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         return 0 if place < 0 else self._retry_wait_ms * FIRST_WAITS_PERCENT[place] // 100
 
     def _promote_unless_found(self) -> None:
-        """Both nodes of a pair would be active if this one were promoted beside the other one."""
+        """Promote this node, unless a search found the other node active: both would be active then."""
         text = _AGAINST_PROMOTION.get(self.replica.found)
         if text is None:
             self.fire(StandbyEvent.PROMOTE)
@@ -447,7 +448,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self.replica.end(lambda: self.fire(StandbyEvent.COPY_ENDED))
 
     def _lose_copy(self, reason: str) -> None:
-        """Before it was in sync: the copy is of no use, and another one begins with its files."""
+        """Give up a copy that was never in sync; the next copy begins with its files."""
         log.warning("the copy is not complete", extra={"reason": reason})
         self.replica.end(lambda: self._life.queue_again())
 
@@ -463,7 +464,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self._life.activate()
 
     def _queue_again(self, error: BrokerError) -> None:
-        """The active node goes on without this one, or another node has newer data."""
+        """Called when the active node goes on without this one, or another node has newer data."""
         self._say(error)
         self._life.queue_again()
 
@@ -500,7 +501,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
 
     @property
     def waiting_because(self) -> str | None:
-        """Why the data of this node is not used while there is no active node; None if that is not known."""
+        """Reason why the data of this node is not used while there is no active node; None if that is not known."""
         if self._state not in _UNDECIDED or self.spare:
             return None
         return _HAS_MORE if self._has_more else self._said or self._unfound

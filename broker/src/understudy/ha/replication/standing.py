@@ -20,7 +20,7 @@ _PROMOTE: Final = (
 
 
 class Origin(Enum):
-    """Where the data of a node comes from."""
+    """Origin of the data of a node."""
 
     OWN = auto()
     """The node was active with it, or there is none."""
@@ -162,7 +162,7 @@ def start(found: Standing, *, primary: bool, check_for_active: bool, last_active
 
 
 def refusal(found: Standing, node_id: str, sequence: int | None) -> tuple[str, str]:
-    """Why a node follows only, and what to do: text and hint of an error."""
+    """Reason why a node follows only, and what to do: text and hint of an error."""
     number = "no activation sequence" if sequence is None else f"activation sequence {sequence}"
     if found is Standing.INCOMPLETE:
         return (

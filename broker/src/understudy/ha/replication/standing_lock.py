@@ -31,7 +31,7 @@ PROMISE_MS: Final = 6_000
 MARGIN_DIVISOR: Final = 20
 #: Pause between two requests for a promise.
 ASK_AGAIN_MS: Final = PROMISE_MS // 4
-#: How often the age of the last proof is looked at.
+#: Interval in ms at which the age of the last proof is looked at.
 LOOK_MS: Final = 250
 
 
@@ -47,7 +47,7 @@ class StandingState(Enum):
     PROMISED = auto()
     """The lock is not provably held: the promise of the replica stands in for it."""
     ENDED = auto()
-    """Neither the lock nor the proof of the replica is valid any more."""
+    """The node has lost the lock, and the proof by its replica is not valid any more."""
 
 
 class StandingEvent(Enum):
@@ -85,6 +85,11 @@ class StandingFence:
     def proved_until_ms(self) -> int:
         lock = self.lock
         return max(self.promised_until_ms, lock.fence.proved_until_ms if lock is not None else 0)
+
+    @property
+    def proved_at_ms(self) -> int | None:
+        lock = self.lock
+        return lock.fence.proved_at_ms if lock is not None else None
 
     @property
     def promised(self) -> bool:
@@ -127,7 +132,7 @@ class StandingLock(Machine[StandingState, StandingEvent]):
         self.since_ms: int | None = None
         """Boot time since which a promise stands in for the lock; None: it does not."""
         self.reason: BrokerError | None = None
-        """Why the lock was lost."""
+        """Reason why the lock was lost."""
         self.lost: Callable[[BrokerError], None] | None = None
         self.proved: Callable[[], None] | None = None
         """Function that is called when the lock, which was lost, is held again."""
@@ -148,7 +153,7 @@ class StandingLock(Machine[StandingState, StandingEvent]):
         self.fire(StandingEvent.SERVE)
 
     def lock_lost(self, error: BrokerError) -> None:
-        """The lock is not provably held."""
+        """Called when the lock is not provably held."""
         self.fence.lock = None
         if self.fence.promised:
             self.fire(StandingEvent.LOCK_LOST, error)
@@ -170,7 +175,7 @@ class StandingLock(Machine[StandingState, StandingEvent]):
         self._sent.clear()
 
     def release(self) -> None:
-        """The node is not active any more."""
+        """Called when the node is not active any more."""
         self.renounce()
         self.fence.lock = None
         self.fire(StandingEvent.RELEASE)
@@ -267,7 +272,7 @@ class StandingLock(Machine[StandingState, StandingEvent]):
             lost(error)
 
     def _end_idle(self, error: BrokerError) -> None:
-        """Before the node serves; ``serve`` finds it."""
+        """End the lock before the node serves; ``serve`` notices the end."""
 
     def _stop(self) -> None:
         self._forget_timer()

@@ -46,9 +46,10 @@ log = logging.getLogger(__name__)
 
 
 class NoFence:
-    """Nothing can be proved: writes are confirmed. Implements ``ports.Fence``."""
+    """A fence of a pair without a lock, which confirms all writes. Implements ``ports.Fence``."""
 
     proved_until_ms: Final = 2**63 - 1
+    proved_at_ms: Final = None
 
     def why_not_confirm(self) -> BaseException | None:
         return None

@@ -14,11 +14,11 @@ from understudy.ports import Clock
 #: (SIGSTOP, a suspended machine, a sync that hangs) makes the last proof older. A node that has lost its lock may
 #: confirm until its last proof has this age, so the next holder waits for it (ADR 0113).
 LOCK_PROOF_MS: Final = 80
-#: How long the next holder of a lock that was not released cleanly waits before it reads the log to its end: the age
-#: of a proof, a twentieth for the rates of two clocks, and the milliseconds that both of them round off.
+#: Time in ms for which the next holder of a lock that was not released cleanly waits before it reads the log to its
+#: end: the age of a proof, a twentieth for the rates of two clocks, and the milliseconds that both of them round off.
 UNPROVED_MS: Final = LOCK_PROOF_MS + LOCK_PROOF_MS // 20 + 2
-#: How long a proof that was requested before a confirmation may take, and how often it is requested again if it took
-#: longer.
+#: Time in ms for which a proof that was requested before a confirmation may take, and how often it is requested again
+#: if it took longer.
 LOCK_ANSWER_MS: Final = 3_000
 LOCK_PROOF_ATTEMPTS: Final = 3
 
@@ -42,12 +42,13 @@ class LockProof:
         """
         self._lock = lock
         self._clock = clock
-        self._proved_ms = 0
+        self.proved_at_ms = 0
+        """Boot time of the request of the last proof."""
         self.proved_until_ms = 0
-        """Until then the proof is valid and a batch is confirmed without a new one."""
+        """Time until which the proof is valid, so that a batch is confirmed without a new one."""
 
     def taken(self) -> None:
-        """The lock has just been acquired."""
+        """Called when the lock has just been acquired."""
         self._proved(self._clock.monotonic_ms())
 
     def withdraw(self) -> None:
@@ -55,8 +56,8 @@ class LockProof:
         self.proved_until_ms = 0
 
     def ask(self) -> str | None:
-        """Why the lock is not provably ours; None if it is. A proof is dated from its request: a store that hangs may
-        have answered the first request before another node took over.
+        """Reason why the lock is not provably ours; None if it is. A proof is dated from its request: a store that
+        hangs may have answered the first request before another node took over.
         """
         asked_ms = self._clock.monotonic_ms()
         reason = self._lock.lost()
@@ -78,11 +79,11 @@ class LockProof:
                 return error
             if reason is not None:
                 return LockLost(reason)
-            if self._clock.monotonic_ms() - self._proved_ms <= LOCK_ANSWER_MS:
+            if self._clock.monotonic_ms() - self.proved_at_ms <= LOCK_ANSWER_MS:
                 return None
         return LockLost(f"the store did not say within {LOCK_ANSWER_MS} ms whose it is, {LOCK_PROOF_ATTEMPTS} times")
 
     def _proved(self, asked_ms: int) -> None:
-        """The lock was ours at the time of the request."""
-        self._proved_ms = asked_ms
+        """Note that this node had the lock at the time of the request."""
+        self.proved_at_ms = asked_ms
         self.proved_until_ms = asked_ms + LOCK_PROOF_MS

@@ -38,10 +38,10 @@ from understudy.ports import Clock, Fence, Timers
 
 log = logging.getLogger(__name__)
 
-#: How often an active backup reads the state of the store while another node is announced, to notice a primary that
-#: requests the store for a failback.
+#: Interval in ms at which an active backup reads the state of the store while another node is announced, to notice a
+#: primary that requests the store for a failback.
 FAILBACK_POLL_MS: Final = 200
-#: How often an active node proves its lock (artemis-ha s. 2.6).
+#: Interval in ms at which an active node proves its lock (artemis-ha s. 2.6).
 LOCK_CHECK_MS: Final = 1_000
 
 
@@ -98,7 +98,7 @@ class SharedStorePolicy:
         self._claimed = False
         """An activation is under way, or has failed."""
         self._yielded_ms = 0
-        """When the lock was given back."""
+        """Time in ms at which the lock was given back."""
         timeout = LockTimeout(clock, options.lock_timeout_ms)
         ports = (life, lock, self._polling, clock, timeout)
         self._claim: PrimaryClaim | BackupClaim
@@ -161,7 +161,7 @@ class SharedStorePolicy:
         self._claim.stand_by()
 
     def _take(self) -> None:
-        """The primary lock is held, no earlier holder confirms any more, and the store is to be taken."""
+        """Called when the primary lock is held, no earlier holder confirms any more, and the store is to be taken."""
         self._polling.cancel()
         if self._lock.was_released() and self._lock.read_state() != WANTED:
             # not the state that this node left in a failback
@@ -231,7 +231,7 @@ class SharedStorePolicy:
     # --- failing back and stopping -----------------------------------------------------------------
 
     def leave(self, *, fail_over: bool) -> None:
-        """Prove the lock no longer; a batch that is still written asks for a proof itself."""
+        """End the periodic proofs of the lock; a batch that is still written asks for a proof itself."""
         self._polling.cancel()
 
     def give_back(self) -> None:
@@ -295,6 +295,7 @@ class SharedStorePolicy:
             self._lock.write_state(OWNED)
 
     def _note_release(self) -> None:
-        """The store is closed, and nothing is confirmed any more. A node that does not have the lock says nothing."""
+        """Called when the store is closed, and nothing is confirmed any more. A node that does not have the lock says
+        nothing."""
         if self._proof.ask() is None:
             self._lock.note_release()

@@ -26,12 +26,12 @@ from understudy.ports import Clock
 
 log = logging.getLogger(__name__)
 
-#: How often a passive node asks for the lock. Polling, never a blocking lock: a blocked request on
+#: Interval in ms at which a passive node asks for the lock. Polling, never a blocking lock: a blocked request on
 #: a network file system is served late or never (IBM APAR IT43349).
 LOCK_POLL_MS: Final = 100
-#: How often a passive primary reads the state of the store while the lock is taken, and how long a backup that found
-#: the store cleanly stopped waits before it reads it again. A backup does not read the state while the lock is taken:
-#: the state matters only once the lock is acquired, and then it is always read.
+#: Interval in ms at which a passive primary reads the state of the store while the lock is taken, and how long a backup
+#: that found the store cleanly stopped waits before it reads it again. A backup does not read the state while the lock
+#: is taken: the state matters only once the lock is acquired, and then it is always read.
 STATE_POLL_MS: Final = 1_000
 #: Reason of a backup that is ready and does not activate.
 STAYS_PASSIVE: Final = "the primary was stopped cleanly: its backup waits for it, or for `understudy activate`"
@@ -74,7 +74,7 @@ class WaitForProof:
         self._take = take
 
     def begin(self, released: bool, lost: Callable[[], None]) -> None:
-        """The lock has been acquired.
+        """Called when the lock has been acquired.
 
         Args:
             released: ``StoreLock.was_released``, by a state that was read with the lock.
@@ -124,7 +124,7 @@ class PrimaryClaim:
         self._state_read_ms = 0
 
     def queue(self) -> None:
-        """A primary needs no backup lock."""
+        """Do nothing: a primary needs no backup lock."""
         self._timeout.begin()
         self._life.take_place()
 
@@ -184,8 +184,8 @@ class BackupClaim:
         self._store_state = ""
         """State of the store at the last read."""
         self._free_since_ms = self._free_ms = -FAILBACK_GRACE_MS
-        """When the lock was first and last found free. The time goes on when a primary takes it in between and fails to
-        activate.
+        """Time in ms at which the lock was first and last found free. The time goes on when a primary takes it in
+        between and fails to activate.
         """
         self._takes_stopped = False
         """A store that was stopped cleanly is taken, because an administrator has asked for it."""

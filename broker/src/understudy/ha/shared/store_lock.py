@@ -40,7 +40,7 @@ class StoreLock(Protocol):
         ...
 
     def note_release(self) -> None:
-        """Before ``release_primary`` of a node that has closed the store: let the next holder not wait."""
+        """Note the release of the store, so that the next holder does not wait; called before ``release_primary``."""
 
     def try_primary(self) -> bool:
         """Acquire the primary lock without waiting; whether it is held."""

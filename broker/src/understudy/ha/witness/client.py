@@ -45,7 +45,7 @@ class Link(Protocol):
     """Gets the events of a dialled connection."""
 
     def connected(self, connection: Connection) -> None:
-        """The connection is established."""
+        """Called when the connection is established."""
         ...
 
     def receive_data(self, data: bytes) -> None:
@@ -53,7 +53,7 @@ class Link(Protocol):
         ...
 
     def disconnected(self, reason: str) -> None:
-        """The connection has ended, or could not be established."""
+        """Called when the connection has ended, or could not be established."""
         ...
 
 
@@ -69,7 +69,7 @@ class GroupConfiguration:
     """The newest configuration of a group of witnesses that one node has heard of (ADR 0117)."""
 
     def __init__(self) -> None:
-        """None was heard of."""
+        """Begin without a known configuration."""
         self.newest = 0
 
     def note(self, configuration: int) -> bool:
@@ -117,7 +117,7 @@ class State(Enum):
     WAITING = auto()
     """The next attempt comes soon."""
     UNAVAILABLE = auto()
-    """No answer for a whole lease; until it is started again."""
+    """The witness has not answered for a whole lease; the client stays so until it is started again."""
 
 
 class Event(Enum):
@@ -130,7 +130,7 @@ class Event(Enum):
     """The connection to the witness has ended. Its argument is the reason."""
     DIAL_AGAIN = auto()
     EXPIRED = auto()
-    """No answer for a whole lease."""
+    """The witness has not answered for a whole lease."""
     STOP = auto()
 
 
@@ -280,7 +280,7 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
     # --- WitnessLinkOwner --------------------------------------------------------------------------
 
     def link_welcomed(self, link: WitnessLink) -> None:
-        """The witness has proved the secret."""
+        """Called when the witness has proved the secret."""
         if link is not self._link:
             return
         if self._known.identity != link.identity:
@@ -290,11 +290,11 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
             if isinstance(answer, Answer):
                 self.fire(Event.WELCOME)
 
-        # its state is compared with the one that this node knows before anything else is asked
+        # before any other request, the state of the witness is compared with the state that this node knows
         self._send(Kind.PING, "", greeted, NO_TOKEN, 0, 0)
 
     def link_answered(self, link: WitnessLink, answer: Answer) -> None:
-        """An answer has come."""
+        """Called when an answer has come."""
         sent = self._sent.pop(answer.number, None)
         if link is not self._link or sent is None:
             return
@@ -322,7 +322,7 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
         return None
 
     def link_lost(self, link: WitnessLink, reason: str) -> None:
-        """The connection has ended, or could not be established."""
+        """Called when the connection has ended, or could not be established."""
         if link is self._link:
             self.fire(Event.LOST, reason)
 

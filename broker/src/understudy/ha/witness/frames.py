@@ -95,7 +95,7 @@ class Request:
 
     kind: Kind
     number: int
-    """Chosen by the client; the answer has the same."""
+    """Number of the request, chosen by the client; the answer has the same number."""
     id: str = ""
     token: bytes = NO_TOKEN
     first: int = 0

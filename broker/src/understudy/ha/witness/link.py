@@ -32,11 +32,11 @@ class WitnessLinkOwner(Protocol):
         ...
 
     def link_answered(self, link: WitnessLink, answer: Answer) -> None:
-        """An answer has come."""
+        """Called when an answer has come."""
         ...
 
     def link_lost(self, link: WitnessLink, reason: str) -> None:
-        """The connection has ended, or could not be established."""
+        """Called when the connection has ended, or could not be established."""
         ...
 
 
@@ -104,7 +104,7 @@ class WitnessLink:
             self._lose(f"{self.address}: {error}")
 
     def disconnected(self, reason: str) -> None:
-        """The connection has ended, or could not be established."""
+        """Called when the connection has ended, or could not be established."""
         self._connection = None
         self._lose(f"{self.address}: {reason}")
 

@@ -240,7 +240,7 @@ class WitnessLock:
         return self._manager.ask(kind, self._id, answer, token=token, first=options.lease_ms, second=second)
 
     def _ended(self, error: BrokerError) -> None:
-        """The lease has ended by itself, or the witness has another holder."""
+        """Called when the lease has ended by itself, or the witness has another holder."""
         self._recorded, self._token = self._token, NO_TOKEN
         if self.lost is not None:
             self.lost(error)

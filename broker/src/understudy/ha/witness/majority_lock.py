@@ -134,7 +134,7 @@ class MajorityLock:
             attempt.give(False if attempt.refused else attempt.errors[0])
 
     def _join_late(self, lock: WitnessLock) -> None:
-        """A member has granted its lease after a majority had."""
+        """Called when a member has granted its lease after a majority had."""
         if self.fence.held:
             self._watch(lock)
         else:
@@ -240,7 +240,7 @@ class MajorityLock:
             self.lost(error)
 
     def forget(self) -> None:
-        """The members are being stopped, which releases their leases."""
+        """Called when the members are being stopped, which releases their leases."""
         self.lost = None
         if self._attempt is not None:
             attempt, self._attempt = self._attempt, None

@@ -221,11 +221,11 @@ class Round(Machine[RoundState, RoundEvent]):
                 # no member has the register
                 self._end_phase()
             elif self._found or len(self._errors) + len(self._refused) == len(self._group.members):
-                # a minority may have it: whether it counts shows at the next round
+                # a minority may have the number: the next round decides whether it counts
                 self.fire(RoundEvent.FAILED, self._unavailable())
 
     def _end_phase(self) -> None:
-        """Nothing was changed: try again if another round was in the way."""
+        """End a phase that changed nothing; try again if another round has prevented it."""
         if not self._refused or self._attempts >= ATTEMPTS:
             self.fire(RoundEvent.FAILED, self._unavailable())
         else:

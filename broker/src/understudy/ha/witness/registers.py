@@ -49,7 +49,7 @@ class Register:
     """One number at one member of a group."""
 
     promised: Ballot = Ballot()
-    """No lower ballot is taken."""
+    """Lowest ballot that the member accepts."""
     accepted: Ballot = Ballot()
     """Ballot of ``value``; the lowest one: no value was accepted, the number is 0."""
     value: int = 0

@@ -117,7 +117,7 @@ class Witness:
             self._release_answers()
 
     def _refusal(self, request: Request) -> str:
-        """Why a request cannot be carried out; empty if it can."""
+        """Reason why a request cannot be carried out; empty if it can."""
         if not request.id and request.kind not in (Kind.EXPORT, Kind.FORM):
             return "a request without an id"
         if request.kind in _LOCKS or request.kind in _SINGLE or request.kind in _GROUP:
@@ -137,7 +137,7 @@ class Witness:
         return ""
 
     def _other_client(self, request: Request) -> str:
-        """Why a client that takes this witness for the only one, or for one of a group, is refused."""
+        """Reason why a client that takes this witness for the only one, or for one of a group, is refused."""
         for_group = request.kind in _GROUP or (request.kind in _LOCKS and request.second == OF_GROUP)
         if for_group and not self._state.configuration:
             return (

@@ -104,7 +104,7 @@ class WitnessSession(Machine[State, Event]):
             self.fire(Event.REFUSED, error)
 
     def lost(self) -> None:
-        """The connection has ended."""
+        """Called when the connection has ended."""
         self.fire(Event.LOST)
 
     def _receive(self, body: bytes) -> None:

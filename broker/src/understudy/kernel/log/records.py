@@ -55,8 +55,8 @@ none of them, by queue id; duplicate ids in order: address id, bytes of each, th
 #: Crc, length, sequence, batch, type, flags, zero.
 _HEADER: Final = struct.Struct("<IIQIBBH")
 _HEADER_BYTES: Final = _HEADER.size
-#: The same and a MESSAGE_ADD: message id, tx id, address id, expiration, scheduled, priority, flags, length of the
-#: duplicate id, number of queues. The queue ids and the duplicate id follow.
+#: A record header and a MESSAGE_ADD: message id, tx id, address id, expiration, scheduled, priority, flags, length of
+#: the duplicate id, number of queues. The queue ids and the duplicate id follow.
 _MESSAGE: Final = struct.Struct("<IIQIBBHQQQqqBBHI")
 _MESSAGE_BYTES: Final = _MESSAGE.size
 #: Payload of ACKNOWLEDGE before its ids: queue id, tx id, number of ids, zero.

@@ -31,7 +31,8 @@ _DUPLICATE_ID: Final = 12
 #: Layout of a DUPLICATE_ID record: the head of a record, address id, transaction id; the duplicate id follows.
 _DUPLICATE_ID_REST = Struct("<IQIBBHQQ")
 _ACKNOWLEDGE: Final = 10
-#: The same for an ACKNOWLEDGE: queue id, transaction id, number of message ids, zero; the message ids follow.
+#: Layout of an ACKNOWLEDGE record: the head of a record, queue id, transaction id, number of message ids, zero; the
+#: message ids follow.
 _ACKNOWLEDGE_REST = Struct("<IQIBBHQQII")
 
 
@@ -85,7 +86,7 @@ class Run:
         self.expiring = len(expirations) - expirations.count(0)
         """Messages that have an expiration."""
         self.earliest_ms = min(filter(None, expirations), default=0)
-        """No message expires before; 0: none expires. Epoch milliseconds."""
+        """Earliest expiration of the messages, in epoch milliseconds; 0: none expires."""
         self.head_bytes = head_bytes
         """Bytes of each record in ``data`` before its message; 0 if these are no records."""
         self.segment, self.offset = place
@@ -101,7 +102,7 @@ class Run:
         """Offset in ``data`` of each record or message, and of the end."""
         self._expirations = expirations if self.expiring else None
         self._groups = groups
-        """Where each group id begins and ends in its message; 0 and 0: it has none."""
+        """Begin and end of each group id in its message; 0 and 0: the message has none."""
 
     def ids(self, begin: int, end: int) -> list[int]:
         """Ids of the messages of rows ``begin`` to ``end``, the last one excluded."""

@@ -29,7 +29,7 @@ class Column:
     """One column of a list: a field of the model in Artemis' form, or a constant."""
 
     field: str | None
-    """None: the column has no value here."""
+    """Field of the model; None: the column has no value here."""
     form: Form
 
     def read(self, rows: Rows[Any], source: Any) -> object:

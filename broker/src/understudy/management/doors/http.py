@@ -20,6 +20,7 @@ from msgspec import to_builtins
 from understudy.dataclass import dataclass
 from understudy.management.model import access, clients, links, operations, queues
 from understudy.management.model.cluster import Cluster
+from understudy.management.model.events import Events
 from understudy.management.model.figure import Item, base_types, figures
 from understudy.management.model.node import Node, Promotion, Quarantine, Readers, Readiness, Server, readiness
 from understudy.management.operations.invocation import InvocationRequest
@@ -34,6 +35,8 @@ PAGE_SIZE: Final = 100
 PAGE_SIZE_MAX: Final = 500
 #: Largest value of the parameter ``page``.
 PAGE_MAX: Final = 1_000_000
+#: Largest value of the parameter ``limit`` of events.
+EVENTS_MAX: Final = 2_000
 #: Maximum number of conditions of a request.
 CONDITIONS_MAX: Final = 16
 
@@ -96,6 +99,11 @@ ROUTES: Final = (
         "POST", "/api/v1/node/activate", "activate", "node",
         "Activate the backup of a shared store although its primary was stopped cleanly.",
         {202: ("The node tries until another node is active.", "Activating"), **_REFUSED}, body="Activate",
+    ),
+    Route(
+        "GET", "/api/v1/events", "events", "node",
+        "The latest events of the node; after=NUMBER: those after one, limit=COUNT: so many of the latest.",
+        {200: ("The events.", "Events")},
     ),
     Route(
         "GET", "/api/v1/servers", "servers", "node", "The servers of the process that its broker.xml names.",
@@ -259,6 +267,15 @@ def parse_page(collection: Collection, parameters: Sequence[tuple[str, str]]) ->
         descending,
         tuple(_condition(collection.kind, each) for each in filters),
     )
+
+
+def parse_events(parameters: Sequence[tuple[str, str]]) -> tuple[int, int]:
+    """Parse the query of a request for events: the number after which they are wanted, and how many. Raises
+    ValueError.
+    """
+    given = _single(parameters, {"after", "limit"})
+    after, limit = given.get("after", "0"), _number("limit", given.get("limit", "100"), EVENTS_MAX)
+    return 0 if after == "0" else _number("after", after, 10**9), limit
 
 
 def parse_messages(parameters: Sequence[tuple[str, str]]) -> tuple[PageQuery, str | None]:
@@ -494,7 +511,7 @@ def parse_start(body: object) -> str:
 
 
 ANSWERED: Final[tuple[type[Item], ...]] = (
-    Node, Readiness, Promotion, Server, Cluster, Quarantine, Readers, queues.Message,
+    Node, Readiness, Promotion, Server, Cluster, Quarantine, Readers, queues.Message, Events,
     *(each.kind for each in COLLECTIONS.values()),
 )  # fmt: skip
 """Kinds of values in answers."""

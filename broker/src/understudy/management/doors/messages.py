@@ -19,7 +19,7 @@ from understudy.ids import uuid_text
 from understudy.limits import MANAGEMENT_REQUEST_BYTES_MAX, STRING_UNITS_MAX
 from understudy.management.doors.error_numbers import numbered
 from understudy.management.json_text import parse_json
-from understudy.management.operations.invocation import Invocations, Requester
+from understudy.management.operations.invocation import REQUEST_ID_MAX, Invocations, Requester
 from understudy.message import CORRELATION_ID, REPLY_TO, Message, MessageType
 from understudy.properties import Properties, decode_simple_string, encode_simple_string
 from understudy.session.callback import SessionSecurity
@@ -29,6 +29,7 @@ RESOURCE: Final = "_AMQ_ResourceName"
 OPERATION: Final = "_AMQ_OperationName"
 ATTRIBUTE: Final = "_AMQ_Attribute"
 SUCCEEDED: Final = "_AMQ_OperationSucceeded"
+_CORRELATION_ID: Final = "JMSCorrelationID"
 _NATIVE_MESSAGE_ID: Final = "NATIVE_MESSAGE_ID"
 
 
@@ -47,8 +48,10 @@ class ManagementRequests:
         def answer(result: object, error: BrokerError | None) -> None:
             reply(_reply(request, result, error, self._invocations.node.services.error_texts))
 
-        requester = Requester(security, remote_address.rpartition(":")[0])
         properties = request.properties
+        given = properties.get(_CORRELATION_ID)
+        request_id = given[:REQUEST_ID_MAX] if isinstance(given, str) else ""
+        requester = Requester(security, remote_address.rpartition(":")[0], request_id)
         resource, operation = properties.get(RESOURCE), properties.get(OPERATION)
         attribute = properties.get(ATTRIBUTE)
         try:

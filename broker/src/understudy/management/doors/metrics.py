@@ -15,16 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from hashlib import sha256
 from heapq import nsmallest
+from itertools import accumulate
 from typing import Any, Final
 
 from prometheus_client import Metric
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from understudy.management.model.cluster import Cluster, ClusterConnection, Discovery
 from understudy.management.model.figure import Figure, Item, figures
-from understudy.management.model.links import Bridge
-from understudy.management.model.node import STATES, Node, Readers, readiness
+from understudy.management.model.links import Acceptor, Bridge, Certificate
+from understudy.management.model.node import STATES, Durations, Node, Readers, readiness
 from understudy.management.model.node import Reader as LogReader
 from understudy.management.model.queues import Queue
 from understudy.management.snapshot.rows import STEP_ROWS, Rows
@@ -112,6 +113,9 @@ def _order(rows: Rows[Any]) -> Callable[[Any], tuple[bool, str]]:
 def _family(figure: Figure, names: Sequence[str], samples: Iterable[tuple[Sequence[str], object]]) -> Metric:
     """The family of a field; a sample without a value is left out."""
     family: GaugeMetricFamily | CounterMetricFamily
+    if figure.label is not None:
+        names = (*names, figure.label)
+        samples = [((*labels, label(key)), number) for labels, value in samples for key, number in value.items()]  # type: ignore[attr-defined]  # a field with a label is a dict
     if figure.total is not None:
         family = CounterMetricFamily(figure.total, figure.doc, labels=names)
     else:
@@ -132,9 +136,23 @@ def _of_items(
     for figure in figures(kind).values():
         if figure.metric is None and figure.total is None:
             continue
-        family = _family(figure, names, ((labels, getattr(item, figure.name)) for labels, item in items))
+        values = [(labels, getattr(item, figure.name)) for labels, item in items]
+        if any(isinstance(value, Durations) for _, value in values):
+            yield from (_histogram(figure, value) for _, value in values)
+            continue
+        family = _family(figure, names, values)
         if family.samples:
             yield family
+
+
+def _histogram(figure: Figure, found: Durations) -> HistogramMetricFamily:
+    """The family of durations; the counts of the metric are those up to each bound, in seconds."""
+    assert figure.metric is not None
+    counts = list(accumulate(found.counts))
+    bounds = [*(f"{bound / 1000:g}" for bound in found.bounds_ms), "+Inf"]
+    return HistogramMetricFamily(
+        figure.metric, figure.doc, buckets=list(zip(bounds, counts, strict=True)), sum_value=found.total_ms / 1000
+    )
 
 
 def _one(item: Item | None) -> Iterator[Metric]:
@@ -167,6 +185,7 @@ def _node(node: Node) -> Iterator[Metric]:
     yield state
     yield _gauge("understudy_active", "1 if the node is active.", node.ha.state == "active")
     yield from _one(readiness(node))
+    yield from _one(node.ha)
     yield from _one(node.protection)
     yield from _one(node)
     without = node.ha.without_lock_manager
@@ -175,16 +194,10 @@ def _node(node: Node) -> Iterator[Metric]:
         "Time for which the node has served on the promise of its replica, without its lock manager; else 0.",
         0 if without is None else without.for_ms / 1000,
     )
-    certificates = [([label(each.name)], each.certificate) for each in node.acceptors if each.certificate is not None]
-    expiry = GaugeMetricFamily(
-        "understudy_acceptor_certificate_expiry_seconds",
-        "End of validity of the certificate of an acceptor, seconds since 1970 UTC.",
-        labels=["acceptor"],
-    )
-    for labels, certificate in certificates:
-        expiry.add_metric(labels, certificate.not_after_ms / 1000)
-    if certificates:
-        yield expiry
+    acceptors = [([label(each.name)], each) for each in node.acceptors]
+    yield from _of_items(Acceptor, acceptors, ["acceptor"])
+    certificates = [(labels, each.certificate) for labels, each in acceptors if each.certificate is not None]
+    yield from _of_items(Certificate, certificates, ["acceptor"])
 
 
 def _store(node: Node, readers: Readers) -> Iterator[Metric]:

@@ -236,7 +236,7 @@ class MessageCounters:
         """Does nothing: addresses have no counters."""
 
     def queue_updated(self, queue: Queue) -> None:
-        """Filters do not matter."""
+        """Do nothing: the counters do not depend on the filter of a queue."""
 
     def settings_changed(self, address: Address) -> None:
         """Does nothing: the limit of the history is read at each sample."""

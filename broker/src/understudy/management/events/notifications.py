@@ -408,7 +408,7 @@ class Notifications:
         self._named(Kind.CLUSTER_CONNECTION_STARTED, clusters)
 
     def cluster_stopped(self, clusters: Iterable[str], discovery: Iterable[str], broadcasts: Iterable[str]) -> None:
-        """Publish the end of the same."""
+        """Publish that the cluster connection has stopped."""
         self._named(Kind.BROADCAST_GROUP_STOPPED, broadcasts)
         self._named(Kind.DISCOVERY_GROUP_STOPPED, discovery)
         self._named(Kind.CLUSTER_CONNECTION_STOPPED, clusters)

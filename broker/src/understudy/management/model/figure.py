@@ -25,6 +25,7 @@ def figure(
     artemis: str | None = None,
     metric: str | None = None,
     total: str | None = None,
+    label: str | None = None,
 ) -> Meta:
     """Metadata of a field, for ``Annotated``.
 
@@ -34,8 +35,9 @@ def figure(
         artemis: Name of the value in Artemis' lists.
         metric: Name of the metric that is a gauge. One that ends in ``_seconds`` is divided from milliseconds.
         total: Name of the metric that is a counter, without ``_total``.
+        label: Name of the label whose values are the keys of a field that is a dict of numbers.
     """
-    extra = {"unit": unit, "artemis": artemis, "metric": metric, "total": total}
+    extra = {"unit": unit, "artemis": artemis, "metric": metric, "total": total, "label": label}
     return Meta(
         description=doc,
         extra=extra,
@@ -55,6 +57,7 @@ class Figure:
     artemis: str | None
     metric: str | None
     total: str | None
+    label: str | None
 
 
 @cache

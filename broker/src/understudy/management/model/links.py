@@ -69,7 +69,14 @@ class Certificate(Item, frozen=True):
 
     subject: Annotated[str, figure("Subject of the certificate.")]
     sha256: Annotated[str, figure("Fingerprint, hexadecimal.")]
-    not_after_ms: Annotated[Natural, figure("End of validity.", "ms since 1970")]
+    not_after_ms: Annotated[
+        Natural,
+        figure(
+            "End of validity of the certificate of an acceptor; the metric in seconds since 1970 UTC.",
+            "ms since 1970",
+            metric="understudy_acceptor_certificate_expiry_seconds",
+        ),
+    ]
     days_until_expiration: Annotated[int, figure("Whole days; negative if the validity is over.", "days")]
 
 
@@ -79,3 +86,19 @@ class Acceptor(Item, frozen=True):
     name: Annotated[str, figure("Name of the acceptor.")]
     url: Annotated[str, figure("URL as configured, without secrets.")]
     certificate: Annotated[Certificate | None, figure("Certificate; null: the acceptor has no TLS.")] = None
+    received_bytes: Annotated[
+        Natural,
+        figure(
+            "Bytes received from clients and other nodes since the activation, as they are on the network.",
+            "bytes",
+            total="understudy_acceptor_received_bytes",
+        ),
+    ] = 0
+    sent_bytes: Annotated[
+        Natural,
+        figure(
+            "Bytes sent to clients and other nodes since the activation, as they are on the network.",
+            "bytes",
+            total="understudy_acceptor_sent_bytes",
+        ),
+    ] = 0

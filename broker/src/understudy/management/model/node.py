@@ -14,6 +14,16 @@ NodeState = Literal["starting", "passive", "active", "stopping", "isolated", "st
 STATES: Final[tuple[NodeState, ...]] = ("starting", "passive", "active", "stopping", "isolated", "stopped")
 
 
+class Durations(Item, frozen=True):
+    """Durations, counted by upper bounds: a histogram."""
+
+    bounds_ms: Annotated[list[float], figure("Upper bounds of all but the last count.", "ms")]
+    counts: Annotated[
+        list[Natural], figure("Durations up to each bound and above the one before; the last count is of longer ones.")
+    ]
+    total_ms: Annotated[float, figure("Sum of the durations.", "ms")]
+
+
 class Kernel(Item, frozen=True):
     """The implementation of the hot path in use (ADR 0034)."""
 
@@ -43,6 +53,30 @@ class HighAvailability(Item, frozen=True, kw_only=True):
             "the primary of a shared store was stopped cleanly."
         ),
     ] = None
+    backup_present: Annotated[
+        bool | None,
+        figure(
+            "1 if an active node of a pair knows the other server: it is announced, or its copy is in sync. "
+            "Null on other nodes.",
+            metric="understudy_backup_present",
+        ),
+    ] = None
+    lock_proof_age_ms: Annotated[
+        Natural | None,
+        figure(
+            "Time since the last proof that an active node holds its lock; null without a lock.",
+            "ms",
+            metric="understudy_lock_proof_age_seconds",
+        ),
+    ] = None
+    switches: Annotated[
+        dict[str, Natural],
+        figure(
+            "Activations of this process in the place of another node, by kind: take-over of a backup, or failback.",
+            total="understudy_failovers",
+            label="kind",
+        ),
+    ] = field(default_factory=dict)
     without_lock_manager: Annotated[
         WithoutLockManager | None, figure("Set while an active node serves without its lock manager.")
     ] = None
@@ -172,6 +206,18 @@ class Store(Item, frozen=True):
         Natural,
         figure("Messages and records quarantined since the activation.", total="understudy_messages_quarantined"),
     ] = 0
+    disk_free_bytes: Annotated[
+        Natural | None,
+        figure(
+            "Free bytes of the file system of the log, without those reserved for root; null: not known yet.",
+            "bytes",
+            metric="understudy_disk_free_bytes",
+        ),
+    ] = None
+    disk_size_bytes: Annotated[
+        Natural | None,
+        figure("Used and free bytes of that file system.", "bytes", metric="understudy_disk_size_bytes"),
+    ] = None
 
 
 class Scrub(Item, frozen=True):
@@ -306,6 +352,63 @@ class Node(Item, frozen=True, kw_only=True):
     confirmations: Annotated[
         Natural, figure("Durable operations confirmed to clients.", total="understudy_confirmations")
     ] = 0
+    message_memory_bytes: Annotated[
+        Natural | None,
+        figure(
+            "Bytes of the message bodies in memory; null on a node that is not active.",
+            "bytes",
+            metric="understudy_message_memory_bytes",
+        ),
+    ] = None
+    message_memory_limit_bytes: Annotated[
+        Natural | None,
+        figure(
+            "Limit of these bytes (global-max-size); null: no limit, or not active.",
+            "bytes",
+            metric="understudy_message_memory_limit_bytes",
+        ),
+    ] = None
+    dead_letters: Annotated[
+        Natural | None,
+        figure(
+            "Messages in the queues of all dead letter addresses; null on a node that is not active.",
+            "messages",
+            metric="understudy_dead_letters",
+        ),
+    ] = None
+    login_failures: Annotated[
+        dict[str, Natural],
+        figure(
+            "Failed logins since the activation, by reason.",
+            total="understudy_login_failures",
+            label="reason",
+        ),
+    ] = field(default_factory=dict)
+    confirmation_times: Annotated[
+        Durations | None,
+        figure(
+            "Times from the hand-over of a batch to the disk until its confirmations, those that wait for a replica "
+            "included; null: not measured.",
+            "ms",
+            metric="understudy_confirmation_latency_seconds",
+        ),
+    ] = None
+    sync_times: Annotated[
+        Durations | None,
+        figure(
+            "Durations of the write of a batch with its sync; null: not measured.",
+            "ms",
+            metric="understudy_sync_latency_seconds",
+        ),
+    ] = None
+    loop_lag: Annotated[
+        Durations | None,
+        figure(
+            "Delays of a timer of the event loop, twice a second; null: not measured.",
+            "ms",
+            metric="understudy_loop_lag_seconds",
+        ),
+    ] = None
     trouble: Annotated[str | None, figure("Why the node is not ready although its state is.")] = None
     in_line: Annotated[
         str | None, figure("Why a passive node that follows no log is ready (ha.policy.Policy.in_line).")

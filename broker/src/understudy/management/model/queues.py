@@ -151,6 +151,15 @@ class Queue(Item, frozen=True, kw_only=True):
         ),
     ]
     group_count: Annotated[Natural, figure("Message groups that have a consumer.")]
+    oldest_age_ms: Annotated[
+        Natural | None,
+        figure(
+            "Time since the oldest message that waits for a consumer came, to half a second or 2.5 %; one that "
+            "came before the activation counts from the activation. Null: no message waits.",
+            "ms",
+            metric="understudy_queue_oldest_message_age_seconds",
+        ),
+    ]
     measured: Annotated[bool, figure("Whether the queue has metrics of its own (enable-metrics).")]
 
 

@@ -31,12 +31,7 @@ from understudy.management.operations.transport import (
 )
 from understudy.routing.queues.queue import Queue
 from understudy.security.settings import FQQN_SEPARATOR
-
-
-def _without_directory(error: BrokerError) -> str:
-    """The text of an error of a file for a remote client: file, element and line, but not the directory."""
-    text, file = str(error), error.file if isinstance(error, ConfigError) else None
-    return text.replace(file, file.rpartition("/")[2]) if file else text
+from understudy.session.error_texts import without_directory
 
 
 def _shown(value: Enum) -> str:
@@ -178,17 +173,17 @@ class BrokerControl(Control):
         """Reload broker.xml, users and roles, and certificates. Raises ManagementError: there is no file, or some are
         invalid; it names each.
         """
-        if self.node.reload is None:
+        if self.node.files is None:
             raise ManagementError("this node has no configuration file")
         outcomes: list[tuple[BrokerError, ...]] = []
-        self.node.reload(outcomes.append)
+        self.node.files.reload(outcomes.append)
         while not outcomes:
             yield
         errors = outcomes[0]
         if len(errors) == 1 and not isinstance(errors[0], ConfigError):
             raise errors[0]
         if errors:
-            raise ManagementError("; ".join(map(_without_directory, errors)))
+            raise ManagementError("; ".join(map(without_directory, errors)))
 
     def fail_over(self) -> None:
         """Stop after the reply and let the peer take over."""

@@ -24,6 +24,7 @@ from understudy.config.model import Configuration
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DiskFull, LimitExceeded, ResourceNotFound, StoreError
 from understudy.limits import MANAGEMENT_REQUESTS_MAX
+from understudy.management.events.message_ages import MessageAges
 from understudy.management.events.message_counters import MessageCounters
 from understudy.management.events.queue_reports import QueueReports
 from understudy.management.node_settings import NodeSettings
@@ -31,6 +32,7 @@ from understudy.management.operations.audit import shown_parameters
 from understudy.management.operations.table import Operation, Operations
 from understudy.ports import Timers
 from understudy.protocols.services import ProtocolServices
+from understudy.security.user_changes import UserChange
 from understudy.session.callback import SessionSecurity
 from understudy.terms import Permission
 
@@ -42,6 +44,21 @@ Answer = Callable[[object, BrokerError | None], None]
 Reload = Callable[[Callable[[tuple[BrokerError, ...]], None]], None]
 """Reads broker.xml, users, roles and certificates again, and calls back with the errors."""
 
+ChangeUsers = Callable[[UserChange, Callable[[BrokerError | None], None]], None]
+"""Changes the files of users and roles, applies them, and calls back with the error."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFiles:
+    """Files of the instance of a node, for requests of management."""
+
+    reload: Reload
+    change_users: ChangeUsers | None = None
+    """None: security is off, or no login module has a users file."""
+
+
+#: Characters of the id of a request that are kept.
+REQUEST_ID_MAX: Final = 64
 #: Pause between two slices of an operation, for other work. Milliseconds.
 _PAUSE_MS: Final = 1
 
@@ -56,6 +73,8 @@ class InvocationRequest:
     parameters: tuple[object, ...] = ()
     peer: str = ""
     """Address of the requester, for the log."""
+    request_id: str = ""
+    """Id of the request that its client has given, or that the node has made, for the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +106,8 @@ class ManagedNode:
     """Message counters of the node's queues."""
     settings: NodeSettings
     """Address settings and security settings, and their changes."""
-    reload: Reload | None = None
-    """Reads broker.xml again; None if there is no file."""
+    files: InstanceFiles | None = None
+    """Files of the instance; None if there are none."""
     bridges: Bridges | None = None
     """Core bridges of the node."""
     members: MemberExchange | None = None
@@ -97,6 +116,8 @@ class ManagedNode:
     """Reports of the node's queues to other members; None without a cluster connection."""
     topologies: Mapping[str, Topology] = field(default_factory=dict)
     """Topology of each cluster connection, by name."""
+    ages: MessageAges = field(default_factory=MessageAges)
+    """Times at which message ids had been given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +127,8 @@ class Requester:
     security: SessionSecurity
     host: str
     """Address without port, for which failed logins are counted."""
+    request_id: str = ""
+    """Id of the request for the log; empty: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +145,7 @@ class ControlFinder(Protocol):
     operations: Operations
 
     def __call__(self, node: ManagedNode, requester: Requester, name: str) -> Control:
-        """The control of a name. Raises BrokerError: there is no such resource."""
+        """The control of a name. Raises BrokerError: no resource has the name."""
         ...
 
 
@@ -206,6 +229,7 @@ class Invocations:
                 extra={
                     "user": requester.security.user,
                     "peer": requester.host,
+                    **({"request": requester.request_id} if requester.request_id else {}),
                     "resource": resource,
                     "operation": row.name,
                     "parameters": shown_parameters(row, values),

@@ -226,7 +226,7 @@ class QueueControl(Control):
         return self.remove(None)
 
     def remove_one(self, message_id: int) -> Steps[bool]:
-        """Remove a message; whether it existed."""
+        """Remove a message. Returns whether it existed."""
         return _any(messages.remove(self.office, self.queue, messages.of_id(message_id), 1))
 
     def expire(self, selector: str | None) -> Steps[int]:
@@ -234,7 +234,7 @@ class QueueControl(Control):
         return self._act(self.wanted(selector), messages.expire(self.office, self.queue))
 
     def expire_one(self, message_id: int) -> Steps[bool]:
-        """Expire a message; whether it existed."""
+        """Expire a message. Returns whether it existed."""
         return self._act_on_one(message_id, messages.expire(self.office, self.queue))
 
     def kill(self, selector: str | None) -> Steps[int]:

@@ -19,6 +19,7 @@ from understudy.errors import ManagementError
 from understudy.management.json_text import parse_json, to_json
 from understudy.management.operations.invocation import Control
 from understudy.management.operations.table import Operation, Parameter, decimal, flag, integer, long, operation, text
+from understudy.management.operations.users import USER_OPERATIONS
 from understudy.terms import Permission
 
 _INTEGERS: Final = frozenset({
@@ -159,4 +160,5 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *_security_forms(),
     operation("removeSecuritySettings", remove_security_settings,
               "Remove what addSecuritySettings added for a match.", _MATCH),
+    *USER_OPERATIONS,
 )  # fmt: skip

@@ -20,7 +20,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import OperationNotFound
 from understudy.terms import Permission
 
-#: The default of view-permission-method-match-pattern: these require only the view permission.
+#: The default of view-permission-method-match-pattern: operations whose names match need the permission to view only.
 DEFAULT_VIEWS: Final = re.compile(Configuration().view_permission_method_match_pattern)
 _INT_MAX: Final = 2**31
 _LONG_MAX: Final = 2**63
@@ -123,7 +123,7 @@ class Operation:
     returns: Any = FROM_CALL
     """Type of the result; ``FROM_CALL``: as the function is annotated."""
     changes: Effect | None = None
-    """None: an operation that requires the permission to edit takes effect at once."""
+    """Effect of the operation; None: one that requires the permission to edit takes effect at once."""
 
     @property
     def result(self) -> Any:

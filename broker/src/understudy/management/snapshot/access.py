@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from understudy.config.json_settings import json_name, security_values
 from understudy.management.model import access
 from understudy.management.operations.invocation import ManagedNode
@@ -51,7 +53,6 @@ def setting_rows(node: ManagedNode) -> Rows[access.Setting]:
 
 def _plain(value: object) -> object:
     """A value of a setting as JSON: enumerations by the name that addAddressSettings reads."""
-    if isinstance(value, str | int | float | bool) or value is None:
-        return getattr(value, "value", value)
-    value_of = getattr(value, "value", None)
-    return value_of if isinstance(value_of, str) else getattr(value, "name", str(value))
+    if isinstance(value, Enum):
+        return value.value if isinstance(value.value, str) else value.name
+    return value

@@ -66,12 +66,24 @@ QUEUE: Final[Mapping[str, Callable[[Queue], object]]] = {
     "group_count": lambda queue: len(queue.groups.owners),
     "measured": lambda queue: queue.address.settings.enable_metrics,
 }
+"""Readers of the fields that the queue alone decides."""
 
 
 def queue_rows(node: ManagedNode) -> Rows[queues.Queue]:
     """Rows of all queues."""
     directory = node.services.sessions.post_office.directory
-    return Rows(queues.Queue, list(directory.queues.values()), QUEUE, directory.find_queue)
+    return Rows(queues.Queue, list(directory.queues.values()), queue_readers(node), directory.find_queue)
+
+
+def queue_readers(node: ManagedNode) -> Mapping[str, Callable[[Queue], object]]:
+    """Readers of a queue."""
+    ages, now_ms = node.ages, node.services.clock.monotonic_ms()
+
+    def oldest_age_ms(queue: Queue) -> int | None:
+        message_id = queue.pending.oldest_id
+        return None if message_id is None else ages.age_ms(message_id, now_ms)
+
+    return {**QUEUE, "oldest_age_ms": oldest_age_ms}
 
 
 def _prefetch(wanted: int, read_at_once: int) -> int:

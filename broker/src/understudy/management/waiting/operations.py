@@ -20,7 +20,7 @@ from understudy.management.waiting.view import WaitView
 
 
 def of_queue(control: QueueOfNode) -> dict[str, object]:
-    """Why messages of the queue wait, and why its first one does."""
+    """Reason why messages of the queue wait, and why its first one does."""
     view = WaitView(control.node, control.queue)
     queue, first = view.queue(), view.first()
     now_ms = control.node.services.clock.wall_ms()

@@ -70,7 +70,7 @@ CODES: Final[dict[str, str]] = {
 
 
 class Place(Enum):
-    """Where a message is."""
+    """Kind of place of a message in its queue."""
 
     WAITING = "waiting"
     SCHEDULED = "scheduled"
@@ -179,12 +179,12 @@ class QueueState:
     last_value_key: str | None = None
     non_destructive: bool = False
     gate: GateState | None = None
-    """None: deliveries are not held back."""
+    """State of the gate that holds back deliveries; None: there is no gate."""
     consumers: Sequence[ConsumerState] = ()
     bridges: Sequence[BridgeState] = ()
     transactions: Sequence[TransactionState] = ()
     members: Sequence[RemoteState] | None = None
-    """None: the address is not balanced over members."""
+    """Members that the address is balanced over; None: it is not balanced."""
     redistribution: RedistributionState | None = None
 
 
@@ -318,7 +318,7 @@ def _error(bridge: BridgeState) -> str:
 
 
 def _consumers(queue: QueueState, message: MessageState | None) -> Iterator[Reason]:
-    """Why the consumers of the queue do not take messages, or one message."""
+    """Reason why the consumers of the queue do not take messages, or one message."""
     consumers = [each for each in queue.consumers if not each.bridge]
     if not consumers:
         if not queue.bridges:
@@ -399,7 +399,7 @@ def _gate(gate: GateState, present: int) -> Reason:
 
 
 def _elsewhere(queue: QueueState, message: MessageState | None) -> Iterator[Reason]:
-    """Why messages do not move to other members, or one message."""
+    """Reason why messages do not move to other members, or one message."""
     moving = queue.redistribution
     if queue.members is None or moving is None or queue.bridges:
         return

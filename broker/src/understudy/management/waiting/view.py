@@ -208,7 +208,7 @@ class WaitView:
                     break
             if more:
                 yield
-        # it may have been delivered, or returned to a place before, since the search began
+        # the message may have been delivered since the search began, or returned to an earlier place
         found = self._elsewhere_than_waiting(message_id)
         if found is None:
             raise MessageNotFound(f"queue {self._queue.name!r} has no message {message_id}")

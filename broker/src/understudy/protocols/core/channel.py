@@ -40,7 +40,7 @@ class Event(Enum):
     LOSE = auto()
     """The connection was lost."""
     MOVE = auto()
-    """The client reattaches it, perhaps before the loss of the connection was noticed."""
+    """The client reattaches the session, perhaps before the loss of its connection was noticed."""
     END = auto()
     """The session closes, or its client did not reattach in time."""
 
@@ -86,12 +86,12 @@ class SessionChannel(Machine[State, Event]):
 
     @property
     def survives(self) -> bool:
-        """Whether it survives the loss of its connection."""
+        """Whether the session survives the loss of its connection."""
         return self._window_bytes > 0
 
     @property
     def detached(self) -> bool:
-        """Whether it has no connection and waits for a reattachment."""
+        """Whether the session has no connection and waits for a reattachment."""
         return self._state is State.DETACHED
 
     @property
@@ -137,7 +137,7 @@ class SessionChannel(Machine[State, Event]):
             self.send_packet(packets.PacketsConfirmed(command_id(last_received)))
 
     def confirmed(self, last_received: int) -> None:
-        """The client has received everything up to this id."""
+        """Called when the client has received everything up to this id."""
         if self._cache is not None:
             self._cache.confirmed(last_received)
 

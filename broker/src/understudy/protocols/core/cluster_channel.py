@@ -51,7 +51,7 @@ class ClusterChannel:
         self._replicated: str | None = None
         """Node id of the replicated pair whose active node is at the other end; None: it has said nothing of one."""
         self._replication: ReplicationChannel | None = None
-        """Once a packet came on its channel."""
+        """Handler of the replication channel; None until a packet arrives on it."""
 
     @property
     def has_replica(self) -> bool:
@@ -128,7 +128,7 @@ class ClusterChannel:
             services.cluster.topology.ungrouped.announced(packet.node_id, own_id, connector.to_url(), group)
 
     def _follows(self, node_id: str, backup: str) -> None:
-        """A backup has announced itself."""
+        """Called when a backup has announced itself."""
         services = self._owner.services
         if node_id != services.shared.node_id:
             return
@@ -208,7 +208,7 @@ class ClusterChannel:
         self._owner.send(packets.NullResponse(), CLUSTER_CHANNEL)
 
     def close(self, reason: str) -> None:
-        """The connection was lost, and with it the backup announced on it, or the replica."""
+        """Called when the connection was lost, and with it the backup announced on it, or the replica."""
         if self._replication is not None:
             self._replication.connection_lost(reason)
         self._owner.services.cluster.formats.left(self)
@@ -216,4 +216,8 @@ class ClusterChannel:
         if announced is None or announced.connector is None:
             return
         if self._owner.services.cluster.topology.withdraw_backup(announced.node_id, announced.connector, self):
-            log.warning("backup disconnected", extra={"peer": self._owner.connection.peer})
+            fields = {"connector": announced.connector.to_url(), "peer": self._owner.connection.peer}
+            if self._owner.services.shared.connections.accepting:
+                log.warning("backup disconnected", extra=fields)
+            else:
+                log.info("the other node of the pair has disconnected while this one stops serving", extra=fields)

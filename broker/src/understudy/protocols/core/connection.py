@@ -179,8 +179,8 @@ class CoreConnection(Machine[State, Event]):
         # frames for a channel that is gone or never was are dropped (artemis-core s. 3.1)
 
     def connection_lost(self, reason: str) -> None:
-        """The socket was closed. Sessions with a confirmation window wait for their client; the others end, and
-        deliveries that were not acknowledged return to their queues.
+        """Called when the socket was closed. Sessions with a confirmation window wait for their client; the others end,
+        and deliveries that were not acknowledged return to their queues.
         """
         self.fire(Event.LOSE, reason)
 
@@ -217,7 +217,7 @@ class CoreConnection(Machine[State, Event]):
             RemoteProtocolError: it must be closed; the text says why.
         """
         if any(session.awaits_decision and session.congested for session in self.uploading):
-            # its socket is not read
+            # the socket of the connection is not read
             self._liveness.received = True
         try:
             self._liveness.check_silence()
@@ -242,7 +242,7 @@ class CoreConnection(Machine[State, Event]):
         return True
 
     def resume_deliveries(self) -> None:
-        """The peer has read the queued output: resume the paused deliveries."""
+        """Resume the paused deliveries; called when the peer has read the queued output."""
         self.held_back = False
         for session in self.sessions.values():
             session.session.consumers.resume_deliveries()
@@ -259,13 +259,13 @@ class CoreConnection(Machine[State, Event]):
         return any(session.congested for session in self.uploading)
 
     def hold(self, handler: ChannelHandler) -> None:
-        """The session has messages on their way that the disk, or the next turn, must take first."""
+        """Called when the session has messages on their way that the disk, or the next turn, must take first."""
         self.uploading[handler] = None
         self.held_up = True
 
     def fail(self, error: BrokerError) -> None:
         """A breach of protocol that showed later than it came."""
-        log.warning("connection dropped", extra={"peer": self.connection.peer, "code": error.code, "error": str(error)})
+        log.warning("connection dropped", extra={**_ids(self), "code": error.code, "error": str(error)})
         self.fire(Event.PREVENT_REATTACHMENT)
         self.connection.close()
 
@@ -282,8 +282,8 @@ class CoreConnection(Machine[State, Event]):
         self.connection.abort()
 
     def kill(self, reason: str) -> None:
-        """End it because of how the client behaves."""
-        log.warning("connection killed", extra={"peer": self.connection.peer, "reason": reason})
+        """End the connection because of the behaviour of its client."""
+        log.warning("connection killed", extra={**_ids(self), "reason": reason})
         self.fire(Event.PREVENT_REATTACHMENT)
         self.send(packets.DisconnectConsumerKill(self.services.shared.node_id), SESSION_SETUP_CHANNEL)
         self.connection.close()
@@ -311,7 +311,7 @@ class CoreConnection(Machine[State, Event]):
     def send(self, packet: packets.Packet, channel_id: int) -> None:
         """Send a packet; a client that does not read before its login is dropped."""
         if not self.proved and self.connection.outgoing_bytes() > OUTGOING_BYTES_BEFORE_LOGIN_MAX:
-            log.warning("connection dropped: it does not read before its login", extra={"peer": self.connection.peer})
+            log.warning("connection dropped: it does not read before its login", extra=_ids(self))
             self.connection.abort()
             return
         self.connection.send(encode(packet, channel_id, self.decoder.version))
@@ -353,8 +353,9 @@ class CoreConnection(Machine[State, Event]):
     def login_failed(self, request: Create, error: BrokerError) -> None:
         """Refuse the session of a CREATESESSION."""
         if isinstance(error, AuthenticationFailed):
-            self.services.shared.access.login_refused(request.user, self.scope)
-        log.info("session refused", extra={"peer": self.connection.peer, "error": str(error)})
+            self.services.shared.access.login_refused(request.user, self.scope, error)
+        else:
+            log.info("session refused", extra={**_ids(self), "error": str(error)})
         self.send(refusal(error, self.services.shared), SESSION_SETUP_CHANNEL)
 
     def _create_session(self, packet: Create) -> None:
@@ -438,7 +439,7 @@ class CoreConnection(Machine[State, Event]):
         self.sessions[channel.channel_id] = found
         self.fire(Event.PROVE)
         self.user = found.session.state.security.user
-        log.info("session reattached", extra={"peer": self.connection.peer, "from": old.connection.peer})
+        log.info("session reattached", extra={**_ids(self), "from": old.connection.peer})
         # requests held after a large message are handled first: until then it is not known what the
         # client must send again
         found.when_settled(lambda: self._answer_reattached(found))
@@ -453,7 +454,7 @@ class CoreConnection(Machine[State, Event]):
             self.send(packets.ReattachSessionResponse(last_received, True), SESSION_SETUP_CHANNEL)
 
     def session_ended(self, handler: ChannelHandler, channel_id: int) -> None:
-        """A session has ended, or moved to another connection."""
+        """Called when a session has ended, or moved to another connection."""
         self.uploading.pop(handler, None)
         if self.sessions.get(channel_id) is handler:
             del self.sessions[channel_id]
@@ -496,3 +497,8 @@ class CoreConnection(Machine[State, Event]):
         # a further login of an open connection changes nothing, nor does anything that happens while it closes
         otherwise=dict.fromkeys(Event, IGNORED),
     )
+
+
+def _ids(connection: CoreConnection) -> dict[str, object]:
+    """Fields that tie the lines about a connection together, and to the lists of management."""
+    return {"peer": connection.connection.peer, "connection": connection.scope.connection_id}

@@ -39,7 +39,7 @@ class CoreLink(Protocol):
     connection: SealableConnection
     services: CoreServices
     decoder: FrameDecoder
-    """Also has the version of the client."""
+    """Decoder of the connection, which also knows the version of the client."""
     scope: ConnectionScope
     uploading: dict[ChannelHandler, None]
     """Sessions that receive a large message, or whose messages wait for the disk, the next turn or a decision."""
@@ -48,7 +48,7 @@ class CoreLink(Protocol):
         """Send a packet that is not counted as a command."""
 
     def cluster_authorized(self) -> None:
-        """The peer has proved the cluster credentials."""
+        """Called when the peer has proved the cluster credentials."""
 
     def silent_ms(self) -> int:
         """Time without data of the peer, see ``Liveness.silent_ms``."""
@@ -62,7 +62,7 @@ class CoreLink(Protocol):
         """Add a channel to ``uploading``."""
 
     def session_ended(self, handler: ChannelHandler, channel_id: int) -> None:
-        """A session has ended, or moved to another connection."""
+        """Called when a session has ended, or moved to another connection."""
 
     def fail(self, error: BrokerError) -> None:
         """Close the connection because of an error of the client."""

@@ -111,7 +111,7 @@ class Reattachments(Generic[H]):
         return None
 
     def found_again(self, handler: H) -> None:
-        """A detached session was reattached."""
+        """Called when a detached session was reattached."""
         entry = self._detached.pop(handler, None)
         if entry is not None:
             host = entry[0]

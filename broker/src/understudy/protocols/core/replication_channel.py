@@ -62,7 +62,7 @@ class ReplicationChannel:
         return answer is not None
 
     def connection_lost(self, reason: str) -> None:
-        """The socket was closed."""
+        """Called when the socket was closed."""
         replicas = self._owner.services.cluster.replicas
         if self.registered and replicas is not None:
             replicas.connection_lost(self, reason)

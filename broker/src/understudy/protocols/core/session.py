@@ -77,7 +77,7 @@ class CoreSession(SessionAnswers):
         self._held_bytes = 0
         """Bytes of the packets that are held."""
         self._settled: list[Callable[[], None]] = []
-        """Called when nothing is held any more."""
+        """Called when the session holds no packet back any more."""
 
     @property
     def survives(self) -> bool:
@@ -135,7 +135,7 @@ class CoreSession(SessionAnswers):
         """Whether its client should not be read until the disk has caught up."""
         undecided = self._undecided or self.session.uploads.undecided
         if undecided is not None:
-            # that takes long, and other sessions of the client go on
+            # a commit may take long; other sessions of the client go on
             return self._held_bytes > undecided.allowance_bytes
         if self._held is not None and not self._takes_ahead():
             return True
@@ -161,7 +161,10 @@ class CoreSession(SessionAnswers):
             correlation_id = getattr(packet, "correlation_id", NO_CORRELATION)
             self.session.state.in_order(self._fail, None if correlation_id == NO_CORRELATION else correlation_id, error)
         else:
-            log.info("request failed", extra={"packet": packet_type.__name__, "error": str(error)})
+            log.info(
+                "request failed",
+                extra={"session": self._alias, "packet": packet_type.__name__, "error": str(error)},
+            )
 
     def _skipped(self, refused: RefusedPacket) -> None:
         """A frame was skipped because something in it exceeds a limit: that request fails, and its transaction. Others
@@ -216,7 +219,8 @@ class CoreSession(SessionAnswers):
         return undecided is None
 
     def _send_batch(self, packet: SendBatch, row: int = 0) -> bool:
-        """Whether all from ``row`` on were taken; otherwise the rest of the session waits for the next turn."""
+        """Carry out a batch of sends. Returns whether all of them from ``row`` on were taken; otherwise the rest of the
+        session waits for the next turn."""
         sends = packet.sends
         row = self.session.sends.send_batch(sends, row, self if sends.requires_response else None)
         if row == sends.count:
@@ -251,7 +255,7 @@ class CoreSession(SessionAnswers):
 
     def _send_rest(self, go_on: Callable[[], bool]) -> None:
         if self._held is None or self.channel.ended:
-            # it has ended
+            # the session has ended
             return
         self._undecided = None
         try:
@@ -270,7 +274,7 @@ class CoreSession(SessionAnswers):
         try:
             header = packets.message_of_header(packet.header)
         except BrokerError as error:
-            # its pieces are on their way: the answer to the last one says why
+            # the client already sends the pieces of the body: the answer to the last piece has the error
             self.session.uploads.refuse(error)
         else:
             self.session.uploads.begin(header)
@@ -311,7 +315,7 @@ class CoreSession(SessionAnswers):
                 return
         if self._held is not None:
             if held:
-                # few were added, and many may wait
+                # few messages were added, and many may wait
                 held.extendleft(reversed(self._held))
                 self._held = held
             return

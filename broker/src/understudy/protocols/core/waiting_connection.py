@@ -79,7 +79,7 @@ class WaitingConnection:
         return False
 
     def resume_deliveries(self) -> None:
-        """Nothing waits for the socket."""
+        """Do nothing: no delivery waits for the socket."""
 
     def check(self) -> None:
         if self._clock.monotonic_ms() >= self._until_ms:

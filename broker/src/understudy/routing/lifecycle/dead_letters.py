@@ -93,7 +93,7 @@ class DeadLetters:
         return self._acceptance.forward(copy, target, order, transaction)
 
     def unrouted_copy(self, address: Address, message: Message) -> tuple[Address, Message] | None:
-        """Where a message goes that no queue of its address wanted, and as what; None = nowhere."""
+        """Address and routing type for a message that no queue of its address took; None: it is dropped."""
         target = self._dead_letter_address(address.name)
         if target is None or target is address:
             return None
@@ -150,7 +150,7 @@ class DeadLetters:
             copies = (MessageCopy(copy, target, (queue,), reference),)
         elif target is not None:
             message = queue.read(reference)
-            # the time at which it went, not the one it carries: an operator may expire a message without one
+            # the time at which the message expired, not its expiration: an operator may expire a message without one
             actual_expiry = acceptance.clock.wall_ms() if expired else None
             copy = self._copy(message, source, queue.name, target, actual_expiry)
             copy, queues = target.destinations(copy, None)
@@ -161,7 +161,7 @@ class DeadLetters:
     def _copy(
         self, message: Message, source: str, queue: str | None, target: Address, actual_expiry: int | None
     ) -> Message:
-        # those of a message for another member name its queues there
+        # queue ids of a message for another member name queues of that member
         properties = without_routes(message.properties)
         routing_type = properties.pop(ROUTING_TYPE, None)
         for name in (SCHEDULED_DELIVERY, DELIVERIES, HOPS, TRANSFER):

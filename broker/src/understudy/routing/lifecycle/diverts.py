@@ -55,7 +55,7 @@ class DivertListener(Protocol):
         ...
 
     def divert_removed(self, divert: Divert) -> None:
-        """A divert was destroyed, or went with its address."""
+        """Called when a divert was destroyed, or went with its address."""
         ...
 
 
@@ -216,7 +216,7 @@ class Diverts:
         address.divert_by(tuple(sorted(found, key=lambda divert: not divert.configuration.exclusive)))
 
     def address_deleted(self, name: str) -> None:
-        """The record of an address is gone, and with it the diverts that it kept."""
+        """Called when the record of an address is gone, and with it the diverts that it kept."""
         for divert in [each for each in self.by_name.values() if each.stored and each.configuration.address == name]:
             del self.by_name[divert.name]
             for listener in self.listeners:
@@ -282,7 +282,7 @@ class Diverts:
     def _parcels(
         self, address: Address, message: Message, routing_type: PropertyValue, only: NamedQueue | None
     ) -> list[Parcel]:
-        """Where a message ends up. Raises AddressFull, AddressNotFound."""
+        """Address to which a message is routed in the end. Raises AddressFull, AddressNotFound."""
         acceptance = self._acceptance
         used: set[Divert] = set()
         parcels: list[Parcel] = []
@@ -389,7 +389,7 @@ class Together:
         return self._log_id
 
     def admits(self) -> bool:
-        """True: it has no limits."""
+        """Return True: a divert has no limits."""
         return True
 
     def staged(self, queues: tuple[Queue, ...], parts: Arrival) -> None:
@@ -409,7 +409,7 @@ class Together:
             address.duplicate_ids.add(duplicate_id, store.last_sequence)
 
     def release(self, order: ResponseOrder, done: Done | None) -> None:
-        """Make it visible when the log has it, and then answer."""
+        """Make the message visible when the log has it, and then answer."""
         context = self._acceptance.context
         lane = order.lane or context
         if order.sequence > lane.durable:
@@ -425,12 +425,12 @@ class Together:
             done(None)
 
     def roll_back(self) -> None:
-        """None of it."""
+        """Undo the sends to all targets of the diverts."""
         if self._log_id:
             try:
                 self._acceptance.store.store_rollback(self._log_id)
             except DiskFull:
-                # Without an outcome it is undone at the next activation.
+                # A transaction without an outcome is undone at the next activation.
                 pass
         for queues, parts in self._staged:
             self._acceptance.discard(queues, parts)

@@ -97,7 +97,7 @@ class DuplicateIdCache:
             self._order = self._extended(self._order, ids)
 
     def _extended(self, order: deque[bytes] | None, ids: Iterable[bytes]) -> deque[bytes]:
-        """The circle with these ids, and without the oldest ones above the capacity."""
+        """The remembered ids with new ones, and without the oldest ones above the capacity."""
         if order is None:
             order = deque()
         order.extend(ids)

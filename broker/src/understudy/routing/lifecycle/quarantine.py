@@ -168,10 +168,10 @@ class DamagedMessages:
             queue.scheduled_count -= len(scheduled)
             for each in scheduled:
                 self.quarantine(queue, each, error)
-        # else a consumer has it, or it is set aside already
+        # otherwise a consumer has the message, or it is in the quarantine already
 
     def _met(self, number: int, offset: int) -> None:
-        """The consolidator has met damage that no message in memory explains."""
+        """Called when the consolidator has met damage that no message in memory explains."""
         use = self._store.state.segments.get(number)
         if use is not None:
             self._store.quarantine.repairs.segment(number, use.epoch, partial(self._segment_repaired, number, offset))
@@ -190,7 +190,8 @@ class DamagedMessages:
             self._timers.call_later(0, partial(self._go_on, steps))
 
     def _look(self, number: int, offset: int) -> Iterator[None]:
-        """Read every message of that place that is not in memory; the caller goes on in another turn at each step."""
+        """Read the messages of a damaged place that are not in memory; at each step the caller continues in another
+        turn."""
         looked_at = 0
         for queue in list(self._queues.values()):
             for reference in self._scheduled.of(queue):
@@ -228,7 +229,7 @@ class DamagedMessages:
             return
         queue.scheduled_count += 1
         if isinstance(cause, DescriptorsExhausted):
-            # this says nothing about the message
+            # the error does not prove damage of the message
             log.warning("message cannot be read now", extra={"queue": queue.name, "error": str(cause)})
             self._scheduled.add(queue, reference, self._clock.wall_ms() + AGAIN_MS)
             return
@@ -243,7 +244,7 @@ class DamagedMessages:
     # --- bytes of the other node ------------------------------------------------------------------
 
     def _repair(self, trouble: _Trouble) -> None:
-        """Read again, and take the bytes of the other node; meanwhile the queue delivers nothing."""
+        """Read a damaged message again, and take the bytes of the other node; the queue delivers nothing meanwhile."""
         queue, reference = trouble.queue, trouble.reference
         repairs, done = self._store.quarantine.repairs, partial(self._repaired, trouble)
         place = self._place(reference)
@@ -328,7 +329,7 @@ class DamagedMessages:
             del self.stopped[queue]
 
     def _give_back(self, trouble: _Trouble) -> None:
-        """The message can be read: it is in its place again."""
+        """Put a message that can be read again back into its place."""
         queue, reference = trouble.queue, trouble.reference
         trouble.over = True
         key = (queue.queue_id, reference.message_id)
@@ -369,7 +370,7 @@ class DamagedMessages:
             self._try_one_again(key, trouble)
 
     def give_up(self) -> int:
-        """Set everything aside that waits for the other node; how many messages."""
+        """Move all messages that wait for the other node to the quarantine; returns their number."""
         waiting = list(self._waiting.values())
         for trouble in waiting:
             self._end_wait(trouble)
@@ -387,7 +388,7 @@ class DamagedMessages:
             self._settle(trouble, both=False)
 
     def _settle(self, trouble: _Trouble, *, both: bool) -> None:
-        """No node has right bytes, or none that can be asked."""
+        """Move a message to the quarantine: no node that can be asked has undamaged bytes."""
         self._waiting.pop((trouble.queue.queue_id, trouble.reference.message_id), None)
         if both:
             trouble.both = True
@@ -443,7 +444,7 @@ class DamagedMessages:
         return lambda: raw
 
     def _kept(self, trouble: _Trouble, held: bool, error: BaseException | None) -> None:
-        """The entry is on the medium, or cannot be."""
+        """Called when the entry is on the medium, or cannot be."""
         queue, reference = trouble.queue, trouble.reference
         if trouble.over:
             self._store.quarantine.drop(_entry_id(queue, reference), lambda error: None)
@@ -458,7 +459,7 @@ class DamagedMessages:
             return
         taken = self._scheduled.take(queue, lambda each: each is reference, 1)
         if not taken:
-            # released, or gone with its queue
+            # the message was released, or deleted with its queue
             return
         self._aside.discard((queue.queue_id, reference.message_id))
         if isinstance(reference, LargeReference):

@@ -127,7 +127,7 @@ class Redelivery:
             self._try_again(queue, reference, error)
 
     def kill(self, queue: Queue, reference: MessageReference) -> None:
-        """A reference in no place any more that was delivered too often: to the dead letters, likewise."""
+        """Send a message that was delivered too often, and is in no place any more, to the dead letter address."""
         try:
             self._dead_letters.kill(queue, reference)
         except BrokerError as error:

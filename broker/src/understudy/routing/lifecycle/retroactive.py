@@ -72,7 +72,7 @@ class Retroactive:
         return f"{self._prefix}{address}{delimiter}{resource}{delimiter}{_SUFFIX}"
 
     def is_resource(self, name: str) -> bool:
-        """Whether an address, queue or divert of that name is such a resource."""
+        """Whether an address, queue or divert of that name was made for a retroactive address."""
         return name.startswith(self._prefix) and name.endswith(_SUFFIX)
 
     # -- what the directory tells -----------------------------------------------------------------

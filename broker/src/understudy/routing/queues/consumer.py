@@ -54,7 +54,7 @@ class Consumer(ABC):
 
     @abstractmethod
     def disconnect(self) -> None:
-        """The queue was deleted: notify the client and forget delivered messages."""
+        """Notify the client and forget delivered messages; called when the queue was deleted."""
 
     @abstractmethod
     def resume(self, *, done: bool) -> None:
@@ -78,7 +78,7 @@ class Consumer(ABC):
 
     @property
     def ready(self) -> bool:
-        """Whether it can take a message now; asks the socket when the allowance is used up."""
+        """Whether the consumer can take a message now; asks the socket when the allowance is used up."""
         if not self.started or self.flow.credits <= 0:
             return False
         if self.allowance_bytes <= 0:
@@ -106,7 +106,7 @@ class ConsumerGroup:
         return [consumer for consumer in consumers[turn:] + consumers[:turn] if consumer.ready]
 
     def served(self, last: Consumer) -> None:
-        """The consumer after ``last`` is next."""
+        """Begin the next round with the consumer after ``last``."""
         if len(self.consumers) > 1 and last in self.consumers:
             self.turn = (self.consumers.index(last) + 1) % len(self.consumers)
 
@@ -149,7 +149,7 @@ class QueueConsumers:
         group.consumers.append(consumer)
 
     def remove(self, consumer: Consumer) -> bool:
-        """A consumer or browser leaves. Returns whether it was a consumer."""
+        """Called when a consumer or browser leaves. Returns whether it was a consumer."""
         if consumer in self.searching:
             self.searching = [each for each in self.searching if each is not consumer]
         for group in self.by_priority:
@@ -167,7 +167,7 @@ class QueueConsumers:
         return True
 
     def restart_turns(self) -> None:
-        """The first consumer of each priority is next."""
+        """Begin the next round with the first consumer of each priority."""
         for group in self.by_priority:
             group.turn = 0
 

@@ -21,7 +21,8 @@ class QueueCounts:
 
     def __init__(self) -> None:
         self.incoming = 0
-        """Taken from producers and not visible yet: being written, or in a transaction."""
+        """Number of messages that producers have sent and that are not visible yet: not written, or in a
+        transaction."""
         self.message_count = 0
         """Messages of the queue: pending, scheduled, or with a consumer."""
         self.delivering_count = 0

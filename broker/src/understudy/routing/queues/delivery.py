@@ -29,7 +29,7 @@ from understudy.store.messages.reference import MessageReference, Part, Referenc
 #: Messages that one look at a queue reads back before others have their turn: a disk may be slow, and
 #: a selector may match nothing in a queue of millions.
 READ_BACK_MAX: Final = 1_000
-#: Messages in memory that it passes over, likewise.
+#: Maximum number of messages in memory that one dispatch passes over.
 LOOKS_MAX: Final = 10_000
 
 #: Closes a message group when the last of it is delivered (manual, "Message Grouping").

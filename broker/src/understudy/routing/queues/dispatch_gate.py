@@ -37,7 +37,7 @@ class Event(Enum):
     REBALANCE = auto()
     """A consumer came to a queue that pauses, and deliveries are outstanding."""
     DRAINED = auto()
-    """None is outstanding any more."""
+    """No message of the queue is outstanding any more."""
     EMPTY = auto()
     """The last consumer left."""
 
@@ -73,7 +73,7 @@ class DispatchGate(Machine[State, Event]):
         return consumers.count >= wanted and sum(each.ready for each in consumers) >= wanted
 
     def joined(self) -> None:
-        """A consumer was added, or the required number of consumers changed."""
+        """Called when a consumer was added, or the required number of consumers changed."""
         queue = self._queue
         asked = queue.configuration
         if not queue.consumers.count:
@@ -88,7 +88,7 @@ class DispatchGate(Machine[State, Event]):
                 self._timer = self._timers.call_later(delay_ms, self._waited)
 
     def left(self) -> None:
-        """A consumer is gone."""
+        """Called when a consumer is gone."""
         if not self._queue.consumers.count:
             self.fire(Event.EMPTY)
 

@@ -87,5 +87,5 @@ class MessageGroups:
         return group
 
     def consumer_left(self, consumer: Consumer) -> None:
-        """The groups of a consumer have no owner any more."""
+        """Called when the groups of a consumer have no owner any more."""
         self.owners = {key: owner for key, owner in self.owners.items() if owner is not consumer}

@@ -65,7 +65,8 @@ class QueueKind:
         self.gate.joined()
 
     def load(self) -> None:
-        """After pending messages were taken over from the log: remove those that should have been removed before."""
+        """Remove messages that should have been removed before a restart; called when the queue has its messages from
+        the log."""
         if self.last_values is not None:
             self.last_values.load()
         if self.ring is not None:
@@ -100,7 +101,7 @@ class QueueKind:
     # -- messages out ---------------------------------------------------------------------------
 
     def settled(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
-        """Deliveries are done. Returns those that leave the queue by that."""
+        """End deliveries that were acknowledged. Returns those whose messages leave the queue."""
         left = self._copies.settled(references)
         self.gate_may_open(len(left))
         return left

@@ -75,6 +75,13 @@ class Level:
         """Messages in page files."""
         return sum(block.count for block in self.blocks if block.spilled)
 
+    @property
+    def oldest_id(self) -> int | None:
+        """Id of the first message, or of an earlier one of its block if that is packed; None: nothing waits."""
+        if self.blocks:
+            return self.blocks[0].oldest_id
+        return self._loose[0].ids[0] if self._loose else None
+
     # --- the front --------------------------------------------------------------------------------
 
     def _first(self) -> Block | Singles | None:
@@ -237,7 +244,7 @@ class Level:
         self._put_away(block)
 
     def _put_away(self, block: Block | Singles) -> None:
-        """Nothing is added to a block any more: of a deep queue it is packed or spilled."""
+        """Finish a block to which no message is added any more: the block of a deep queue is packed or spilled."""
         if isinstance(block, Singles) or self.keep_open or block.in_memory or len(self.blocks) <= _OPEN_BLOCKS:
             return
         if self._pages is None or len(self.blocks) <= _MEMORY_BLOCKS or not block.spill(self._pages):
@@ -359,7 +366,7 @@ class Level:
             self._remove_block(index)
 
     def locations_behind(self, position: int) -> Iterator[Location | None]:
-        """Where the messages after a position are stored, in order, as far as they are cheap to
+        """Locations of the messages after a position, in order, as far as they are cheap to
         list; None for one that is in memory.
         """
         _, block = self._block_at(position)

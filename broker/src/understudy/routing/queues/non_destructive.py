@@ -34,7 +34,7 @@ class DeliveredCopy(MessageReference):
     __slots__ = ("consumer", "file_id", "initial_delivery_count")
 
     consumer: Consumer
-    """The consumer that has it."""
+    """The consumer that has the copy."""
     file_id: int | None
     """File of a large message; held."""
     initial_delivery_count: int
@@ -136,7 +136,7 @@ class NonDestructiveDeliveries:
         return False
 
     def left(self, consumer: Consumer) -> None:
-        """A consumer is gone."""
+        """Called when a consumer is gone."""
         self._again.pop(consumer, None)
 
     def _end(self, copy: DeliveredCopy) -> None:

@@ -34,7 +34,7 @@ class PendingMessages:
         return sum(level.count for level in self._levels)
 
     def __iter__(self) -> Iterator[MessageReference]:
-        """All of them in delivery order; the structure must not change meanwhile."""
+        """Iterate over the pending messages in delivery order; no message may be added or taken meanwhile."""
         for level in self._levels:
             yield from level
 
@@ -47,6 +47,11 @@ class PendingMessages:
     def spilled_count(self) -> int:
         """References in page files."""
         return sum(level.spilled_count for level in self._levels)
+
+    @property
+    def oldest_id(self) -> int | None:
+        """Lowest id of the first messages of all priorities (``Level.oldest_id``); None: nothing waits."""
+        return min((each for level in self._levels if (each := level.oldest_id) is not None), default=None)
 
     def keep_open(self) -> None:
         """Keep references in memory, open, from now on: ``at`` is asked all the time."""
@@ -118,7 +123,7 @@ class PendingMessages:
             self.level(priority).requeue(group)
 
     def locations_behind(self, reference: MessageReference) -> Iterator[Location | None]:
-        """Where those lie that come after a reference that ``pop`` or ``next_from`` just gave."""
+        """Locations of the messages after a reference that ``pop`` or ``next_from`` has returned last."""
         level = self.by_priority[reference.priority]
         return level.locations_behind(reference.position) if level is not None else iter(())
 

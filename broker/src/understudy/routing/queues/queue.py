@@ -39,7 +39,7 @@ class BodiesOutOfMemory(Protocol):
     """``paging`` as a queue uses it."""
 
     def release(self, location: Location) -> None:
-        """A reference to a page is gone."""
+        """Called when a reference to a page is gone."""
         ...
 
     def forget_readers(self, queue: Queue) -> None:
@@ -88,7 +88,7 @@ class PermittedDeliveries(Protocol):
     """The permission of the node to deliver messages, as its queues use it."""
 
     def covers(self, queue: Queue) -> bool:
-        """Whether those of a queue may be delivered now; it is prompted when they may later."""
+        """Whether messages of a queue may be delivered now; if not, the queue is prompted when they may be."""
         ...
 
 
@@ -115,7 +115,7 @@ class QueueOffice(Protocol):
 
     @property
     def scheduled(self) -> Schedule:
-        """Messages whose time has not come."""
+        """Messages whose delivery time has not come."""
         ...
 
     @property
@@ -194,7 +194,7 @@ class Queue(QueueCounts):
         self.read_back_left = 0
         """Messages that the present dispatch may still read back."""
         self.looks_left = 0
-        """Messages in memory that it may still pass over."""
+        """Number of messages in memory that the present dispatch may still pass over."""
         self.paused = bool(configuration.paused)
         self.deleted = False
         self.created_ms = office.now_ms
@@ -256,7 +256,7 @@ class Queue(QueueCounts):
         self.messages_added += count
         self.expiring_count += expiring
         if self.deleted:
-            # they were on their way when the queue went
+            # the messages were not written yet when the queue was deleted
             self.forget_waiting()
             return
         if self.kind is not None:
@@ -302,7 +302,7 @@ class Queue(QueueCounts):
         self.forget(only)
 
     def schedule(self, reference: MessageReference) -> None:
-        """A new message waits for its time elsewhere, but belongs here."""
+        """Count a scheduled message of this queue, which waits outside of it."""
         self.scheduled_count += 1
         self.message_count += 1
         self.messages_added += 1
@@ -310,12 +310,12 @@ class Queue(QueueCounts):
             self.expiring_count += 1
 
     def postpone(self) -> None:
-        """A cancelled delivery waits for its redelivery time elsewhere."""
+        """Count a returned message of this queue, which waits outside of it for its redelivery time."""
         self.delivering_count -= 1
         self.scheduled_count += 1
 
     def due(self, reference: MessageReference) -> None:
-        """The time of a scheduled or postponed one has come."""
+        """Put a scheduled or postponed message into the queue, as its time has come."""
         self.scheduled_count -= 1
         if self.kind is not None and not self.kind.admits(reference):
             self.replaced(reference)
@@ -410,7 +410,7 @@ class Queue(QueueCounts):
                 self.office.redelivery.expire(self, original)
             return
         self.delivering_count -= 1
-        # no consumer tried it, should it have to stay for now
+        # no consumer was tried, in case the message has to stay for now
         reference.delivery_count -= 1
         self.office.redelivery.expire(self, reference)
 
@@ -518,7 +518,7 @@ class Queue(QueueCounts):
             self.consumers.forget_cursors()
 
     def enable_grouping(self) -> None:
-        """The first message of a group was met."""
+        """Called when the first message of a group was met."""
         self.groups.met = True
         self.choose_dispatch()
 
@@ -544,7 +544,7 @@ class Queue(QueueCounts):
             self.office.mark_dirty(self)
 
     def pause(self) -> None:
-        """No deliveries until ``resume``; messages are taken as ever."""
+        """Deliver nothing before ``resume``; the queue still accepts messages."""
         self.paused = True
 
     def resume(self) -> None:

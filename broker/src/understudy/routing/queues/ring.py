@@ -51,6 +51,6 @@ class Ring:
                 queue.replaced(oldest)
 
     def load(self) -> None:
-        """After a restart or takeover everything waits again: only the youngest stay."""
+        """Remove the oldest messages after a restart or takeover, when all messages wait again."""
         while len(self._queue.pending) > self.size:
             self.added()

@@ -44,6 +44,11 @@ class Singles:
         """Number of messages in the block."""
         return len(self._references)
 
+    @property
+    def oldest_id(self) -> int:
+        """Id of the first message of the block."""
+        return self._in_order()[-1].message_id
+
     def _in_order(self) -> list[MessageReference]:
         if not self._ordered:
             self._references.sort(key=_position, reverse=True)
@@ -113,11 +118,11 @@ class Singles:
         return self._references[self._index(row)]
 
     def take(self, row: int) -> None:
-        """The message of a row is taken."""
+        """Take the message of a row out of the block."""
         del self._references[self._index(row)]
 
     def locations_from(self, row: int) -> Iterator[Location | None]:
-        """Where the messages at or after a row are stored, in order; None for one that is in memory."""
+        """Locations of the messages at or after a row, in order; None for one that is in memory."""
         index = bisect_right(self._in_order(), -self.base - row, key=_descending)
         for reference in map(self._references.__getitem__, range(index - 1, -1, -1)):
             yield reference.location if reference.message is None else None

@@ -34,9 +34,9 @@ from understudy.wire.core.broadcast import from_channel, to_channel
 
 log = logging.getLogger(__name__)
 
-#: How often a directory of announcements is read. Milliseconds.
+#: Interval in ms at which a directory of announcements is read.
 DIRECTORY_PERIOD_MS: Final = 1_000
-#: How often the names of a list of hosts are resolved. Milliseconds.
+#: Interval in ms at which the names of a list of hosts are resolved.
 RESOLVE_PERIOD_MS: Final = 30_000
 
 
@@ -68,7 +68,7 @@ class DatagramReader:
             except BlockingIOError:
                 return
             except OSError as error:
-                # such as the report that a host of the member list does not listen
+                # for example the report that a host of the member list does not listen
                 log.debug("discovery: cannot receive", extra={"error": str(error)})
                 self._read_in_window += 1
                 continue

@@ -27,7 +27,7 @@ class DropLog:
         self._logged: dict[tuple[str, str], float] = {}
 
     def note(self, peer: str, error: BrokerError) -> None:
-        """A connection is dropped.
+        """Called when a connection is dropped.
 
         Args:
             peer: ``host:port`` of the other side.

@@ -39,6 +39,7 @@ from understudy.runtime.net.streams import LoopStreams
 from understudy.runtime.process.critical_analyzer import CriticalPath
 from understudy.runtime.process.descriptors import Descriptors
 from understudy.runtime.replica.runner import ReplicaRunner, WorkerRunner
+from understudy.store.durations import StoreTimes
 from understudy.store.replication.replica_log import Runner
 from understudy.wire.core.packets_replication import REPLICATION_PROTOCOL
 
@@ -81,6 +82,8 @@ class Environment:
     """Descriptors of the process; None: they are not limited, and listening sockets get any number."""
     critical_paths: list[CriticalPath] = field(default_factory=list)
     """Paths of this node for the critical analyzer; each log writer adds one."""
+    times: StoreTimes | None = None
+    """Durations of batches; None: they are not measured."""
 
     @property
     def waiting_bodies_bytes(self) -> int:
@@ -140,12 +143,13 @@ def system_environment(
     """
     disk = RealDisk(descriptors)
     paths: list[CriticalPath] = []
+    times = StoreTimes(time.monotonic_ns)
 
     def log_writer(executor: Executor, applier: OperationApplier, fence: Fence) -> HoldableLogWriter:
         # a writer of an earlier activation is not used any more
         path = CriticalPath(f"writer {len(paths) + 1} of the store")
         paths.append(path)
-        return ThreadLogWriter(loop, executor, applier, path, fence)
+        return ThreadLogWriter(loop, executor, applier, path, fence, times.writes)
 
     def replica_runner(worker: Worker, executor: Executor) -> Runner:
         path = CriticalPath(f"replica {len(paths) + 1} of the store")
@@ -167,6 +171,7 @@ def system_environment(
         network_prober=lambda options: NetworkProber(loop, options),
         discovery_endpoint=lambda carrier, turn: make_endpoint(carrier, loop, turn),
         critical_paths=paths,
+        times=times,
         replica_runner=replica_runner,
         streams=lambda: LoopStreams(descriptors),
         descriptors=descriptors,

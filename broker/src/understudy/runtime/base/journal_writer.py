@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
 from queue import SimpleQueue
@@ -24,6 +25,7 @@ from typing import Final
 from understudy.ports import Executor, Fence, Operation, OperationApplier
 from understudy.runtime.base.logs import inheriting
 from understudy.runtime.process.critical_analyzer import CriticalPath
+from understudy.store.durations import BOUNDS_NS, Durations
 from understudy.store.log.operations import Append, is_batch
 
 _Done = Callable[[BaseException | None], None]
@@ -53,6 +55,7 @@ class ThreadLogWriter:
         applier: OperationApplier,
         path: CriticalPath | None = None,
         fence: Fence | None = None,
+        times: Durations | None = None,
     ) -> None:
         """Start the thread of the writer.
 
@@ -62,12 +65,14 @@ class ThreadLogWriter:
             applier: Executes the operations.
             path: Says since when a job has been under way.
             fence: Its objection makes a batch a failed one; None: every batch counts.
+            times: Counts the durations of writes with their sync.
         """
         self._path = path or CriticalPath("a writer of the store")
         self._loop = loop
         self._executor = executor
         self._applier = applier
         self._fence = fence
+        self._times = times or Durations()
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._closed = False
         self._held: list[_Job] | None = None
@@ -105,6 +110,9 @@ class ThreadLogWriter:
             self._path.since_ns = 0
         took_ns = time.monotonic_ns() - began_ns
         self._batch_ns = max(took_ns, (_PAST * self._batch_ns + took_ns) // (_PAST + 1))
+        times = self._times
+        times.counts[bisect_left(BOUNDS_NS, took_ns)] += 1
+        times.total_ns += took_ns
         return None
 
     def run(self, work: Callable[[], None], done: _Done) -> None:
@@ -160,7 +168,7 @@ class ThreadLogWriter:
                 work()
             else:
                 self._applier.apply(operations)
-        except BaseException as failure:  # handled on the loop's thread
+        except BaseException as failure:  # the error is handled on the loop's thread
             return failure
         finally:
             self._path.since_ns = 0

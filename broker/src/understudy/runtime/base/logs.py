@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from logging.handlers import WatchedFileHandler
+from pathlib import Path
 from typing import Final
 
 from understudy.texts import printable_lines
@@ -74,6 +75,10 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One JSON object on one line."""
+        return json.dumps(self.values(record), default=str)
+
+    def values(self, record: logging.LogRecord) -> dict[str, object]:
+        """The object of a record."""
         line: dict[str, object] = {
             "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -87,7 +92,7 @@ class JsonFormatter(logging.Formatter):
         line.update((key, value) for key, value in vars(record).items() if key not in _STANDARD)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return line
 
 
 def inheriting(target: Callable[[], None]) -> Callable[[], None]:
@@ -108,6 +113,22 @@ def formatter_of(kind: str, file: str | None, environment: Mapping[str, str]) ->
     if kind == "text" or (kind == "auto" and file is None and (journal or sys.stderr.isatty())):
         return TextFormatter(dated=not journal)
     return JsonFormatter()
+
+
+def journal_unit(cgroup: Path, environment: Mapping[str, str]) -> str | None:
+    """The unit of systemd whose journal has the log of this process; None: it is elsewhere.
+
+    Args:
+        cgroup: File of the kernel that names the control groups of the process.
+        environment: Variables, of which systemd sets ``JOURNAL_STREAM``.
+    """
+    if not _is_journal(environment.get("JOURNAL_STREAM", "")):
+        return None
+    try:
+        names = cgroup.read_text().split("/")
+    except OSError:
+        return None
+    return next((name.strip() for name in reversed(names) if name.strip().endswith(".service")), None)
 
 
 def _is_journal(stream: str) -> bool:

@@ -29,7 +29,7 @@ class NodeConfiguration:
         """
         self.current = configuration
         self.connectors = Connectors(configuration.connectors, instance_directory)
-        """A running node keeps those that it was started with; management adds others."""
+        """Connectors of the node: those at its start, and others that management adds."""
         self.overrides = 0
         """Number of changes of the management CLI that override broker.xml."""
         self.pending: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class NodeConfiguration:
         return Sync.COMMITS if commits else Sync.SELDOM
 
     def bodies_max_bytes(self) -> int:
-        """Bodies of waiting messages in memory before further ones that the log has stay there only."""
+        """Bytes of bodies of waiting messages that may be in memory; further bodies are in the log only."""
         if self.current.global_max_size_bytes >= 0:
             # the policy of each address says what happens then
             return 1 << 62

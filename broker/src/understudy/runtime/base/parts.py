@@ -27,7 +27,7 @@ from understudy.store.node_lock import NodeLock
 
 @dataclass(frozen=True, slots=True)
 class NodeParts:
-    """Made once with the node; each is used by several of its parts."""
+    """Objects that are made once for a node and used by several of its parts."""
 
     configuration: NodeConfiguration
     environment: Environment
@@ -54,7 +54,7 @@ class NodeParts:
     formats: PassiveFormats = field(default_factory=PassiveFormats)
     """Format versions that the passive nodes of this one read."""
     process: Process | None = None
-    """None: the node is alone in its process, and hosts no backups."""
+    """The process of several servers; None: the node is alone in its process, and hosts no backups."""
     instance_directory: str | None = None
     """Absolute; None: the node notes nothing there."""
 

@@ -126,7 +126,7 @@ class Turn:
         self._loop.call_soon(call)
 
     def mark_dirty(self, connection: Flushable) -> None:
-        """The connection has buffered something since its last flush."""
+        """Called when the connection has buffered something since its last flush."""
         self._dirty.append(connection)
         if not self._working:
             self.request()
@@ -200,7 +200,7 @@ class Turn:
         for call, args in waiting:
             try:
                 call(*args)
-            except Exception as error:  # keeps none of the others from being heard
+            except Exception as error:  # an error prevents none of the other calls
                 if isinstance(error, BrokerError) and self.on_error is not None:
                     self.on_error(error)
                 else:
@@ -209,7 +209,7 @@ class Turn:
             raise bug
 
     def _resume_paused(self) -> None:
-        """The journal has caught up: read again, except where a large message is still being written."""
+        """Read again, except where a large message is still being written; called when the journal has caught up."""
         if self.congestion is not None and self.congestion.congested:
             return
         for connection in [each for each in self.paused if not each.congested()]:
@@ -218,7 +218,7 @@ class Turn:
 
     def _stay_awake(self) -> None:
         if self._awake:
-            # one sync after the other: bytes came
+            # a sync after the last one means that bytes have arrived
             self._idle_polls = 0
         self._awake_until_ns = self._now_ns() + AWAKE_NS
         if not self._awake:

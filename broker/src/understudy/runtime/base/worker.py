@@ -59,7 +59,7 @@ class ThreadWorker:
             error: BaseException | None = None
             try:
                 work()
-            except BaseException as failure:  # handled by the caller
+            except BaseException as failure:  # the caller handles the error
                 error = failure
             del work, job
             try:

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _NUMBER: Final = struct.Struct(">q")
-#: How often a held lock is verified without a confirmation that asks for it.
+#: Interval in ms at which a held lock is verified without a confirmation that asks for it.
 CHECK_MS: Final = 1_000
 #: Age of the last check with an answer from which the file server is late.
 LATE_MS: Final = 2 * CHECK_MS
@@ -89,7 +89,7 @@ class FolderLockManager:
 
     def start(self, listener: ManagerListener) -> None:
         self.stop()
-        # one thread, so that requests are executed in order
+        # a single thread executes requests in order
         worker = self._worker = ThreadWorker(self._loop, self._executor, 1)
 
         def looked(error: BaseException | None) -> None:

@@ -85,15 +85,15 @@ class LockReleaser:
         self._process.stdin.close()
 
     def granted(self, lock_id: str, token: bytes) -> None:
-        """A lock of a witness has been granted."""
+        """Called when a lock of a witness has been granted."""
         self.tell(id=lock_id, token=token.hex())
 
     def granted_by(self, member: int, lock_id: str, token: bytes) -> None:
-        """A lock has been granted by a member of a group of witnesses."""
+        """Called when a lock has been granted by a member of a group of witnesses."""
         self.tell(member=member, id=lock_id, token=token.hex())
 
     def session_begun(self, session: int, password: bytes) -> None:
-        """A session of ZooKeeper has begun."""
+        """Called when a session of ZooKeeper has begun."""
         self.tell(session=session, password=password.hex())
 
     def _give_up(self, error: OSError) -> None:
@@ -111,7 +111,7 @@ class HeldLocks:
         """Nothing is to be released."""
         self.addresses: list[tuple[str, int]] = []
         self.lease_ms = 0
-        """After this time the locks are free by themselves."""
+        """Time in ms after which the locks are released without a request."""
         self.secret = b""
         self.name = ""
         self.identity: bytes | None = None
@@ -183,12 +183,12 @@ class _WitnessRelease:
             link.send(Request(Kind.RELEASE, number, lock_id, token))
 
     def link_answered(self, link: WitnessLink, answer: Answer) -> None:
-        """Whether the lock was held does not matter."""
+        """Do nothing: it is of no importance here whether the lock was held."""
         self._open.discard(answer.number)
         self.done = not self._open
 
     def link_lost(self, link: WitnessLink, reason: str) -> None:
-        """The attempt has failed."""
+        """Called when the attempt has failed."""
         self.lost = reason
 
 
@@ -287,7 +287,7 @@ def _succeeds(task: Callable[[tuple[str, int]], None], address: tuple[str, int])
 
 
 def main() -> None:
-    """Read lines up to the end of the node, then release."""
+    """Read lines until the node ends, then release its locks."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # a supervisor may send these to all processes of a node whose main process has ended
         signal.signal(number, signal.SIG_IGN)

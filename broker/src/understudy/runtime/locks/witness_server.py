@@ -110,7 +110,7 @@ class WitnessServer:
         return session
 
     def closed(self, connection: WitnessConnection) -> None:
-        """A connection has ended."""
+        """Called when a connection has ended."""
         self._open.discard(connection)
 
     def status(self) -> dict[str, object]:

@@ -222,7 +222,8 @@ class ZooKeeperLockManager(Machine[State, Event]):
         self._deadline = self.timers.call_later(limit_ms, partial(self._too_late, limit_ms))
 
     def _observe_session_timeout(self, client: Any) -> None:
-        """kazoo does not keep the negotiated session timeout: it is two thirds of it that a connection waits."""
+        """Observe the negotiated session timeout, which kazoo does not keep: a connection waits for two thirds of
+        it."""
         connect = client._connection._connect
 
         def observed(*args: Any) -> Any:

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 from understudy.errors import ConfigError
-from understudy.runtime.files.replacement import replace
+from understudy.runtime.files.replacement import replace_unchanged
 from understudy.security.password_hashes import ArtemisHash, PasswordHash
 from understudy.security.properties_file import entries, replaced
 
@@ -36,9 +36,10 @@ class UsersFile:
         """
         try:
             with self._lock:
-                text = self._path.read_text()
+                text = self._path.read_bytes().decode()
                 if any(entry.key == user and entry.value == str(old) for entry in entries(text, str(self._path))):
-                    replace(self._path, replaced(text, str(self._path), {user: str(new)}).encode())
+                    after = replaced(text, str(self._path), {user: str(new)})
+                    replace_unchanged(self._path, text.encode(), after.encode())
         except (OSError, UnicodeDecodeError, ConfigError) as error:
             log.warning(
                 "the hash of a password by Artemis stays in the users file, because the file cannot be replaced",

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Awaitable, Callable
 from hmac import compare_digest
 from typing import Any, Final, cast
@@ -25,10 +26,20 @@ from multidict import CIMultiDictProxy
 from understudy.errors import BrokerError
 from understudy.limits import HTTP_BODY_BYTES_MAX
 from understudy.management.doors import http as door
+from understudy.management.operations.invocation import REQUEST_ID_MAX
 from understudy.management.view import NodeView, ServersView
 from understudy.runtime.management.configuration_cli import ConfigurationCli
 from understudy.runtime.management.listener import ManagementListener
-from understudy.runtime.management.requests import HEADERS, Requests, encoded, refuse, too_large, wrong_method
+from understudy.runtime.management.requests import (
+    HEADERS,
+    REQUEST_ID,
+    REQUEST_ID_HEADER,
+    Requests,
+    encoded,
+    refuse,
+    too_large,
+    wrong_method,
+)
 from understudy.session.error_texts import ErrorTexts
 
 log = logging.getLogger(__name__)
@@ -48,7 +59,7 @@ HTTP_AUTHENTICATED_MAX: Final = 48
 HTTP_HEADER_BYTES_MAX: Final = 8 * 1024
 #: Time in-flight requests have to end when the server stops.
 SHUTDOWN_MS: Final = 1_000
-#: How often refused tokens are logged. Seconds.
+#: Interval in s at which refused tokens are logged.
 REFUSALS_TOLD_S: Final = 5.0
 
 _Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -145,6 +156,7 @@ class ManagementServer:
     async def _answer_errors(self, request: web.Request, handler: _Next) -> web.StreamResponse:
         """Answer errors in JSON. Every response ends its connection."""
         response: web.StreamResponse
+        request[REQUEST_ID] = _request_id(request)
         try:
             response = await handler(request)
         except web.HTTPMethodNotAllowed as error:
@@ -155,7 +167,7 @@ class ManagementServer:
             response = refuse(500, error.code, self._error_texts.remote(error))
         except Exception:
             # root of a task: an error in a response must not stop the node
-            log.exception("management request failed", extra={"path": request.path})
+            log.exception("management request failed", extra={"path": request.path, "request": request[REQUEST_ID]})
             response = refuse(500, "internal", "the request failed; details are in the log")
         response.force_close()
         return response
@@ -225,9 +237,19 @@ def _without_expectation(make: Callable[..., web.BaseRequest]) -> Callable[..., 
     return made
 
 
+def _request_id(request: web.BaseRequest) -> str:
+    """The id that the client has given its request, or a new one."""
+    given = request.headers.get(REQUEST_ID_HEADER, "")
+    if 0 < len(given) <= REQUEST_ID_MAX and given.isascii() and given.isprintable():
+        return given
+    return secrets.token_hex(6)
+
+
 async def _complete(request: web.Request, response: web.StreamResponse) -> None:
     """Give every response the headers that protect its reader, and end its connection."""
     response.headers.update(HEADERS)
+    if REQUEST_ID in request:
+        response.headers[REQUEST_ID_HEADER] = request[REQUEST_ID]
 
 
 class _HttpConnection(web.RequestHandler):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from msgspec import convert
 
 from understudy import __version__, kernel
-from understudy.ha.life.policy import Role
+from understudy.errors import StoreError
+from understudy.ha.life.policy import NodeState, Role
 from understudy.ha.replication.promotion import Promotion as RecordedPromotion
 from understudy.limits import QUARANTINE_SHOWN_MAX
 from understudy.management.model.links import Acceptor, Certificate
 from understudy.management.model.node import (
     Activation,
+    Durations,
     EarlierData,
     Following,
     HighAvailability,
@@ -28,8 +31,11 @@ from understudy.management.model.node import (
     WithoutLockManager,
 )
 from understudy.management.snapshot.links import readers_of
+from understudy.ports import Space
+from understudy.runtime.management.heartbeat import Heartbeat
 from understudy.runtime.node.node import BrokerNode
 from understudy.runtime.node.promotions import Promotions
+from understudy.store import durations
 from understudy.store.log.segment import log_size_bytes
 
 
@@ -44,10 +50,19 @@ class NodeReader:
     def __init__(self, node: BrokerNode, promotions: Promotions) -> None:
         self._node = node
         self._promotions = promotions
+        self.heartbeat = Heartbeat(self._note_ids)
+        """Measures the lag of the event loop while it runs."""
+
+    def _note_ids(self) -> None:
+        broker = self._node.broker
+        if broker is not None:
+            broker.invocations.node.ages.note(broker.store.last_id, self._node.environment.clock.monotonic_ms())
 
     def read(self) -> Node:
         """Read the model of the node."""
         node, broker = self._node, self._node.broker
+        memory = None if broker is None else broker.post_office.memory
+        times = node.environment.times
         follower = node.standby.follower
         return Node(
             name=node.configuration.name,
@@ -69,6 +84,13 @@ class NodeReader:
             connections=0 if broker is None else len(broker.services.connections),
             sessions=0 if broker is None else broker.services.connections.session_count,
             confirmations=0 if node.store is None else node.store.context.released,
+            message_memory_bytes=None if memory is None else memory.held_bytes,
+            message_memory_limit_bytes=None if memory is None else memory.limit_bytes,
+            dead_letters=None if broker is None else broker.post_office.directory.dead_letter_count(),
+            login_failures={} if broker is None else dict(broker.services.access.logins.failures),
+            confirmation_times=None if times is None else durations_of(times.confirmations),
+            sync_times=None if times is None else durations_of(times.writes),
+            loop_lag=durations_of(self.heartbeat.lag),
             trouble=node.protection.trouble(),
             protection=convert(node.protection.find(), Protection, from_attributes=True),
             in_line=node.policy.in_line,
@@ -91,10 +113,26 @@ class NodeReader:
             state=self._node.state,  # type: ignore[arg-type]  # one of the declared states
             machine_state=self._node.life.state.name,
             waiting_because=self._promotions.waiting_because or policy.stays_passive,
+            backup_present=self._backup_present(),
+            lock_proof_age_ms=self._lock_proof_age_ms(),
+            switches=dict(self._node.protection.switches),
             without_lock_manager=None
             if without is None
             else convert(without, WithoutLockManager, from_attributes=True),
         )
+
+    def _backup_present(self) -> bool | None:
+        node = self._node
+        if node.life.state is not NodeState.ACTIVE or node.policy.role is Role.PRIMARY_ONLY:
+            return None
+        return node.protection.peer() is not None
+
+    def _lock_proof_age_ms(self) -> int | None:
+        node, environment = self._node, self._node.environment
+        proved_at_ms = node.policy.fence.proved_at_ms if node.life.state is NodeState.ACTIVE else None
+        if proved_at_ms is None:
+            return None
+        return max(0, (environment.lock_clock or environment.clock).monotonic_ms() - proved_at_ms)
 
     def _peer(self) -> Peer | None:
         node = self._node
@@ -116,7 +154,12 @@ class NodeReader:
     def acceptors(self) -> list[Acceptor]:
         """Model of the configured acceptors."""
         return [
-            Acceptor(acceptor.name, acceptor.url, self._certificate(acceptor.name))
+            Acceptor(
+                acceptor.name,
+                acceptor.url,
+                self._certificate(acceptor.name),
+                *self._node.serving.traffic(acceptor.name),
+            )
             for acceptor in self._node.configuration.acceptors
         ]
 
@@ -131,7 +174,7 @@ class NodeReader:
         node = self._node
         directory = node.configuration.journal_directory
         if node.store is not None:
-            store, size_bytes = node.store, node.store.size_bytes()
+            store, size_bytes, space = node.store, node.store.size_bytes(), node.store.disk_space
             return Store(
                 directory,
                 store.segment_count,
@@ -144,11 +187,28 @@ class NodeReader:
                 waiting_for_other_node=0 if node.broker is None else node.broker.post_office.damaged.waiting_count,
                 repaired=store.quarantine.repairs.repaired,
                 set_aside=store.quarantine.set_aside,
+                disk_free_bytes=None if space is None else space.free_bytes,
+                disk_size_bytes=None if space is None else space.total_bytes,
             )
         if node.standby.follower is not None:
             state = node.standby.follower.state
             size_bytes = log_size_bytes(node.environment.disk, directory)
-            return Store(directory, len(state.segments), size_bytes, False, state.sequence)
+            found = self._space(directory)
+            return Store(
+                directory,
+                len(state.segments),
+                size_bytes,
+                False,
+                state.sequence,
+                disk_free_bytes=None if found is None else found.free_bytes,
+                disk_size_bytes=None if found is None else found.total_bytes,
+            )
+        return None
+
+    def _space(self, directory: str) -> Space | None:
+        """Space of the file system of a directory; None: it cannot be asked."""
+        with suppress(StoreError):
+            return self._node.environment.disk.space(directory)
         return None
 
     def _scrub(self) -> Scrub | None:
@@ -171,6 +231,12 @@ class NodeReader:
         if store is None:
             return Quarantine(0, [])
         return Quarantine(store.quarantine.count, store.quarantine.as_json(0, QUARANTINE_SHOWN_MAX))
+
+
+def durations_of(found: durations.Durations) -> Durations:
+    """The value of counted durations."""
+    bounds_ms = [bound_ns / 1_000_000 for bound_ns in durations.BOUNDS_NS]
+    return Durations(bounds_ms, list(found.counts), found.total_ns / 1_000_000)
 
 
 def promotion_of(recorded: RecordedPromotion) -> Promotion:

@@ -50,6 +50,8 @@ class LiveNodeView:
         self._node = node
         self._promotions = Promotions(node.parts, node.policy)
         self._reader = NodeReader(node, self._promotions)
+        self.heartbeat = self._reader.heartbeat
+        """Runs while the management server runs."""
         self._stopping: list[asyncio.Task[None]] = []
 
     def node(self) -> Node:
@@ -88,7 +90,7 @@ class LiveNodeView:
             context = broker.store.context
             context.when_durable(context.appended, answer, result, error)
 
-        requester = Requester(_TOKEN, request.peer)
+        requester = Requester(_TOKEN, request.peer, request.request_id)
         # in a turn of the node, whose end writes the batch
         broker.invocations.node.timers.call_later(0, partial(broker.invocations.carry_out, request, requester, done))
 

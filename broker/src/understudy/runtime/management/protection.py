@@ -30,6 +30,8 @@ ALONE_MS: Final = 5_000
 CLOSED: Final = "no acceptor is open: clients cannot connect (autoStart=false?)"
 
 
+#: Kinds of activations in the place of another node: of a backup, and of a primary that serves again.
+SWITCHES: Final = ("take-over", "failback")
 #: States of the link to a replica that gets a copy of the store.
 _COPYING: Final = (LinkState.COPYING, LinkState.FREEZING, LinkState.FROZEN)
 
@@ -57,6 +59,8 @@ class NodeProtection:
         self._activation = activation
         self._other: str | None = None
         """The other node of the pair, as it was last known in the present state."""
+        self.switches = dict.fromkeys(SWITCHES, 0)
+        """Activations of this process in the place of another node, by kind."""
         self._served = False
         """Whether the log says that this node serves."""
         self._timer: asyncio.TimerHandle | None = None
@@ -94,7 +98,7 @@ class NodeProtection:
         return self._standby.announced_to if self._replication is None else self._life.policy.active_node
 
     def trouble(self) -> str | None:
-        """Why the node is not ready although its state is."""
+        """Reason why the node is not ready although its state is."""
         if self._life.state is NodeState.ACTIVE:
             store = self._opened.store
             if store is not None and store.full:
@@ -140,8 +144,10 @@ class NodeProtection:
             if self._other is not None and facts is not None and store is not None:
                 values = (self._other, store.epoch, facts.took_ms)
                 if self._life.policy.role is Role.BACKUP:
+                    self.switches["take-over"] += 1
                     log.warning("took over from %s: epoch %s, %s ms, no confirmed durable message is lost", *values)
                 else:
+                    self.switches["failback"] += 1
                     log.info("serves again instead of %s: epoch %s, %s ms", *values)
         elif state is NodeState.YIELDED and self._served:
             log.info("gave the service back to %s", self._other or "its primary")

@@ -28,6 +28,7 @@ from understudy.management.model.node import Promotion, Server
 from understudy.management.model.queues import Message
 from understudy.management.operations.invocation import InvocationRequest
 from understudy.management.view import NodeView, ServersView
+from understudy.runtime.base.kept_events import KEPT
 from understudy.runtime.management.listener import ManagementListener
 from understudy.session.error_texts import ErrorTexts
 
@@ -48,6 +49,10 @@ HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 
+#: Header with the id of a request: of the client, or else made by the node. The answer and the log have it.
+REQUEST_ID_HEADER: Final = "X-Request-Id"
+#: The id in the request.
+REQUEST_ID: Final = "request_id"
 #: Characters of a header that an answer shows.
 _SHOWN: Final = 60
 
@@ -71,6 +76,7 @@ class Requests:
             "startServer": self._start_server,
             "invoke": self._invoke,
             "cluster": self._cluster,
+            "events": self._events,
             "quarantine": self._quarantine,
             "readers": self._readers,
             "messages": self._messages,
@@ -158,6 +164,14 @@ class Requests:
     async def _cluster(self, request: web.Request) -> web.Response:
         return answered_with(200, to_builtins(self._view.cluster()))
 
+    async def _events(self, request: web.Request) -> web.Response:
+        try:
+            after, limit = door.parse_events(_parameters(request))
+        except ValueError as error:
+            return refuse(400, "bad-request", str(error))
+        found = KEPT.after(after, self._view.node().name, limit)
+        return answered_with(200, {"boot": KEPT.boot, "last": KEPT.last, "events": found})
+
     async def _quarantine(self, request: web.Request) -> web.Response:
         return answered_with(200, to_builtins(self._view.quarantine()))
 
@@ -196,7 +210,7 @@ class Requests:
             name = door.parse_start(parse_json(body) if body else None)
         except ValueError as error:
             return refuse(400, "bad-request", str(error))
-        log.info("start of a server requested", extra={"server": name, "peer": request.remote})
+        log.info("start of a server requested", extra={"server": name, **_ids(request)})
         if self._servers is None:
             return refuse(422, "management", "the node is alone in its process")
         try:
@@ -213,7 +227,7 @@ class Requests:
             failover = door.parse_stop(parse_json(body) if body else {})
         except ValueError as error:
             return refuse(400, "bad-request", str(error))
-        log.info("stop requested", extra={"failover": failover, "peer": request.remote})
+        log.info("stop requested", extra={"failover": failover, **_ids(request)})
         self._view.request_stop(failover=failover)
         return answered_with(202, {"stopping": True, "failover": failover})
 
@@ -235,7 +249,7 @@ class Requests:
             else:
                 answered.set_result(answered_with(200, to_builtins(outcome)))
 
-        log.warning("promotion requested", extra={"peer": request.remote})
+        log.warning("promotion requested", extra=_ids(request))
         try:
             self._view.request_promotion(answer)
         except BrokerError as error:
@@ -248,7 +262,7 @@ class Requests:
             return too_large()
         if body.strip() not in (b"", b"{}"):
             return refuse(400, "bad-request", "the body must be {} or empty")
-        log.warning("activation requested", extra={"peer": request.remote})
+        log.warning("activation requested", extra=_ids(request))
         try:
             self._view.request_activation()
         except BrokerError as error:
@@ -265,11 +279,11 @@ class Requests:
             wanted = door.parse_invocation(parse_json(body) if body else {})
         except ValueError as error:
             return refuse(400, "bad-request", str(error))
-        wanted = replace(wanted, peer=request.remote or "")
+        wanted = replace(wanted, peer=request.remote or "", request_id=request[REQUEST_ID])
         return await self._carry_out(wanted, lambda result: {"result": result})
 
     async def _explain(self, request: web.Request) -> web.Response:
-        """Why messages of a queue wait, or one message."""
+        """Reason why messages of a queue wait, or one message."""
         name, message_id = _segment(request, 4), request.match_info.get("id")
         if message_id is not None and not (message_id.isascii() and message_id.isdigit() and len(message_id) <= 18):
             return refuse(404, "not-found", "no such resource")
@@ -315,6 +329,11 @@ async def _finish(work: Generator[None, None, T]) -> T:
         await asyncio.sleep(0)
 
 
+def _ids(request: web.Request) -> dict[str, object]:
+    """Fields that name a request in the log."""
+    return {"peer": request.remote, "request": request[REQUEST_ID]}
+
+
 def _segment(request: web.Request, number: int) -> str:
     """A part of the path. Bytes that are not UTF-8 are replaced."""
     return unquote(request.rel_url.raw_path.split("/")[number], errors="replace")
@@ -325,7 +344,7 @@ def _parameters(request: web.Request) -> list[tuple[str, str]]:
 
 
 async def read_body(request: web.Request) -> bytes | None:
-    """The body; None when it is too large."""
+    """The body of a request; None when it is too large."""
     body = bytearray()
     async for chunk in request.content.iter_any():
         body += chunk

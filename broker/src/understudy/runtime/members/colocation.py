@@ -118,7 +118,7 @@ class NodeColocation:
         self._restored = False
         self._starter = None if parts.process is None else HostedStarter(parts, parts.process)
         self.hosting: Hosting | None = None
-        """None in a process that hosts no backups."""
+        """Backups that the process hosts for other nodes; None: it hosts none."""
         if self._starter is not None:
             notes = NotesFile(parts.environment.disk, parts.instance_directory)
             self.hosting = Hosting(colocated, lambda: parts.lock.node_id, notes, self._starter, parts.turn)
@@ -135,7 +135,7 @@ class NodeColocation:
             )
 
     def begin(self) -> None:
-        """The node is active and in the cluster: start noted backups, and ask for the own one."""
+        """Start noted backups, and ask for the own one; called when the node is active and in the cluster."""
         if self.hosting is not None and not self._restored:
             self._restored = True
             self.hosting.restore()
@@ -148,7 +148,7 @@ class NodeColocation:
             self.requests.stop()
 
     def close(self) -> None:
-        """The node has ended."""
+        """Called when the node has ended."""
         if self.hosting is not None:
             self.hosting.close()
 
@@ -177,6 +177,6 @@ class NodeColocation:
 
 
 def make_colocation(parts: NodeParts) -> NodeColocation | None:
-    """The colocated backups of a node; None without such a policy."""
+    """The colocated backups of a node; None without a colocated policy."""
     colocated = parts.configuration.current.ha_policy.colocated
     return None if colocated is None else NodeColocation(parts, colocated)

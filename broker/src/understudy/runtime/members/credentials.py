@@ -17,7 +17,7 @@ def make_credentials(configuration: NodeConfiguration, entropy: Entropy) -> Clus
     current = configuration.current
     if not current.cluster_connections and not current.has_cluster_password:
         return None
-    # also without a cluster connection: bridges prove the password
+    # needed without a cluster connection, too: bridges prove the password
     artemis = dict.fromkeys(name for each in current.cluster_connections for name in each.artemis_members)
     plain = [configuration.connectors.transport(name) for name in artemis]
     return ClusterCredentials(

@@ -139,14 +139,14 @@ class NodeDiscovery:
             each.stop()
 
     def broadcast(self, node_id: str) -> None:
-        """This node is active under ``node_id``: broadcast its connectors."""
+        """Broadcast the connectors of this node, which is active under ``node_id``."""
         for group in self.groups.values():
             group.entries.own_node_id = node_id
         for each in self.broadcasters:
             each.start(node_id)
 
     def stop_broadcasting(self) -> None:
-        """This node is not active any more."""
+        """End the broadcasts: this node is not active any more."""
         for group in self.groups.values():
             group.entries.own_node_id = None
         for each in self.broadcasters:

@@ -22,7 +22,7 @@ from understudy.wire.core import packets
 
 log = logging.getLogger(__name__)
 
-#: How often the store-and-forward queues are looked at while their bridges empty them.
+#: Interval in ms at which the store-and-forward queues are looked at while their bridges empty them.
 LOOK_MS: Final = 50
 #: Longest time in which no bridge takes a message, after which they are stopped.
 STALL_MS: Final = 5_000
@@ -127,7 +127,7 @@ class NodeScaleDown:
     def _end(self, broker: Broker) -> LogEnd:
         """The present end of the log."""
         store, replication = broker.store, self._parts.configuration.current.ha_policy.replication
-        # recorded before the first message moves
+        # the target is recorded before the first message moves
         common, last_batch = (0, b"") if replication is None else common_part(self._parts, store)
         return LogEnd(store.epoch, store.last_sequence, common, last_batch)
 

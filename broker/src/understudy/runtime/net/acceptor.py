@@ -44,6 +44,15 @@ log = logging.getLogger(__name__)
 _NOTHING: Final = memoryview(b"")
 
 
+class Traffic:
+    """Bytes of the connections of an acceptor so far, as they are on the network."""
+
+    __slots__ = ("received_bytes", "sent_bytes")
+
+    def __init__(self) -> None:
+        self.received_bytes = self.sent_bytes = 0
+
+
 class Acceptor:
     """One configured acceptor of an active node. Implements ``SharedAcceptor``, ``Upgradable`` and
     ``ports.StreamAcceptor``.
@@ -91,12 +100,14 @@ class Acceptor:
         # dicts, not sets: loops over all connections follow the order in which they were accepted
         self.connections: dict[ServerConnection, None] = {}
         self._unproved: dict[ServerConnection, None] = {}
-        """Not known to have logged in, the oldest first; may hold some that have logged in meanwhile."""
+        """Connections that had not logged in when they were counted last, the oldest first."""
         self.is_open = False
-        """Whether it takes connections, at its own port or at that of another acceptor of the process."""
+        """Whether the acceptor takes connections, at its own port or at that of another acceptor of the process."""
         self._listening: asyncio.Task[None] | None = None
         """Listens in the place of another acceptor."""
         self._check_timer: asyncio.TimerHandle | None = None
+        self.traffic = Traffic()
+        """Traffic of all connections."""
 
     async def bind(self) -> None:
         """Take the address, unless another acceptor of the process has it. Until ``open``, clients that connect are
@@ -149,6 +160,7 @@ class Acceptor:
 
     def receive(self, arrivals: Iterable[tuple[ServerConnection, memoryview]]) -> None:
         for connection, data in arrivals:
+            connection._acceptor.traffic.received_bytes += data.nbytes
             handler = connection.handler
             if connection.is_closing or handler is None:
                 continue
@@ -311,7 +323,7 @@ class ServerConnection(Machine[State, Event]):
     # --- input, called by ``Acceptor.receive`` ---------------------------------------------------
 
     def receive_failed(self, error: Exception) -> None:
-        """The handler has raised an error at received bytes: close the connection."""
+        """Close the connection; called when the handler has raised an error at received bytes."""
         if isinstance(error, BrokerError):
             self._acceptor.drops.note(self._peer, error)
             self.close()
@@ -445,6 +457,7 @@ class ServerConnection(Machine[State, Event]):
         """Hand buffered output to the kernel, once per turn."""
         if not self._out or self._stream is None:
             return
+        self._acceptor.traffic.sent_bytes += self._out_bytes
         out, self._out, self._out_bytes = self._out, [], 0
         self._stream.writelines(out if self._sealer is None else self._sealer.seal(out))
         if self.handler is not None and self.handler.held_back:

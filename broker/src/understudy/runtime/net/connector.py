@@ -93,7 +93,7 @@ class ClientConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         """Aborts a connection whose HTTP upgrade is not answered."""
         self._reason: str | None = None
-        """Why the HTTP upgrade has failed."""
+        """Reason why the HTTP upgrade has failed."""
         self._transport: asyncio.Transport | None = None
         self._peer = self._local = "?"
         self.security = Security.NONE

@@ -63,7 +63,7 @@ class LayerBeforeProtocol:
         """Do nothing: no message has been delivered."""
 
     def check(self) -> None:
-        """The timer is enough."""
+        """Do nothing: the timer ends a silent connection."""
 
     def disconnect(self) -> None:
         """Do nothing: no protocol is known in which the client could be informed."""

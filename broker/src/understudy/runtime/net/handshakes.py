@@ -68,7 +68,7 @@ class Handshakes:
             self.check()
 
     def end(self, handshake: Handshaking) -> None:
-        """The handshake of a connection is over, or the connection is lost."""
+        """Called when the handshake of a connection is over, or the connection is lost."""
         self._waiting.pop(handshake, None)
         if handshake not in self._under_way:
             return

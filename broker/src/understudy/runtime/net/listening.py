@@ -53,7 +53,7 @@ def bound_socket(family: int, address: tuple[object, ...], floor: int = 0) -> so
 
 
 def resize_buffers(made: socket.socket, send_bytes: int, receive_bytes: int) -> None:
-    """Set the sizes of the buffers of a socket before it listens; accepted sockets have the same.
+    """Set the sizes of the buffers of a socket before it listens; accepted sockets have the same sizes.
 
     A size that the system does not grant in full (``net.core.rmem_max``, ``net.core.wmem_max``) is left to the system:
     the buffers that it sizes itself may grow beyond those limits, and do not once a size was set.

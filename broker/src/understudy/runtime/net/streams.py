@@ -77,7 +77,7 @@ class LoopStream(asyncio.BufferedProtocol, Generic[A]):
         self._acceptor = acceptor
         self._view = view
         self._connection: A | None = None
-        """None before the connection is made, if it is refused, and after it is lost."""
+        """Connection over the socket; None before it is made, if it is refused, and after it is lost."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         stream = cast(asyncio.Transport, transport)

@@ -64,7 +64,7 @@ class TlsAcceptors:
         return port
 
     def close(self) -> None:
-        """The acceptors are closed: end their threads."""
+        """End their threads; called when the acceptors are closed."""
         for port in self._ports.values():
             port.handshakes.close()
         self._ports.clear()

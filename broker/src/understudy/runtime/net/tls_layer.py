@@ -58,7 +58,7 @@ class TlsPort:
     timeout_ms: int
     """Time for a handshake; 0: no limit."""
     plain: memoryview
-    """Where decrypted input of one read is put."""
+    """Buffer for the decrypted input of one read."""
 
     @classmethod
     def of(cls, context: ssl.SSLContext, handshakes: Handshakes, timeout_ms: int) -> TlsPort:

@@ -6,7 +6,7 @@ from understudy.broker import Broker
 from understudy.cluster.membership.scaled_down import ScaledDownNodes
 from understudy.cluster.membership.services import ClusterPeers, ClusterServices
 from understudy.config.model import AcceptorConfiguration
-from understudy.management.operations.invocation import HandingOver, Reload
+from understudy.management.operations.invocation import HandingOver, InstanceFiles
 from understudy.protocols.access import LoginWorkers
 from understudy.protocols.handlers import served
 from understudy.runtime.base.parts import NodeParts, Owner
@@ -24,13 +24,13 @@ def make_broker(
     login_workers: LoginWorkers,
     owner: Owner,
     peers: ClusterPeers,
-    reload: Reload | None,
+    files: InstanceFiles | None,
 ) -> Broker:
     """The broker over an opened store.
 
     Args:
         owner: Hands over when management asks for it.
-        reload: Reads broker.xml again for management; None: it does not.
+        files: Files of the instance for management; None: there are none.
     """
     # read again: the file may have changed while the log was followed to its end
     configuration, environment = parts.configuration.current, parts.environment
@@ -46,7 +46,7 @@ def make_broker(
         wake=parts.turn.request,
         global_max_size_bytes=parts.configuration.global_max_size_bytes(),
         handing_over=HandingOver(owner.fail_over, owner.fail_back, owner.scale_down),
-        reload=reload,
+        files=files,
         pages=Pages(environment.disk, configuration.paging_directory, store.epoch),
     )
 

@@ -146,6 +146,10 @@ class OpenedStore:
     def _opened(self, store: MessageStore) -> None:
         # also if the rest of the step fails: its jobs end before the writers are closed and the lock is given back
         self.store = store
+        times = self._parts.environment.times
+        if times is not None:
+            times.confirmations.sequence = 0
+            store.context.measured = times.confirmations
 
     def begin_scrub(self) -> None:
         """Compare the files with their checksums in the background."""

@@ -36,7 +36,7 @@ class Promotions:
 
     @property
     def waiting_because(self) -> str | None:
-        """Why the data of this node is not used while there is no active node; None if it does not wait."""
+        """Reason why the data of this node is not used while there is no active node; None if it does not wait."""
         return None if self._life is None else self._life.waiting_because
 
     def promote(self, answer: Callable[[Promotion | BrokerError], None]) -> None:

@@ -11,7 +11,7 @@ from understudy.broker import Broker
 from understudy.cluster.membership.services import ClusterPeers
 from understudy.errors import Unreachable
 from understudy.ha.life.activation import Step
-from understudy.management.operations.invocation import Reload
+from understudy.management.operations.invocation import InstanceFiles
 from understudy.runtime.base.parts import NodeParts, Owner
 from understudy.runtime.base.turn import Congestion
 from understudy.runtime.members.colocation import make_colocation
@@ -67,8 +67,8 @@ class Serving:
         self.colocation = make_colocation(parts)
         """Backups hosted here and asked for; None without a colocated policy."""
         self.broker: Broker | None = None
-        self.reload: Reload | None = None
-        """Reads broker.xml again for management; set by the caller that runs the node."""
+        self.files: InstanceFiles | None = None
+        """Files of the instance for management; set by the caller that runs the node."""
         self._acceptors: list[Acceptor] = []
         self._disk_timer: asyncio.TimerHandle | None = None
 
@@ -156,7 +156,7 @@ class Serving:
             self._replication.replicas if self._replication is not None else None,
             self.colocation.hosting if self.colocation is not None else None,
         )
-        self.broker = make_broker(parts, store, self._opened.login_workers, self._owner, peers, self.reload)
+        self.broker = make_broker(parts, store, self._opened.login_workers, self._owner, peers, self.files)
         self.broker.post_office.paging.bodies_max_bytes = parts.configuration.bodies_max_bytes()
         self.broker.post_office.permission.depend_on(self._opened.fence, self._owner.fail)
         parts.turn.work = self.broker.post_office.turn
@@ -212,6 +212,11 @@ class Serving:
             except OSError as error:
                 raise _cannot_listen(acceptor, error) from error
             self.broker.notifications.acceptor_started(acceptor.configuration.host, acceptor.configuration.port)
+
+    def traffic(self, name: str) -> tuple[int, int]:
+        """Bytes received and sent by an acceptor since the activation; 0 while the node is not active."""
+        found = [each.traffic for each in self._acceptors if each.configuration.name == name]
+        return (found[0].received_bytes, found[0].sent_bytes) if found else (0, 0)
 
     @property
     def is_open(self) -> bool:

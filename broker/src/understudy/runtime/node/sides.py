@@ -17,12 +17,12 @@ from understudy.runtime.replica.replication import NodeReplication
 
 
 class Sides(NamedTuple):
-    """Such parts of one node."""
+    """The parts of one node that differ between its active and its passive side."""
 
     opened: OpenedStore
     scale_down: NodeScaleDown
     replication: NodeReplication | None
-    """None: the node is not one of a replicated pair."""
+    """Replication at the active node; None: the node is not one of a replicated pair."""
     make_policy: Callable[[Decisions], Policy]
     """Makes the policy, which calls the life that it is given."""
 

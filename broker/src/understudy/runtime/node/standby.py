@@ -36,7 +36,8 @@ class NodeStandby:
         self._checked_s = 0.0
 
     def why_not_take_over(self) -> str | None:
-        """Why this node would not take over; None: it may. Called about every ``CHECK_MS``, which logs a new reason."""
+        """Reason why this node would not take over; None: it may. Called about every ``CHECK_MS``, which logs a new
+        reason."""
         return self._faults.find()
 
     @property
@@ -105,7 +106,7 @@ class NodeStandby:
         await self.read_to_end()
 
     async def read_to_end(self) -> Follower:
-        """Read the rest of the log, also before the step that does it; the follower, which stays open."""
+        """Read the rest of the log before the step that does so. Returns the follower, which stays open."""
         self._pause()
         if self.follower is None:
             self.follower = self._parts.watch.follower()

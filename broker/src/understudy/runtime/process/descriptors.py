@@ -39,13 +39,14 @@ PROCESS_DESCRIPTORS: Final = 40
 LISTENERS_MAX: Final = 32
 #: Descriptors held open only to be closed when the process has no other.
 RESERVE: Final = 16
-#: One of this many descriptors left for connections and large messages is for files of unfinished large messages.
+#: Part of the descriptors for connections and large messages that is for files of unfinished large messages: one in
+#: this number.
 _LARGE_SHARE: Final = 8
 #: Lowest hard limit with which the process starts.
 LIMIT_MIN: Final = 352
 #: Maximum of the soft limit: the kernel's table of a process grows with the highest number used.
 LIMIT_MAX: Final = 1_000_000
-#: How often the use of the reserve is logged at most.
+#: Interval in s at which the use of the reserve is logged at most.
 _TOLD_S: Final = 60.0
 #: Connections that the kernel may hand over in one turn of the loop before any of them can be refused.
 _BURST: Final = 1_024

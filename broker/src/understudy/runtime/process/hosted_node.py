@@ -23,7 +23,9 @@ from understudy.runtime.process.critical_analyzer import CriticalAnalyzer
 from understudy.runtime.process.reloading import ConfigurationFiles
 
 if TYPE_CHECKING:
+    from understudy.runtime.management.heartbeat import Heartbeat
     from understudy.runtime.management.http import ManagementServer
+    from understudy.runtime.management.node_view import LiveNodeView
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,7 @@ class HostedNode:
         self.ends_backups = False
         """Whether the hosted backups were stopped because this node stops or has ended."""
         self._management: asyncio.Task[ManagementServer] | None = None
+        self._heartbeat: Heartbeat | None = None
         self._stops: list[asyncio.Task[None]] = []
         configuration = node.configuration
         self.context = contextvars.copy_context()
@@ -143,11 +146,13 @@ class HostedNode:
         process = self.node.parts.process
         servers = None if process is None else process.servers
         configuration = None
-        view = node_view.LiveNodeView(self.node)
+        view: LiveNodeView = node_view.LiveNodeView(self.node)
         if self.source is not None and self.files is not None and self.reload is not None:
             configuration = cli.ConfigurationCli(self.node, view, self.source, self.files, self.reload)
         server: ManagementServer = http.ManagementServer(view, listener, servers, configuration)
         await server.start()
+        self._heartbeat = view.heartbeat
+        self._heartbeat.start()
         interpreter.keep_what_exists()
         return server
 
@@ -163,6 +168,8 @@ class HostedNode:
         if self.files is not None:
             self.files.stop()
         managed = True
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
         if self._management is not None:
             try:
                 await (await self._management).stop()

@@ -25,8 +25,11 @@ from typing import Final, TypeVar
 from understudy.config.changes import changes
 from understudy.config.servers import LoadedConfig
 from understudy.errors import BrokerError, ConfigError
+from understudy.management.operations.invocation import InstanceFiles
 from understudy.runtime.files.overlay_file import overlay_of
+from understudy.runtime.logins.user_files import UserFiles
 from understudy.runtime.node.node import BrokerNode
+from understudy.security.user_changes import UserChange
 
 R = TypeVar("R")
 
@@ -121,6 +124,34 @@ class ConfigurationFiles:
             log.exception("reload failed")
             errors.append(BrokerError("the reload failed; details are in the log"))
         done(tuple(errors))
+
+    def on_request(self, users: UserFiles | None) -> InstanceFiles:
+        """The files of the node for requests of management.
+
+        Args:
+            users: The files of users and roles; None: logins are not checked with such files.
+        """
+        return InstanceFiles(self.ask, None if users is None else partial(self._change, users))
+
+    def _change(self, files: UserFiles, change: UserChange, done: Callable[[BrokerError | None], None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._change_users(files, change, done))
+        self._asked.add(task)
+        task.add_done_callback(self._asked.discard)
+
+    async def _change_users(
+        self, files: UserFiles, change: UserChange, done: Callable[[BrokerError | None], None]
+    ) -> None:
+        try:
+            await _in_thread(files.change, change)
+            self._users_stamp = await _in_thread(_stamps, self._users)
+            error = await self._reload_users()
+        except BrokerError as refused:
+            error = refused
+        except Exception:
+            # root of a task: the request gets its answer after an internal error, too
+            log.exception("change of users failed")
+            error = BrokerError("the change of users failed; details are in the log")
+        done(error)
 
     # --- broker.xml ------------------------------------------------------------------------------
 

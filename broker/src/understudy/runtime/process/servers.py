@@ -117,7 +117,7 @@ class Servers:
     # --- management.view.ServersView ---------------------------------------------------
 
     def all(self) -> list[Server]:
-        # loaded with the management, which asks
+        # imported here, as only management asks for servers
         from understudy.management.model.node import Server
 
         return [

@@ -64,7 +64,7 @@ class TargetCopy:
         self._worker = worker
         self._files = FileExchange(parts, worker, owner.copy_send)
         self._log: ReplicaLog | None = None
-        """Once the copy is complete."""
+        """Log of the replica; None until the copy is complete."""
         self._ending = False
         self._protocol = 0
         """Version of the replication protocol that both nodes speak."""

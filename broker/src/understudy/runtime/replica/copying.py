@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 def store_directories(parts: NodeParts) -> StoreDirectories:
-    """Where the store of a node is."""
+    """Directories of the store of a node."""
     configuration: Configuration = parts.configuration.current
     return StoreDirectories(
         parts.environment.disk, configuration.journal_directory, configuration.large_messages_directory
@@ -83,7 +83,7 @@ class Steps:
         self._ended: Callable[[], None] | None = None
 
     def go_on(self) -> None:
-        """Call the step if it is wanted and not under way."""
+        """Call the step if a call was requested and none is under way."""
         if not self._running and not self._closed and self._wants():
             self._running = True
             result: list[CopyMessage] = []
@@ -185,7 +185,7 @@ class FileExchange:
             repairs.attach(self.asker)
 
     def detach(self, store: MessageStore | None) -> None:
-        """The replica is lost."""
+        """Called when the replica is lost."""
         if store is not None:
             store.quarantine.repairs.detach()
         self.asker.lost()
@@ -243,7 +243,7 @@ class SourceCopy:
             refuses=damaged.refuses,
         )
         self._told = False
-        """The owner knows that little is left."""
+        """Whether the owner was informed that few bytes are left to copy."""
         self._steps = Steps(worker, lambda: self._source.wants_step, self._source.step, self._stepped)
 
     def receive(self, data: bytes) -> None:

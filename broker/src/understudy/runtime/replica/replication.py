@@ -36,7 +36,7 @@ class ReplicationParts:
     worker: Worker
     """Reads and writes files."""
     place: Callable[[str, packets.ReplicaRegistration], str | None]
-    """Why a node may not be the replica (``LinkOptions.place``)."""
+    """Reason why a node may not be the replica (``LinkOptions.place``)."""
     shipping: Shipping
     """Sends the operations on the files of this node while it is active."""
 

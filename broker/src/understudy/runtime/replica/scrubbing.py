@@ -34,7 +34,7 @@ class WorkerWriter:
         self._worker.run(lambda: self._applier.apply(operations), done)
 
     def close(self) -> None:
-        """The worker is closed by its owner."""
+        """Do nothing: the owner of the worker closes it."""
 
 
 def scrub_active(parts: NodeParts, store: MessageStore, worker: Worker, appliers: tuple[Applier, Applier]) -> Scrubber:

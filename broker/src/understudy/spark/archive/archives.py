@@ -58,7 +58,7 @@ class Settings:
     reader: ReaderSettings | None = None
     """Read the records since the last run, through this named reader."""
     large_directories: tuple[str, ...] = ()
-    """Where bodies of large messages are; empty for ``large-messages`` beside each journal."""
+    """Directories of the bodies of large messages; empty: ``large-messages`` beside each journal."""
     large_bytes_max: int = LARGE_BYTES_MAX
     file_bytes: int = FILE_BYTES
     compact_files: int = COMPACT_FILES
@@ -229,7 +229,8 @@ class _Run:
     def _compact(
         self, opened: Archive, stage: Path, added: list[DataFile]
     ) -> tuple[list[DataFile], list[DataFile], int]:
-        """Kept files, new files, and the number of files that were replaced. Kept ones are linked into the stage."""
+        """Join small files of the archive. Returns the kept files, which are linked into the stage, the new files, and
+        the number of replaced ones."""
         old = list(opened.manifest.files)
         groups = _small_groups([*old, *added], self._settings)
         gone = {each.path for files in groups for each in files}

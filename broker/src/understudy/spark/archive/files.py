@@ -108,7 +108,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where tasks write, and their limits."""
+    """Directory in which tasks write, and their limits."""
 
     directory: str
     """Existing directory in which the tasks write."""
@@ -121,7 +121,7 @@ class Target:
     file_bytes: int
     """A file that has reached this size gets no more rows."""
     retention: str | None = None
-    """Where a segment may be that has left the log meanwhile."""
+    """Directory of segments that have left the log meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ class _Fetcher:
         self._path = ""
 
     def close(self) -> None:
-        """Let go of the segment that was read last."""
+        """Close the segment that was read last."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -333,7 +333,7 @@ def _table(held: Sequence[tuple[Row, bytes, _Body]]) -> pa.Table:
         decoded = _decoded(rows, [raw for _, raw, _ in held])
     except JournalCorrupt:
         for row, raw, _ in held:
-            _decoded([row], [raw], row["offset"])  # raises the error with the place of its record
+            _decoded([row], [raw], row["offset"])  # this raises the error with the place of the record
         raise
     larges = [body.large for _, _, body in held]
     columns: dict[str, Any] = {name: [row[name] for row in rows] for name in _GIVEN} | decoded

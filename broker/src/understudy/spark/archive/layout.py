@@ -355,7 +355,7 @@ def open_archive(
 
 
 def _undo(archive: Archive, *, remove_directory: bool) -> None:
-    """Leave nothing of a failed run; an archive without a generation goes altogether."""
+    """Remove the files of a failed run; an archive without a generation is removed altogether."""
     with suppress(OSError):
         archive.clean()
         if archive.published is None:

@@ -38,7 +38,7 @@ class Logs(Protocol):
 
     @property
     def directories(self) -> Sequence[str]:
-        """Nothing may be written there."""
+        """Directories of the logs, in which nothing may be written."""
 
     @property
     def retention(self) -> str | None:
@@ -205,7 +205,7 @@ class ReaderLog:
         self._options |= {"startingOffset": start.as_json(), "endingOffset": end.as_json(), "inUse": "read"}
 
     def _from(self, recorded: StreamOffset, earliest: StreamOffset) -> StreamOffset:
-        """Where a run after others begins."""
+        """Position at which a run after others begins."""
         try:
             return self._plan.first(recorded)
         except JournalCorrupt:

@@ -41,7 +41,7 @@ class Selection:
     """Which messages; everything given must fit."""
 
     start_ms: int | None = None
-    """Sent then or later. Epoch milliseconds by the timestamp of the message; one without it is not chosen."""
+    """Earliest timestamp of replayed messages, in epoch milliseconds; a message without a timestamp is left out."""
     stop_ms: int | None = None
     """Epoch milliseconds before which a message was sent."""
     addresses: tuple[str, ...] = ()

@@ -123,11 +123,11 @@ class _Run:
                 return self._report(plans, times, adds, records, stays)
 
     def _stays(self, adds: DataFrame, records: DataFrame, times: Sequence[flow_rows.SegmentTime]) -> DataFrame:
-        """Each message in each queue, from when to when."""
+        """Times of each message in each queue: its arrival and its end."""
         acknowledgements = flow_rows.with_time(self._table("acknowledgements", *_PLACE, *_IDS), times)
         commits = records.where(F.col("kind") == RecordType.TX_COMMIT.name)
         held = self._table("references", *_PLACE, *_IDS, "size", "acknowledged")
-        # those of transactions that were open in the snapshot count from the commit on
+        # messages of transactions that were open in the snapshot count from the commit on
         unknown = F.lit(None).cast("bigint").alias("at_ms")
         staged = held.where("transaction_id IS NOT NULL")
         columns = (*_PLACE, *_IDS, "size", "moved", "at_ms")

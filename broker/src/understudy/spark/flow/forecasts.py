@@ -102,7 +102,7 @@ def used_bytes_of(directory: str) -> int:
             try:
                 total += os.lstat(os.path.join(root, name)).st_size
             except FileNotFoundError:
-                # removed by a broker that runs there
+                # a running broker has removed the file
                 continue
     return total
 

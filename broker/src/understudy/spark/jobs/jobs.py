@@ -49,7 +49,7 @@ _PART_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The same report that ``understudy.ledger.check`` makes, and the half-written last lines."""
+    """Report of an audit, equal to that of ``understudy.ledger.check``, and the half-written last lines of ledgers."""
 
     report: Report
     torn: dict[str, int]
@@ -216,7 +216,7 @@ def _refuse_bad_lines(parsed: DataFrame, paths: Sequence[Path], files: LedgerFil
     for one in bad:
         file, line = str(paths[one["file_index"]]), files.line_number(one["file_index"], one["ordinal"])
         if not one["torn"]:
-            parse(one["value"], file=file, line=line)  # raises the error of the line
+            parse(one["value"], file=file, line=line)  # this raises the error of the line
             raise LedgerDamaged("no ledger row", file=file, line=line)
         torn[file] = line
     return torn

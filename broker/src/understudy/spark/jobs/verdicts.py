@@ -89,7 +89,7 @@ def verdict(
     columns = ["directory", "segment", "file", "offset", "length", "damage"]
     checked: dict[str, CheckedCopy] = {}
     damage: list[DamagedPlace] = []
-    # one copy after the other, so that a copy that cannot be read is named before the others are read
+    # copies are opened one after the other, so that an unreadable copy is named before the others are read
     for directory in directories:
         try:
             records = read_journal(spark, [directory], "records", columns, (), **options)

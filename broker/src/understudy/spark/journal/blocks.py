@@ -203,7 +203,7 @@ def _after_bad(content: _Bytes, piece: Piece, offset: int, sequence: int) -> Dam
     rest = bytes(content.read(offset, min(piece.end, content.size) - offset))
     first = sequence + 1 if sequence else 0
     if not rest.strip(b"\0") and not piece.stated:
-        # allocated and not written
+        # the bytes were allocated and not written
         return None
     seed = seed_of(piece.number, piece.epoch)
     if piece.last and find_later_record(rest, offset, seed, above=sequence, after=offset) is None:

@@ -197,7 +197,7 @@ class Rows:
             del self.__dict__[name]
 
     def _once(self, positions: pa.Array, read: Callable[[pa.Array], pa.Array]) -> pa.Array:
-        """Read at positions that repeat if a record has several rows."""
+        """Values of a column read at positions that repeat if a record has several rows."""
         if not self._repeated:
             return read(positions)
         parts = positions.dictionary_encode()

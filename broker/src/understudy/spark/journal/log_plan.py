@@ -72,7 +72,7 @@ class Options:
     in_use: bool = False
     """Read a store whose broker is running."""
     lock_directory: str | None = None
-    """Where serverlock.1 is, if not in the directory itself."""
+    """Directory of serverlock.1, if it is not in the directory itself."""
     mixed_nodes: bool = False
     """Accept directories of different node ids."""
     partition_bytes: int = PARTITION_BYTES
@@ -101,13 +101,13 @@ class Piece:
     digest: int | None
     """Digest of the bytes before the seal; None if there is no seal."""
     first_ms: int = 0
-    """When the first record was appended, by the seal or the header of the file. Epoch milliseconds."""
+    """Time in ms at which the first record was appended, by the seal or the header of the file. Epoch milliseconds."""
     sealed_ms: int = 0
     """Time at which the segment was sealed; 0 if it is not sealed."""
     stated: bool = False
     """Something else than the file says that records go on up to ``end``."""
     last: bool = False
-    """No segment of the log follows, so that it may end in a torn tail."""
+    """Whether this is the last segment of the log, which may end in a torn tail."""
     after: int = 0
     """Only records with higher sequences are read."""
     until: int = 0

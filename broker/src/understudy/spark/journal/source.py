@@ -45,7 +45,7 @@ class JournalSource(DataSource):
 
     def schema(self) -> str:
         """All columns of the table, or those of option ``columns``."""
-        # Spark asks before it says whether this is a stream
+        # Spark asks for the schema before it states whether the read is a stream
         given = {name: value for name, value in self.options.items() if name.lower() != "endingoffset"}
         options = parse_options(without_stream_options(given))
         return tables.ddl(options.table, options.columns)

@@ -217,7 +217,7 @@ def names_by_directory(pieces: Sequence[Piece], names: Callable[[], Names]) -> d
 
 
 def _why_not(view: LogView, start: StreamOffset, end: StreamOffset | None) -> str | None:
-    """Why a copy cannot be read from an offset on; None if it can."""
+    """Reason why a copy cannot be read from an offset on; None if it can."""
     if start.sequence < view.earliest:
         following = next(each for each in view.extents if each.last > start.sequence)
         first = following.piece.first_sequence

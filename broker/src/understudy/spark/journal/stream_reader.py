@@ -57,7 +57,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- offsets ------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  the names are pyspark's
-        """Where a new query begins: at the position of the named reader if it exists."""
+        """Position at which a new query begins: that of the named reader if it exists."""
         options, plan = self._options, self.plan
         first = plan.first(options.starting)
         if options.reader is not None and self._active is not None:

@@ -237,7 +237,7 @@ class LogDirectory:
             try:
                 return self._look()
             except FileNotFoundError:
-                # trimmed, or moved to the retention directory, meanwhile
+                # the segment was trimmed, or moved to the retention directory, meanwhile
                 continue
         raise DiskFailed(f"{self.directory}: segments disappear while they are read")
 

@@ -407,7 +407,7 @@ def shared_queues(spans: DataFrame) -> DataFrame:
 
 
 def first_deliveries(rows: DataFrame, spans: DataFrame) -> DataFrame:
-    """Where in the course of its queue each number was first delivered; queues that are shared and
+    """Position in the course of its queue at which each number was first delivered; queues that are shared and
     first rows that repeat an unknown delivery are left out.
     """
     ranks = spans.join(F.broadcast(shared_queues(spans)), on="queue", how="left_anti")

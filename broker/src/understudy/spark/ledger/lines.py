@@ -89,7 +89,7 @@ def _fields_together(data: bytes, count: int) -> list[pa.Array] | None:
 
 
 def _filled(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
-    """One array, in which lines without the field have its default."""
+    """An array of the values of a field, with its default for lines that lack it."""
     array = column.combine_chunks()
     if not array.null_count or field.name in _REQUIRED:
         return array

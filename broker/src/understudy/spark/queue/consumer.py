@@ -67,7 +67,7 @@ class Held:
         return True
 
     def acknowledged(self, generation: int | None) -> None:
-        """The batch is durable elsewhere, and everything taken in a generation was acknowledged.
+        """Called when the batch is durable elsewhere, and everything taken in a generation was acknowledged.
 
         Args:
             generation: None if the broker confirmed nothing. Messages of other generations come again.
@@ -163,7 +163,7 @@ class QueueConsumer:
         return received_message(self._connection, self._queue, received, body)
 
     def acknowledge(self) -> bool:
-        """The batch is durable elsewhere: take it from the queue.
+        """Acknowledge a batch, which removes it from the queue; called when the batch is durable elsewhere.
 
         Returns:
             Whether the broker confirmed it. If not, after a failover, its messages come again and are dropped here.

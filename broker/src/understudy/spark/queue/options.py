@@ -87,7 +87,7 @@ class SinkOptions:
 
     login: Login
     address: str | None
-    """None: column ``address`` has it."""
+    """Address that the rows are sent to; None: column ``address`` has it."""
     id_column: str | None
     write_id: str | None
     check_queue: bool

@@ -56,7 +56,7 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._consumer
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  the names are pyspark's
-        """Before the first batch."""
+        """The offset before the first batch."""
         return self._offset(0)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -98,9 +98,9 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(self._number)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[QueuePartition]:
-        """The messages of the batch that ends there.
+        """Partitions with the messages of the batch that ends at ``end``.
 
-        None of a batch that an earlier process planned: they were not acknowledged, and come in a later batch.
+        A batch that an earlier process planned has no messages: they were not acknowledged, and come in a later batch.
         """
         first, last = self._number_of(start), self._number_of(end)
         if last == first + 1 == self._number:
@@ -118,7 +118,7 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ConnectionFailed: the connection was lost and no other came back.
         """
         if not self._number or self._number_of(end) < self._number or not self.consumer.messages:
-            return  # nothing is held, or Spark repeats a commit
+            return  # no batch is held, or Spark repeats a commit
         if not self.consumer.acknowledge():
             log.warning("a batch was acknowledged during a failover; copies of its messages are dropped when they come")
 

@@ -66,7 +66,7 @@ SENT_COLUMNS: Final[Mapping[str, str]] = {
 }
 #: Properties that begin so are the broker's and the protocol's: as text they would have other types.
 _RESERVED: Final = ("_AMQ_", "_UNDERSTUDY_")
-#: Those among them that say where a dead letter, an expired or a moved message came from, with their types.
+#: Columns with the origin of a dead letter, an expired message or a moved message, and their types.
 _ORIGIN: Final[Mapping[str, int]] = {
     ORIGINAL_ADDRESS: STRING,
     ORIGINAL_QUEUE: STRING,

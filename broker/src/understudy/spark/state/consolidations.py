@@ -49,7 +49,7 @@ class Segments(Enum):
     NEEDED = "needed"
     """Segments with live messages, and those after the snapshot."""
     ALL = "all"
-    """All of the log."""
+    """All segments of the log."""
     NONE = "none"
     """None: only the snapshot is made, for a copy of the store."""
 
@@ -62,7 +62,7 @@ class Settings:
     in_use: bool = False
     """Read a store whose broker is running, up to its present end."""
     lock_directory: str | None = None
-    """Where serverlock.1 is, if not in the directory itself."""
+    """Directory of serverlock.1, if it is not in the directory itself."""
     large_directories: tuple[str, ...] = ()
     """Directory of the bodies of large messages; empty for ``large-messages`` beside the journal."""
     id_cache_size: int = ID_CACHE_SIZE
@@ -200,7 +200,7 @@ class _Run:
 
     def _small(self, plan: LogPlan, rows: DataFrame) -> tuple[Position, SmallState]:
         kinds = [SEGMENT, *map(int, SMALL)]
-        # bindings and segments, never messages
+        # the state has bindings and segments, never messages
         collected = [row.asDict() for row in rows.where(F.col("kind").isin(kinds)).collect()]
         replay = SmallReplay(self._disk, plan, collected, self._settings.id_cache_size)
         chosen = replay.choose()
@@ -268,7 +268,7 @@ class _Run:
             return []
         dead = [number for number in state.segments if number < position.number and number not in live]
         state.forget_segments(dead)
-        # a reader without this snapshot would miss them
+        # a reader without this snapshot would miss the dropped records
         state.complete = position.number if dead else state.complete
         present = state.segments.keys()
         return [piece.number for piece in log.plan.pieces if piece.number <= position.number - 1

@@ -65,7 +65,7 @@ class _Adds(MessageRows):
         return pc.subtract(rows, pc.cumulative_max(pc.if_else(self.first(), rows, 0)))
 
     def references(self) -> Columns:
-        """Each message in each queue."""
+        """References of the records: a row for each message in each queue."""
         names = ("sequence", "offset", "length", "queue_id", "message_id", "transaction_id", "address_id", "priority")
         return {name: self.column(name) for name in names} | {
             "place": self.place(),
@@ -181,7 +181,7 @@ class SegmentSummary:
         self._first = self._last = self._end = self._batch = 0
 
     def note(self, block: Block) -> None:
-        """One more block of its records."""
+        """Add a block of the records of the segment."""
         sequences = block.little(block.starts, _SEQUENCE, 8)
         self._first = self._first or sequences[0].as_py()
         self._last = sequences[-1].as_py()

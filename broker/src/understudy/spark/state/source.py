@@ -169,7 +169,7 @@ class PartWriter(DataSourceArrowWriter):
         (Path(self._directory) / f"{self._table}-{_MANIFEST}").write_text(text)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing: the job removes its directory."""
+        """Do nothing: the job removes the directory of an aborted write."""
 
 
 @dataclass(frozen=True, slots=True)

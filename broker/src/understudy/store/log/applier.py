@@ -134,7 +134,7 @@ class Applier:
         """How far the files that grow were written: segments, and unfinished bodies by their names on the disk. May be
         called by any thread while operations are executed; the bytes up to a position do not change any more.
         """
-        # each list is made in one step of the interpreter
+        # each list is made without a switch of threads, so it is consistent
         segments, bodies = list(self._segments.items()), list(self._bodies.items())
         found = {name: segment.position for name, segment in segments}
         found.update({name + UNFINISHED: body.written_bytes for name, body in bodies if body.file is not None})
@@ -243,7 +243,7 @@ class Applier:
                 return
             self._retention.retire(path)
             with suppress(FileNotFoundError):
-                # it was moved away
+                # the file was moved away
                 disk.remove(path)
         else:
             try:

@@ -48,7 +48,7 @@ class Seal:
 
     segment: Segment
     following: Segment | None
-    """None when the journal is being closed."""
+    """Number of the next segment; None: the journal is being closed."""
     operation: SealSegment
     use: SegmentUse
     last_sequence: int

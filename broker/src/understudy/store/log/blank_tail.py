@@ -26,7 +26,7 @@ class BlankTails:
         self._known: dict[tuple[str, int], bool] = {}
 
     def forget(self, disk: DiskReader | None = None) -> None:
-        """The files may have changed. They are looked at by ``disk`` from now on, if one is given."""
+        """Called when the files may have changed. They are looked at by ``disk`` from now on, if one is given."""
         self._disk = disk or self._disk
         self._known.clear()
 
@@ -45,7 +45,7 @@ class BlankTails:
     def _look(self, path: str, offset: int) -> bool:
         file = self._disk.open(path, read_only=True)
         try:
-            # all of them before anything is read: a file system may report cached blocks as written
+            # all ranges are asked for before any read: a file system may report cached blocks as written
             for begin, end in file.data_ranges(offset):
                 for at in range(begin, end, _PIECE_BYTES):
                     data = file.read(at, min(_PIECE_BYTES, end - at))

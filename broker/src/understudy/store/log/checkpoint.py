@@ -21,7 +21,7 @@ _JOINED_BYTES: Final = 32 * 1024
 
 
 def encode_item(kind: RecordType, payload: bytes) -> bytes:
-    """An item from the payload of the record that said the same."""
+    """Encode an item of a snapshot from the payload of the record with the same content."""
     return ITEM.pack(len(payload), kind) + payload
 
 

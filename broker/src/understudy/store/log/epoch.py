@@ -31,7 +31,7 @@ from understudy.store.state import StoreState
 log = logging.getLogger(__name__)
 
 
-#: How often the segments may change while the end of the log is read.
+#: Number of changes of the segments after which reading the end of the log is given up.
 _FINISH_ATTEMPTS: Final = 20
 
 
@@ -50,7 +50,7 @@ class Epoch:
     names: tuple[str, ...]
     """Files of the directory before the epoch began."""
     ends: tuple[SegmentEnd, ...]
-    """Where the older segments end."""
+    """Ends of the older segments."""
 
     def tidy_up(self) -> TidyUp:
         """The operation that removes what earlier epochs left."""

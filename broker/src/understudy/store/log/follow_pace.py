@@ -9,10 +9,10 @@ from typing import Final
 
 from understudy.store.log.follower import Follower
 
-#: How often a passive node reads what the active one has written.
+#: Interval in ms at which a passive node reads what the active one has written.
 FOLLOW_POLL_MS: Final = 50
-#: The same of a replica, whose process also receives and writes the log. Fewer and longer reads take about a third less
-#: processor time per message of it; a take-over then reads what half a second has brought.
+#: Pause between two reads of a replica, whose process also receives and writes the log. Fewer and longer reads take
+#: about a third less processor time for a message; a take-over then reads the records of half a second.
 REPLICA_FOLLOW_POLL_MS: Final = 500
 #: ... and how seldom at most: the time doubles with each poll that finds nothing.
 FOLLOW_IDLE_POLL_MS: Final = 1_000
@@ -46,5 +46,5 @@ class FollowPace:
         return True
 
     def polled(self, applied_bytes: int) -> None:
-        """A poll has applied so many bytes."""
+        """Called when a poll has applied so many bytes."""
         self.delay_ms = self._busy_ms if applied_bytes else min(2 * self.delay_ms, FOLLOW_IDLE_POLL_MS)

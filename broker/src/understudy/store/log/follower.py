@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 READ_BYTES: Final = 4 * 1024 * 1024
 #: ... and when asking whether anything is new, which on a network file system travels each time.
 _READ_BYTES_MIN: Final = 4096
-#: How often the log may change under our eyes while one poll tries to read it.
+#: Number of changes of the log after which a poll that reads it is given up.
 _ATTEMPTS: Final = 8
 
 
@@ -109,7 +109,7 @@ class Follower:
         self._index = 0
         """Index of the cursor's link in the chain."""
         self._stop: Stop | None = None
-        """Why the last reading ended; None: only because enough was read."""
+        """Reason why the last reading ended; None: only because enough was read."""
         self._chunk_bytes = _READ_BYTES_MIN
         self._ends: list[SegmentEnd] = []
         """Ends of the segments before the cursor's."""
@@ -151,7 +151,7 @@ class Follower:
         return (self._cursor.number, self._cursor.offset) if self._cursor else None
 
     def ends(self) -> list[SegmentEnd]:
-        """Where each segment with records ends, as read so far, in order; trimmed ones are left out."""
+        """End of each segment with records, as read so far, in order; trimmed ones are left out."""
         ends = list(self._ends)
         cursor = self._cursor
         if cursor is not None:
@@ -179,7 +179,7 @@ class Follower:
                 self._update_chain()
                 return self._advance(max_bytes)
             except FileNotFoundError:
-                # trimmed, or renamed into place, between listing and opening
+                # the segment was trimmed, or renamed into place, between listing and opening
                 self._names = []
                 if self._files is not None:
                     self._files.forget()
@@ -358,7 +358,7 @@ class Follower:
                 self._restart()
                 return max(applied, 1)
             if self._stop is None:
-                # it looks into every later segment, which a cold start does not need to know
+                # the test reads every later segment, which a cold start does not need
                 if self._files is None:
                     self._measure_lag(cursor, self._index)
                 return applied

@@ -39,7 +39,7 @@ class FollowerEvent(Enum):
     """The follower is polled: it reads the next bytes."""
     SNAPSHOT_FOUND = auto()
     NO_SNAPSHOT = auto()
-    """None can be used; the log has a segment."""
+    """No snapshot can be used; the log has a segment."""
     SNAPSHOT_LOADED = auto()
     CLOSE = auto()
     """The open files are closed."""

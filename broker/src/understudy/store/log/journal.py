@@ -227,7 +227,7 @@ class Journal:
             self._close_batch()
         self._set_room(length)
         if self.offset + length > self.room:
-            # the batch can take it by now, so the segment is full
+            # the batch has space for the record, so the segment is full
             self._change_segment(length)
 
     def begin_segment(self) -> None:
@@ -376,6 +376,9 @@ class Journal:
             return False
         self._queue.popleft()
         self._under_way = item
+        measured = self.context.measured
+        if measured is not None and not measured.sequence:
+            measured.sequence, measured.began_ns = item.last_sequence, measured.now_ns()
         self._writer.submit((item.append, item.segment.sync) if item.sync else (item.append,), self._written)
         return False
 
@@ -453,7 +456,7 @@ class Journal:
         self._on_failure(error)
 
     def _prepared(self) -> None:
-        """A spare segment was made, or the disk has no space for it."""
+        """Called when a spare segment was made, or the disk has no space for it."""
         if self._life.state is JournalState.DRAINING:
             self.drain()
         self.flush()
@@ -528,7 +531,7 @@ class Journal:
         operations: list[Operation] = [CloseFiles()]
         unused = self.spares.unused()
         if self.failure is None and unused:
-            # the last first: those that are left never begin after a gap
+            # the last segments first, so that the remaining ones never begin after a gap
             operations += [RemoveFile(name) for name in reversed(unused)]
             operations.append(SyncDirectory())
         # an unused spare that cannot be removed is harmless: the next activation does it

@@ -23,6 +23,7 @@ Not here: writing, syncing and replicating; they call ``advance``.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
@@ -30,6 +31,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from understudy.errors import BrokerError
+from understudy.store.durations import BOUNDS_NS, Confirmations
 
 
 class GatheredRecords(Protocol):
@@ -104,7 +106,18 @@ class OperationContext(Lane):
     in force.
     """
 
-    __slots__ = ("_common", "_held", "_lanes", "_marks", "_weaker", "appended", "failure", "gathered", "released")
+    __slots__ = (
+        "_common",
+        "_held",
+        "_lanes",
+        "_marks",
+        "_weaker",
+        "appended",
+        "failure",
+        "gathered",
+        "measured",
+        "released",
+    )
 
     def __init__(self, durable: int = 0) -> None:
         """Everything up to the sequence ``durable`` is on the local disk already."""
@@ -114,9 +127,11 @@ class OperationContext(Lane):
         self.gathered: GatheredRecords | None = None
         """Closed before a further record is appended, a call waits here or an id is given: those come after it."""
         self.failure: BaseException | None = None
-        """Why nothing is released any more."""
+        """Reason why nothing is released any more."""
         self.released = 0
         """Calls that had to wait and were released, for metrics."""
+        self.measured: Confirmations | None = None
+        """Times until batches are confirmed, by the strictest contract; None: they are not measured."""
         self._common = Contract.REPLICA_DISK
         """Contract of addresses that have none of their own."""
         self._weaker: dict[Contract, Lane] = {}
@@ -173,7 +188,8 @@ class OperationContext(Lane):
         self._choose_voters()
 
     def lane(self, contract: Contract | None) -> Lane | None:
-        """Where calls for an address wait, by its contract, None being that of the node; None: in the context."""
+        """Lane in which calls for an address wait, by its contract (None: that of the node); None: they wait in the
+        context."""
         contract = contract or self._common
         return None if contract is self.contract else self._weaker[contract]
 
@@ -195,7 +211,7 @@ class OperationContext(Lane):
         self._choose_voters()
 
     def hold(self) -> None:
-        """The replica is lost: release nothing until ``detach_replica``, whatever the contract."""
+        """Release nothing until ``detach_replica``, whatever the contract; called when the replica is lost."""
         self._held = len(self._marks) > 1
 
     def detach_replica(self) -> None:
@@ -211,7 +227,8 @@ class OperationContext(Lane):
     # --- releasing ----------------------------------------------------------------------------------
 
     def advance(self, sequence: int, voter: Voter = Voter.LOCAL_DISK) -> None:
-        """A voter has confirmed everything up to ``sequence``: release the calls that wait for nothing any more.
+        """Release the calls that wait for nothing any more; called when a voter has confirmed everything up to
+        ``sequence``.
 
         The confirmation of a replica that is not in sync is ignored: it came by a connection that has ended.
 
@@ -241,8 +258,14 @@ class OperationContext(Lane):
                     call(*args)
                 except BrokerError:
                     raise
-                except Exception as error:  # a bug in one answer keeps none of the others back
+                except Exception as error:  # an internal error in one answer must not prevent the others
                     bug = bug or tell_owner(error, call, *args)
+        measured = self.measured
+        if measured is not None and 0 < measured.sequence <= self.durable:
+            took_ns = measured.now_ns() - measured.began_ns
+            measured.sequence = 0
+            measured.counts[bisect_left(BOUNDS_NS, took_ns)] += 1
+            measured.total_ns += took_ns
         if bug is not None:
             raise bug
 

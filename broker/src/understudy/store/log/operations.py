@@ -33,7 +33,7 @@ class Append(NamedTuple):
     offset: int
     """Offset of the bytes in the segment."""
     parts: Sequence[bytes]
-    """Each of whole records. Not changed after the operation was given to a writer."""
+    """Bytes to append: each part has whole records, and is not changed after the operation was given to a writer."""
     size_bytes: int
     """Bytes of all parts together."""
     last_sequence: int
@@ -203,7 +203,7 @@ class TidyUp:
     names: tuple[str, ...]
     """Files of the directory before the epoch began."""
     ends: tuple[SegmentEnd, ...]
-    """Where the segments of older epochs end."""
+    """Ends of the segments of older epochs."""
     cut: bool = True
     """Whether last segments are cut; not before the epoch is durable."""
 
@@ -263,5 +263,5 @@ class FinishBodies:
 
 
 def is_batch(operations: Sequence[Operation]) -> bool:
-    """Whether they are a batch of the log: its end needs the permission of the fence (``ports.Fence``)."""
+    """Whether operations are a batch of the log: its end needs the permission of the fence (``ports.Fence``)."""
     return type(operations[0]) is Append

@@ -29,7 +29,7 @@ from understudy.ports import Clock, LogWriter, Operation
 from understudy.store.log.operations import CreateSegment, GrowSegment, KeepReserve, RemoveFile, SyncFile, WriteZeros
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, segment_name
 
-#: How long after the disk was full the next segment is asked for again.
+#: Time in ms after a full disk until the next segment is requested again.
 PREPARE_RETRY_MS: Final = 1_000
 #: Most segments prepared ahead: a node that takes over looks into each of them.
 AHEAD_MAX: Final = 4
@@ -158,7 +158,7 @@ class Preallocation:
         else:
             moment_ms, version = self._clock.wall_ms(), self._format_version
             header = SegmentHeader(self._node_id, self._epoch, segment.number, moment_ms, needed_bytes, False, version)
-            # one of another format version is replaced; nothing was written to it
+            # a prepared segment of another format version is replaced; it has no records
             operations = [RemoveFile(segment.name)] if segment.made else []
             operations.append(CreateSegment(header))
             segment.made, segment.format_version = False, version

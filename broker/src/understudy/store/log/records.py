@@ -32,7 +32,7 @@ HEADER_BYTES: Final = HEADER.size
 #: ``REST`` and the fixed part of MESSAGE_ADD: message id, tx id, address id, expiration, scheduled,
 #: priority, flags, length of the duplicate id, number of queues.
 MESSAGE_REST = struct.Struct("<IQIBBHQQQqqBBHI")
-#: The same, followed by exactly one queue id.
+#: Head of a MESSAGE_ADD, followed by exactly one queue id.
 MESSAGE_ONE_REST = struct.Struct("<IQIBBHQQQqqBBHIQ")
 #: Header and fixed part of MESSAGE_ADD, for reading.
 MESSAGE_HEADER = struct.Struct("<IIQIBBHQQQqqBBHI")
@@ -100,7 +100,7 @@ Settings = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnd:
-    """Where a segment of an older epoch ends."""
+    """End of a segment of an older epoch."""
 
     number: int
     epoch: int
@@ -298,7 +298,7 @@ class DropRecord:
 
 @dataclass(frozen=True, slots=True)
 class MoveRecord:
-    """A message lies here now."""
+    """The new place of a message, whose record was copied."""
 
     message_id: int
     source_number: int
@@ -343,7 +343,7 @@ _FLAGS, _quoted = ("false", "true"), json.encoder.encode_basestring_ascii
 
 
 class SettingsTexts:
-    """JSON of settings, made once for neighbours that have the same."""
+    """JSON texts of settings; neighbours with equal settings share one text."""
 
     def __init__(self) -> None:
         self._settings: Settings = {}

@@ -33,7 +33,7 @@ _CANDIDATE: Final = re.compile(rb"(?=.{20}[\x01-\x0f\x28-\x2a][\x00-\x07]\x00\x0
 
 
 class Stop(Enum):
-    """Why a walk ended."""
+    """Reason why a walk ended."""
 
     ENDED = auto()
     """The bytes are used up exactly."""
@@ -54,7 +54,7 @@ _STOPS: Final = {ENDED: Stop.ENDED, SHORT: Stop.SHORT, BLANK: Stop.BLANK, BAD: S
 
 @dataclass(slots=True)
 class Cursor:
-    """Where a reader is within one segment, and what the next record must be."""
+    """Position of a reader within one segment, and the sequence that the next record must have."""
 
     path: str
     number: int

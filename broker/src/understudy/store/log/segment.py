@@ -290,7 +290,7 @@ class SegmentFile:
     def _take_back(self, offset: int) -> None:
         assert offset == self._last, f"{self.path}: write at {offset}, expected {self._position}"
         self._position, self._digest = offset, self._before
-        # some of it may have been taken already
+        # a part of the reserved space may have been allocated already
         self._skim = None
 
     def zero(self, offset: int, length: int) -> None:
@@ -410,7 +410,7 @@ def log_size_bytes(disk: Disk, directory: str) -> int:
             try:
                 file = disk.open(f"{directory}/{name}", read_only=True)
             except FileNotFoundError:
-                # trimmed between listing and opening
+                # the segment was trimmed between listing and opening
                 continue
             total += file.size()
             file.close()

@@ -38,7 +38,7 @@ class Skim:
     def take(self, data: bytes) -> None:
         """The next bytes of the segment, whole records."""
         if len(data) >= _COLLECT_BYTES and self._parts:
-            # so that they are not copied
+            # views, so that the bytes are not copied
             self.finish()
         self._parts.append(data)
         self._part_bytes += len(data)

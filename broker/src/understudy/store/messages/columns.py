@@ -44,7 +44,7 @@ _FILES: Final = 16
 _NEXT_IDS: Final = 32
 """Flag: each message id is one more than that of the row before, so only the first one is stored."""
 _NO_GAPS: Final = 64
-"""Each record begins where the one before ends."""
+"""Gaps of records that follow each other: each begins at the end of the one before."""
 _ONE_LENGTH: Final = 128
 """Flag: all records have the same length, which is stored once."""
 _ONE_REST: Final = 256
@@ -264,7 +264,7 @@ class Columns:
         return self
 
     def location(self, row: int) -> Location | None:
-        """Where the message of a row is stored."""
+        """Location of the message of a row."""
         length = self.lengths[row]
         if not length:
             return None

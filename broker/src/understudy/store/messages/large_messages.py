@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 STEP_BYTES: Final = 256 * 1024
 #: Bytes written before they are synced, so that the last sync has little left to do.
 SYNC_BYTES: Final = 8 * 1024 * 1024
-#: How long a file outlives its last reference. Longer than a proof of the lock may be old
+#: Time in ms for which a file outlives its last reference. Longer than a proof of the lock may be old
 #: (``ha.shared.lock_proof.LOCK_PROOF_MS``): permission after that time rests on a proof made since.
 REMOVE_AFTER_MS: Final = 4_000
 
@@ -110,7 +110,7 @@ class LargeMessages:
         self._closed = False
 
     def begin(self, context: OperationContext, epoch: int, references: dict[int, int]) -> None:
-        """The node is active: remove what the log does not speak of, away from the loop.
+        """Remove what the log does not speak of, away from the loop; called when the node is active.
 
         Args:
             epoch: Of this activation; files of it are not looked at.
@@ -196,7 +196,7 @@ class LargeMessages:
             self.leaving = True
 
     def not_logged(self, file_id: int) -> None:
-        """The file is of a message that is not durable."""
+        """Note that a file belongs to a message that is not durable."""
         self._not_logged.add(file_id)
 
     def references(self, file_id: int) -> int:

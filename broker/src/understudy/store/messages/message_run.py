@@ -105,7 +105,7 @@ def append_run(
             use.message_id_min = begin_id
         runs.append(run)
         if transaction_id and transaction is None:
-            # its first record may be this one
+            # the first record of the batch may be this one
             transaction = state.transaction(transaction_id, run.segment)
         if taken < count:
             left = _behind(parts, taken)

@@ -25,7 +25,7 @@ from understudy.ids import NodeId, first_id_of_epoch
 from understudy.kernel.log import acknowledge_record, crc32
 from understudy.limits import DUPLICATE_ID_BYTES_MAX, RECORD_BYTES_MAX
 from understudy.message import Message
-from understudy.ports import Clock, Disk
+from understudy.ports import Clock, Disk, Space
 from understudy.store.disk_usage import DiskUsage
 from understudy.store.log.applier import LogFiles
 from understudy.store.log.epoch import Epoch, begin_epoch
@@ -205,7 +205,7 @@ class MessageStore:
         return store
 
     def _room_was_made(self) -> None:
-        """Also where the disk is full: what earlier activations left has been removed."""
+        """Use freed space, on a full disk too: files of earlier activations have been removed."""
         self._journal.retry(at_once=True)
 
     # --- ids and positions ----------------------------------------------------------------------
@@ -213,7 +213,7 @@ class MessageStore:
     def next_id(self) -> int:
         """A new id for a message, queue, address or transaction, never used again."""
         if self.context.gathered is not None:
-            # ids rise with the log
+            # message ids rise with the log
             self.context.gathered.close()
         self.last_id += 1
         return self.last_id
@@ -449,7 +449,7 @@ class MessageStore:
         sequence = self._journal.append(RecordType.TX_COMMIT, encode_id(tx_id))
         transaction = self.state.transactions.get(tx_id)
         if transaction is not None:
-            # references are routing's while the store is active
+            # references belong to routing while the store is active
             transaction.adds.clear()
             self.state.commit(tx_id)
         return sequence
@@ -473,7 +473,7 @@ class MessageStore:
         """
         if self._segment_began:
             self._segment_began = False
-            # the one before is finished once its seal is durable
+            # the segment before is finished once its seal is durable
             before = self._journal.use.first_sequence - 1
             self.context.when_durable(before, self._consolidator.segment_finished)
         if self.large.leaving:
@@ -492,6 +492,11 @@ class MessageStore:
     def disk_used_percent(self) -> float:
         """Percentage of the log's file system in use at the last scan (disk-scan-period)."""
         return self._usage.used_percent
+
+    @property
+    def disk_space(self) -> Space | None:
+        """Space of the log's file system at the last scan; None: there was none."""
+        return self._usage.space
 
     def check_disk(self, disk: Disk | None = None) -> None:
         """Compare the disks with ``max-disk-usage`` and ``min-disk-free``, and end a log that has become quiet

@@ -41,7 +41,7 @@ _OPEN_FILES_MAX: Final = 64
 #: Files of earlier activations removed at a time, and the pause between, so that no client waits.
 _REMOVED_AT_ONCE: Final = 4
 REMOVE_PAUSE_MS: Final = 20
-#: How long after the activation they are looked for.
+#: Time in ms after the activation until page files of earlier activations are searched for.
 REMOVE_AFTER_MS: Final = 1_000
 #: Smallest and largest page file.
 _FILE_BYTES_MIN: Final = 64 * 1024
@@ -181,7 +181,7 @@ class Pages:
         return self.check(location, self.read_raw(*unpack_location(location)))[1]
 
     def release(self, location: Location) -> None:
-        """One use of a record less; its file goes with the last use of the last record."""
+        """End one use of a record. The page file is removed with the last use of its last record."""
         number = location >> 64
         file = self._files[number]
         file.uses -= 1
@@ -199,7 +199,7 @@ class Pages:
 
     def begin_file(self, chain: PageChain) -> int:
         """A new file for a chain; its number."""
-        # every time: it costs little, and an operator may have removed it
+        # at each start: the check costs little, and an operator may have removed the directory
         self._disk.make_directory(self._directory)
         self._number += 1
         number = PAGE_SEGMENT + self._number

@@ -19,7 +19,7 @@ from understudy.store.messages.reference import Location, unpack_location
 
 #: Most bytes of one run; beyond it a larger read is not faster.
 RUN_BYTES: Final = 256 * 1024
-#: Bytes of other records between two, above which they are read apart.
+#: Bytes of other records between two messages, above which the messages are read separately.
 _GAP_BYTES: Final = 8 * 1024
 
 Fetch = Callable[[int, int, int], bytes]
@@ -121,7 +121,7 @@ class RunReader:
         except DiskFailed:
             if end == offset + length:
                 raise
-            # it may be a neighbour that cannot be read
+            # perhaps a neighbour of the message cannot be read
             data = self._fetch(number, offset, length)
         self.runs += 1
         self._data = memoryview(data)

@@ -102,7 +102,7 @@ class ReadBack:
         return message
 
     def place_of(self, location: Location) -> Place | None:
-        """Where a record lies now; None when its segment is not part of the log."""
+        """Present location of a record; None when its segment is not part of the log."""
         try:
             number, offset, length = unpack_location(self.resolve(location))
         except JournalCorrupt:
@@ -174,7 +174,7 @@ class ReadBack:
         return file
 
     def forget(self, number: int) -> None:
-        """The segment is being removed."""
+        """Called when the segment is being removed."""
         file = self._files.pop(number, None)
         if file is not None:
             file.close()

@@ -20,7 +20,7 @@ from understudy.kernel.log import Run
 from understudy.message import LargeMessage, Message
 
 Location = NewType("Location", int)
-"""Where a record lies in the log, in one small integer: segment number, offset and length of the
+"""Location of a record in the log, in one small integer: segment number, offset and length of the
 record. Made by ``pack_location``; meaningless outside of the store, except that it lasts as
 long as the segment does.
 """

@@ -38,7 +38,7 @@ GroupsAllowed = Callable[[list[str]], bool]
 
 
 class BlockPages(Protocol):
-    """Where blocks are spilled to (``pages``)."""
+    """Page files for spilled blocks (``pages``)."""
 
     def store(self, data: bytes) -> Location | None:
         """Store the bytes in a page; None when the disk accepts no more at present."""
@@ -87,7 +87,8 @@ class Block:
             gone: 1 for every row that does not wait any more; may be longer.
         """
         self.run: RunSlice | None = None
-        """All of its messages as they came, those that do not wait any more included; None: columns."""
+        """The run of the block's messages, which includes those that do not wait any more; None: the block has
+        columns."""
         self._columns: Columns | None = columns
         self._gone: bytearray | None = gone
         """1 for every row that does not wait any more; None: these are the rows before ``head``."""
@@ -118,7 +119,7 @@ class Block:
         self._opened: Columns | None = None
         """Columns of a packed block, between the first ``at`` and ``close``."""
         self._looked: dict[int, MessageReference] | None = None
-        """Waiting rows that were looked at, likewise."""
+        """Waiting rows that a dispatch has looked at, as references; None: none was."""
 
     @classmethod
     def of_run(cls, run: RunSlice) -> Block:
@@ -136,6 +137,15 @@ class Block:
         self._columns = self._gone = self.returned = self._counts = self._moved = None
         self._packed = self._page = self._opened = self._looked = None
         return self
+
+    @property
+    def oldest_id(self) -> int:
+        """Id of the first waiting row; of the first row of all, if the columns are packed or on a page."""
+        row = self.row_from(0)
+        if self.run is not None:
+            return self.run.ids[row]
+        columns = self._columns or self._opened
+        return self.first_id if columns is None else columns.ids[row]
 
     # --- the first rows ---------------------------------------------------------------------------
 
@@ -447,7 +457,7 @@ class Block:
             self.earliest_ms = reference.expiration
 
     def set_count(self, columns: Columns, row: int, count: int) -> None:
-        """The message was delivered so often."""
+        """Set the delivery count of a message."""
         if self._columns is not None:
             set_delivery_count(columns, row, count)
             return
@@ -495,7 +505,7 @@ class Block:
         return found
 
     def location(self, row: int) -> Location | None:
-        """Where the message of a waiting row is stored; None if it is in memory."""
+        """Location of the message of a waiting row; None if the message is in memory."""
         if self.returned is not None and row in self.returned:
             reference = self.returned[row]
             return reference.location if reference.message is None else None

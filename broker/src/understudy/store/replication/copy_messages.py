@@ -79,7 +79,7 @@ class InventoryPart:
     files: tuple[InventoryFile, ...]
     last: bool
     copied: bool
-    """They are those of an earlier copy that did not end: there is nothing to be kept."""
+    """Whether the files are those of an earlier copy that did not end, so that none has to be kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ class CopySource:
         self._epoch = epoch
         self.state = SourceState.AWAITING_INVENTORY
         self.failure: CopyFailed | None = None
-        """Why the backup has ended the copy."""
+        """Reason why the backup has ended the copy."""
         self.passes = 0
         """Passes begun so far, the last one included."""
         self.sent_bytes = 0
@@ -405,7 +405,7 @@ class CopySource:
         try:
             found = yield from hash_of(file, theirs.length)
             if found is not None and found != theirs.hash:
-                # it may have been read wrong
+                # the disk may have returned wrong bytes
                 file.forget_cached(0, theirs.length)
                 found = yield from hash_of(file, theirs.length)
             return found == theirs.hash
@@ -474,7 +474,7 @@ class CopySource:
         number_and_epoch = parse_name(name)
         assert number_and_epoch is not None
         if not sealed and not final and number_and_epoch[1] >= self._epoch:
-            # being created, or being sealed
+            # the segment is being created, or sealed
             return None
         # the last segment of an older epoch may be cut at its end
         return _Extent(size_bytes, size_bytes, sealed)

@@ -102,7 +102,7 @@ class CopyTarget:
         self._saved_max = saved_max
         self.state = TargetState.TAKING_INVENTORY
         self.failure: BaseException | None = None
-        """Why the copy has failed here."""
+        """Reason why the copy has failed here."""
         self.log = Applier(self._disk, directories.log, summaries=False)
         self.bodies = Applier(self._disk, directories.bodies)
         self.sequence = 0
@@ -292,14 +292,14 @@ class CopyTarget:
         key = (message.directory, message.name)
         if message.name == RESERVE_NAME and message.directory is Directory.LOG:
             self._let_go()
-            # without it if there is no space
+            # without the allocation if there is no space
             keep_reserve(self._disk, self._directories.log, message.size_bytes)
             self._sizes[key] = message.size_bytes
             return
         file = self._file(message)
         size_bytes = file.size()
         if size_bytes < message.size_bytes and message.directory is Directory.LOG and not is_entry(*key):
-            # allocated ahead, as when it is created
+            # the space is allocated ahead, as for a new file
             file.allocate(message.size_bytes)
         elif size_bytes != message.size_bytes:
             file.truncate(message.size_bytes)

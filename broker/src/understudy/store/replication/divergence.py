@@ -37,7 +37,7 @@ class Divergence:
     complete: bool = False
     """The fields below are known."""
     epoch: int = 0
-    """Epoch of the first record that the active node does not have; the fields below likewise."""
+    """Epoch of the first record that the active node does not have. The fields below describe that record, too."""
     segment: str = ""
     """Name of the segment's file; empty if no record differs."""
     offset: int = 0

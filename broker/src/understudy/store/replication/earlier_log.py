@@ -66,7 +66,7 @@ class EarlierLog:
         self._hidden: set[str] = set()
         """Names of segments of later epochs."""
         self._ends: dict[str, tuple[int, int]] = {}
-        """Where the log ends in a segment, and the allocated size of that, by its name."""
+        """End of the log in a segment, and the allocated size of the segment, by its name."""
         segments = [(parsed[1], parsed[0], name) for name in disk.list(directory) if (parsed := parse_name(name))]
         later: list[tuple[int, int, str]] = []
         for epoch, number, name in sorted(segments, reverse=True):

@@ -53,12 +53,12 @@ _ELSEWHERE: Final = {"node": "of another member of the cluster"}
 
 @dataclass(frozen=True, slots=True)
 class EmptyPlan:
-    """Where an empty store begins, and where the data goes."""
+    """Begin of an empty store, and the new place of its data."""
 
     sequence: int
     """Activation sequence of the data that has moved; the empty store gets it."""
     epoch: int
-    """Epoch of the first segment of the empty log; the fields below likewise."""
+    """Epoch of the first segment of the empty log. The fields below describe that segment, too."""
     segment: int
     log_sequence: int
     common: int
@@ -172,7 +172,7 @@ def _records(planned: EmptyPlan, node_id: NodeId, wall_ms: int, state: StoreStat
     items = list(state.checkpoint_items())
     for each in state.transactions.values():
         if each.xid is not None:
-            # it is prepared where the messages are: this node must not say that it does not know it
+            # the branch is prepared at the node that has the messages: this node must not answer that it is unknown
             record = SettingRecord(SettingKind.MOVED_BRANCH, each.xid.hex(), _ELSEWHERE)
             state.format_version = max(state.format_version, record.scope.format_version)
             items.append(encode_item(RecordType.SETTING, encode_setting(record)))
@@ -180,7 +180,7 @@ def _records(planned: EmptyPlan, node_id: NodeId, wall_ms: int, state: StoreStat
     said = [
         (RecordType.EPOCH, 0, encode_epoch(uuid_bytes(node_id), planned.epoch, wall_ms, ())),
         *((RecordType.CHECKPOINT, flags, payload) for flags, payload in encode_checkpoint(items)),
-        # as if everything before had been trimmed
+        # the log begins as if earlier segments had been trimmed
         (RecordType.TRIM, 0, encode_trim(planned.segment, planned.log_sequence)),
     ]
     for place, (kind, flags, payload) in enumerate(said):

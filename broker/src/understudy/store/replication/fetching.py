@@ -43,7 +43,7 @@ class Asker:
         answered(answer_in(message))
 
     def lost(self) -> None:
-        """The other node is lost: answers every open question with None."""
+        """Answer every open question with None: the connection to the other node is lost."""
         questions, self._open = self._open, {}
         for answered in questions.values():
             answered(None)

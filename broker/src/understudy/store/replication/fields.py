@@ -134,7 +134,7 @@ def _read_text(reader: FieldReader) -> str:
 
 
 def name_fault(name: str) -> str | None:
-    """Why a name does not lie in the directory of the applier, or None. It may lie one directory below."""
+    """Reason why a name does not lie in the directory of the applier, or None. It may lie one directory below."""
     parts = name.split("/")
     if "\0" in name:
         return "it contains NUL"
@@ -240,7 +240,7 @@ class Shape:
     """Class of which decoding makes an instance."""
     fields: Mapping[str, Field]
     fault: Callable[[Any], str | None] = lambda value: None
-    """Why a decoded value is refused although each field is valid, or None."""
+    """Reason why a decoded value is refused although each field is valid, or None."""
 
     def write(self, value: Any, out: list[bytes]) -> None:
         """Append the encoded fields."""

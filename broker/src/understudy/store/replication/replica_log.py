@@ -275,7 +275,7 @@ def _finish_bodies(applier: Applier, operation: FinishBodies) -> None:
     failed: BaseException | None = None
     for end in operation.ends:
         if incomplete.get(end.name) is None:
-            # one with an open file is closed when it is removed
+            # a segment with an open file is closed when it is removed
             error = applier.take_body(end.name).error
             if error is not None and end.name not in incomplete:
                 failed = failed or error

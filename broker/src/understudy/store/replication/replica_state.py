@@ -59,7 +59,7 @@ class ReplicaState:
     moving_to: int = 0
     """Incomplete: number of the directory ``oldreplica.N`` that earlier data is being moved to; 0 for none."""
     node_id: NodeId = _NO_NODE
-    """Node id of the store, while in sync; the fields below likewise."""
+    """Node id of the store. This field and those below are set while the replica is in sync."""
     epoch: int = 0
     activation_sequence: int = 0
     active_name: str = ""

@@ -56,7 +56,7 @@ class Shipping:
         self._writers: list[ShippingWriter] = []
 
     def begin(self) -> None:
-        """The store is about to be opened, with other writers than before."""
+        """Called when the store is about to be opened, with other writers than before."""
         self.stream, self._context, self._sent = None, None, {}
         self._writers = []
 
@@ -87,12 +87,12 @@ class Shipping:
     def attach(self, stream: ReplicaStream, context: OperationContext) -> None:
         """The replica has the files as they are now, while the writers are frozen: confirmations wait for it."""
         self.stream, self._context, self.index = stream, context, 0
-        # both marks are kept under every contract: a reload may give an address a stricter one
+        # both marks are kept under every durability contract: a reload may give an address a stricter contract
         self._sent = {Voter.REPLICA_MEMORY: deque(), Voter.REPLICA_DISK: deque()}
         context.attach_replica()
 
     def stop_sending(self) -> None:
-        """The replica is lost. Nothing is confirmed until ``detach``, whatever its contract."""
+        """Called when the replica is lost. Nothing is confirmed until ``detach``, whatever its contract."""
         self.stream = None
         if self._context is not None:
             self._context.hold()
@@ -109,7 +109,7 @@ class Shipping:
             self._context.detach_replica()
 
     def confirmed(self, voter: Voter, index: int) -> None:
-        """The replica has received, or executed durably, everything up to a submission.
+        """Called when the replica has received, or executed durably, everything up to a submission.
 
         Raises:
             As ``OperationContext.advance``.

@@ -30,7 +30,7 @@ _QUARANTINE: Final = DIRECTORY_NAME + "/"
 
 @dataclass(frozen=True, slots=True)
 class StoreDirectories:
-    """Where a store is."""
+    """Directories of a store."""
 
     disk: Disk
     log: str
@@ -73,7 +73,7 @@ def is_unfinished(directory: Directory, name: str) -> bool:
 
 
 def is_entry(directory: Directory, name: str) -> bool:
-    """Whether it is an entry of the quarantine, which another one of the same name may replace."""
+    """Whether a file is an entry of the quarantine, which another one of the same name may replace."""
     return directory is Directory.LOG and name.startswith(_QUARANTINE)
 
 

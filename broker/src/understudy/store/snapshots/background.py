@@ -148,7 +148,7 @@ class Background:
             except StopIteration:
                 self._end(None)
                 return
-            except Exception as failure:  # the owner handles it
+            except Exception as failure:  # the owner handles the error
                 self._end(failure)
                 return
             value = error = None

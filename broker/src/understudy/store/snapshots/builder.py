@@ -242,7 +242,7 @@ class SnapshotBuilder:
             if len(rest) >= HEADER_BYTES:
                 want = max(want, HEADER.unpack_from(rest)[1] - len(rest))
         if digest != seal.digest or rest:
-            # one by one, to say which it is
+            # records are checked one by one, to name the damaged one
             scratch = StoreState()
             scratch.begin_segment(cursor.number, cursor.epoch, seal.first_sequence)
             yield from self._replay(scratch, file, cursor, end)
@@ -275,7 +275,7 @@ class SnapshotBuilder:
         cursor.sequence += 1
         state.sequence = cursor.sequence
         if cursor.offset == end:
-            # what a seal would say
+            # the values that a seal would have
             cursor.sealed = Stop.SEALED
         return True
 

@@ -46,9 +46,10 @@ log = logging.getLogger(__name__)
 _CATCH_UP: Final = 4
 #: Segments from which messages are copied in one run for each segment it has taken in.
 _COPY: Final = 2
-#: Above it, copying frees less than it writes, and copies would soon be copied again.
+#: Highest share of live bytes in percent: above it, copying frees less than it writes, and copies would soon be copied
+#: again.
 PERCENT_MAX: Final = 75
-#: Between two attempts to free space on a full disk.
+#: Pause between two attempts to free space on a full disk.
 _RETRY_MS: Final = 10_000
 
 _Run = Generator[Request, Any, None]
@@ -110,7 +111,7 @@ class Consolidator:
         self._reserve_used = False
         self._retry_at_ms = 0
         self.trouble: BaseException | None = None
-        """Why the last run did not get to its end."""
+        """Reason why the last run did not get to its end."""
         self.copied_messages = 0
         """Messages copied to the end of the log so far, so that their segments can be removed."""
         self.dropped_segments = 0
@@ -203,7 +204,7 @@ class Consolidator:
         since: list[int] = []
         for number, use in self._state.segments.items():
             if since and use.first_sequence - 1 > self._context.durable:
-                # the one before has no seal yet
+                # the segment before has no seal yet
                 since.pop()
             if newest < number < self._journal.number:
                 since.append(number)
@@ -318,7 +319,7 @@ class Consolidator:
         """Give up segments before the older snapshot in which the newer one found nothing alive, and snapshots
         that no reader can use any more.
         """
-        # the only one stands for nothing: should it be damaged, the log alone must do
+        # an only snapshot frees no segment: if it were damaged, nodes would have to start from the log alone
         complete = self._snapshots[1].number if len(self._snapshots) > 1 else 0
         before = min(complete, self._readers.needed_from or complete)
         dead = [number for number in self._state.segments if number < before and number not in self.live]
@@ -340,7 +341,7 @@ class Consolidator:
     def _copy_forward(self, segments_max: int | None) -> _Run:
         """Append live messages of nearly dead segments again, so many segments at most, the emptiest first."""
         if self._known.count != self._passed_known:
-            # damaged records there may have been set aside since
+            # damaged records of the segment may be in the quarantine since
             self._passed.clear()
             self._passed_known = self._known.count
         newest = self._snapshots[0].number

@@ -129,7 +129,7 @@ class SegmentCopy:
         """Messages of the segment that were copied to the end of the log."""
 
     def run(self) -> Generator[Request, Any, None]:
-        """Copy everything that is live.
+        """Copy the live records of the segment.
 
         Raises:
             JournalCorrupt: the segment is damaged; earlier copies count.
@@ -138,7 +138,7 @@ class SegmentCopy:
         number = self._number
         use = self._state.segments[number]
         if not self._state.holds_live(use):
-            # its messages were acknowledged since the snapshot
+            # the messages of the record were acknowledged since the snapshot
             return
         path = f"{self._directory}/{segment_name(number, use.epoch)}"
         seed = seed_of(number, use.epoch)

@@ -35,12 +35,12 @@ def keep_reserve(disk: Disk, directory: str, size_bytes: int) -> None:
         if file.size() >= size_bytes:
             file.close()
             return
-        # new, or cut short by a crash
+        # the file is new, or was cut short by a crash
         file.allocate(size_bytes)
         file.sync()
     except DiskFull:
         file.close()
-        # a part of it is of no use, and others need the space
+        # a part of a reserve is of no use, and other files need the space
         with suppress(StoreError, FileNotFoundError):
             disk.remove(path)
         return

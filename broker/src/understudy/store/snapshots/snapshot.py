@@ -239,7 +239,7 @@ def encode_end(end: SnapshotEnd) -> bytes:
 
 
 def encode_reference(queue_id: int, reference: MessageReference) -> bytes:
-    """One reference."""
+    """Encode one reference."""
     assert reference.location is not None, "a reference in a snapshot has a location in the log"
     return REFERENCE.pack(
         queue_id,
@@ -411,7 +411,7 @@ def apply_part(state: StoreState, kind: PartType, payload: bytes) -> None:
 
 
 def _apply_references(state: StoreState, payload: bytes) -> None:
-    # refuses an incomplete reference
+    # this refuses an incomplete reference
     REFERENCE.iter_unpack(payload)
     at = 0
     while True:

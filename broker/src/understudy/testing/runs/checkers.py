@@ -57,7 +57,7 @@ class EpochChecker:
         """Batches whose end was reported to a node."""
 
     def activated(self, now: float, node: str, epoch: int, others_serving: Collection[str]) -> None:
-        """A node has become active.
+        """Called when a node has become active.
 
         Args:
             others_serving: Labels of other nodes that run and call themselves active at this moment.

@@ -202,7 +202,7 @@ class SimCluster:
         assert node.server is not None
         proved_until_ms = node.server.policy.fence.proved_until_ms
         if proved_until_ms >= _ALWAYS_MS:
-            # one that is resumed at this moment has not run yet since another one took over
+            # a process that is resumed at this moment has not run since another node took over
             return not process.paused and process.resumed_s < self.loop.time()
         environment = node.server.environment
         return (environment.lock_clock or environment.clock).monotonic_ms() <= proved_until_ms

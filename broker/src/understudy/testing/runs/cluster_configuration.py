@@ -131,7 +131,7 @@ class PairOptions:
     grouping: bool = False
     """The first member decides about message groups, and the others ask it."""
     group_names: bool = True
-    """Each of several replicated pairs has its own."""
+    """Group names of the replicated pairs, one for each; empty: pairs have none."""
     scrub_period_ms: int = 86_400_000
     """Milliseconds from one comparison of the files with their checksums to the next."""
     older: frozenset[str] = frozenset()

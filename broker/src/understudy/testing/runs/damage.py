@@ -33,7 +33,7 @@ from understudy.testing.runs.workload import (
 from understudy.testing.sim.disk import SimVolume
 
 _MANAGEMENT_ADDRESS: Final = "activemq.management"
-#: Between two looks at a queue. Seconds.
+#: Time in seconds between two checks of a queue.
 _LOOK_S: Final = 0.7
 
 
@@ -99,7 +99,8 @@ def damage_waiting(volume: SimVolume, directory: str, stream: random.Random, cou
 
 
 def _body_of(content: bytes, path: str, seed: int, reference: MessageReference) -> tuple[DamagedMessage, int] | None:
-    """Where the body of a message begins in its segment, and its length; None if it has none or is damaged already."""
+    """Offset of the body of a message in its segment, and its length; None if it has none or is damaged
+    already."""
     assert reference.location is not None
     _, offset, length = unpack_location(reference.location)
     raw = content[offset : offset + length]

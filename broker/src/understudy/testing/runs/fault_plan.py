@@ -125,7 +125,7 @@ class FaultKind(Enum):
     and notes alike, and start that one first."""
 
 
-#: How often each kind is drawn, relative to the others.
+#: Weights with which the kinds of faults are drawn.
 WEIGHTS: Final = {
     FaultKind.KILL: 6,
     FaultKind.POWER_LOSS: 4,
@@ -168,10 +168,10 @@ REPLICATION_KINDS: Final = {
     FaultKind.CRASH_IN_COPY: 4,
 }
 
-#: Kinds for nodes with a store each and a group of witnesses, likewise.
+#: Kinds of faults of runs in which nodes have a store each and a group of witnesses.
 GROUP_KINDS: Final = REPLICATION_KINDS | {FaultKind.WITNESS_REPLACED: 3}
 
-#: Kinds for nodes with a store each that vote, likewise.
+#: Kinds of faults of runs in which nodes have a store each and vote.
 QUORUM_KINDS: Final = {
     FaultKind.VOTER_DOWN: 2,
     FaultKind.VOTER_PAUSED: 2,
@@ -189,7 +189,7 @@ PAIR_LATER_KINDS: Final = {
 
 #: Chances of faults that a stream of their own draws, so that the plans of earlier seeds stay as they are.
 PUT_BACK_CHANCES: Final = {FaultKind.PUT_BACK: 0.2}
-#: Kinds for nodes with a store each and a witness drawn from a stream of their own, likewise.
+#: Kinds of faults of runs in which nodes have a store each and a witness, drawn from a stream of their own.
 WITNESS_LATER_KINDS: Final = {
     FaultKind.WITNESS_GONE_THEN: 0.35,
 }

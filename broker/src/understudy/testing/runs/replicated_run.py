@@ -149,7 +149,7 @@ class ReplicatedRun(ScenarioRun):
             self.violations.append(Violation("take-over", text))
 
     def _judge_store(self) -> None:
-        """The store of the node that was active last has everything."""
+        """Check that the store of the node that was active last has all messages that must exist."""
         (pair,) = self.pairs()
         self.storage = self._last_active(pair).storage
         super()._judge_store()

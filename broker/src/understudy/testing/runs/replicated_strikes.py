@@ -43,7 +43,7 @@ class ReplicatedStrikes(Strikes):
             return self._crash_in_copy(fault)
         if fault.kind is FaultKind.PUT_BACK:
             self._put_back(fault)
-            return False  # counted when the disk is put back
+            return False  # the fault is counted when the disk is put back
         return super().inject(fault)
 
     def deciding_hosts(self) -> Sequence[str]:
@@ -82,7 +82,7 @@ class ReplicatedStrikes(Strikes):
         active = self.cluster.active()
         replication = active.server.replication if active is not None and active.server is not None else None
         if replication is None or not replication.link.in_sync:
-            # the rest would be nowhere
+            # the other messages would be on no node
             return
         noted = replication.position.notes.noted
         try:
@@ -110,7 +110,7 @@ class ReplicatedStrikes(Strikes):
         active, passive = self.pair_of(fault)
         if fault.kind is FaultKind.CRASH_AT_STEP:
             self._crash_at_step(fault, active, passive)
-            return False  # counted when the step is reached
+            return False  # the fault is counted when the step is reached
         if fault.kind is FaultKind.COPY_UNUSABLE:
             return active is not None and passive not in (None, active) and self._spoil_copy(fault, active, passive)
         if active is None:

@@ -178,7 +178,7 @@ class ScenarioRun:
         process.create_task(self._work(plan, name))
 
     def url_of(self, client: str) -> str:
-        """Where a client finds the brokers."""
+        """URL with which a client finds the brokers."""
         return self.plan.url
 
     def others_of(self, client: str) -> tuple[str, ...]:

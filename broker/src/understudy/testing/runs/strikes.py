@@ -81,7 +81,7 @@ class Strikes:
             self.injected[fault.kind] += 1
 
     def inject(self, fault: Fault) -> bool:
-        """Inject a fault; whether it had an effect."""
+        """Inject a fault. Returns whether it had an effect."""
         return self._strike_all(fault) if fault.kind in _OF_ALL else self._strike_node(fault)
 
     def target(self, fault: Fault) -> SimNode | None:

@@ -22,7 +22,7 @@ from understudy.testing.sim.witnessed_storage import WitnessedStorage
 #: Lease of the lock, and the longest lease of the witness, which is also its wait after a start. Milliseconds.
 _LEASE_MS: Final = 3_000
 _LEASE_MS_MAX: Final = 4_000
-#: How often the permissions of the nodes are compared. Virtual seconds.
+#: Interval in s at which the permissions of the nodes are compared. Virtual seconds.
 _LOOK_S: Final = 0.02
 
 

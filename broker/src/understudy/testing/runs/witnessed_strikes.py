@@ -73,7 +73,7 @@ class WitnessedStrikes(ReplicatedStrikes):
             self._kill_witness(witness, death)
         else:
             witness.crash_point.arm(fault.operations, lambda: self._kill_witness(witness, death))
-        # one that is killed by the crash point after this time stays down until everything heals
+        # a node that is killed by the crash point after this time is not started before all faults are healed
         self.later(fault.duration_s, witness.start)
 
     def _kill_witness(self, witness: SimWitness, death: Death) -> None:

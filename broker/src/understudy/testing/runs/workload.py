@@ -40,7 +40,7 @@ PRODUCER_PROPERTY: Final = "ledger_producer"
 NUMBER_PROPERTY: Final = "ledger_number"
 
 TRYING_AGAIN_HELPS: Final = (ConnectionFailed, OutcomeUnknown, ObjectClosed)
-#: Pause before an application starts over after such an error. Seconds.
+#: Pause in seconds before an application starts over after an error of its connection.
 START_OVER_S: Final = 0.2
 #: Longest wait for one message before a consumer looks whether it is to end. Seconds.
 _RECEIVE_S: Final = 0.5
@@ -103,11 +103,11 @@ class LedgerBook:
         return producer, number
 
     def acknowledging(self, delivered: Row) -> None:
-        """The acknowledgement of the delivery is about to leave the client."""
+        """Called when the acknowledgement of the delivery is about to leave the client."""
         self._settling(Kind.ACKNOWLEDGING, delivered)
 
     def acknowledged(self, delivered: Row, by: Confirmer) -> None:
-        """The broker has confirmed it."""
+        """Called when the broker has confirmed it."""
         self._settling(Kind.ACKNOWLEDGED, delivered, by)
 
     def acknowledgement_refused(self, delivered: Row) -> None:
@@ -130,15 +130,15 @@ class LedgerBook:
         )
 
     def opened(self, queue: str, consumer: str) -> None:
-        """The request for the consumer is about to leave the client."""
+        """Called when the request for the consumer is about to leave the client."""
         self.rows.append(Row(Kind.OPENED, "", 0, queue, self.now_ms(), consumer, queue))
 
     def closed(self, queue: str, consumer: str) -> None:
-        """The broker has confirmed that the consumer is closed."""
+        """Called when the broker has confirmed that the consumer is closed."""
         self.rows.append(Row(Kind.CLOSED, "", 0, queue, self.now_ms(), consumer, queue))
 
     def drained(self, queue: str, observer: str, at_ms: int, remaining: Sequence[ReceivedMessage]) -> None:
-        """The whole content of the queue was seen at ``at_ms``."""
+        """Called when the whole content of the queue was seen at ``at_ms``."""
         for received in remaining:
             producer, number = self._identity(received, observer)
             self.rows.append(
@@ -230,7 +230,7 @@ class ConsumerJob:
     pause_s: float = 0.0
     """Time in s that the work on one message takes."""
     begins_s: float = 0.0
-    """Virtual time before which it does nothing."""
+    """Virtual time in s at which the consumer begins."""
     polls: bool = False
     """Asks the broker for each message and does not wait for one that comes later (receive-no-wait)."""
     rollback_every: int = 0
@@ -505,7 +505,7 @@ async def _settle(
                 book.acknowledgement_refused(row)
             return
     elif job.mode == "client":
-        # cumulative, but only for deliveries of the present session
+        # the acknowledgement is cumulative, for deliveries of the present session only
         last = taken[-1][0]
         covered = [entry for entry in taken if entry[0].generation == last.generation]
         for _, row in covered:
@@ -548,5 +548,5 @@ async def close_connection(connection: aio.Connection) -> None:
     try:
         await connection.close()
     except BrokerError:
-        # the rest of the connection's work is given up; the next connection starts anew
+        # the other work of the connection is abandoned; the next connection starts anew
         return

@@ -67,7 +67,7 @@ class BranchWork:
     producer: str
     queue: str
     numbers: range
-    """Numbers of the messages it sent."""
+    """Numbers of the messages that were sent in the branch."""
     size_bytes: int
     taken: list[Row]
     """DELIVERED rows of the messages that it acknowledged."""
@@ -102,7 +102,8 @@ class BranchProducerJob(ProducerJob):
     decide_s: float = 0.0
     """Between the answer to the request to prepare and the decision. Virtual seconds."""
     sends_on: bool = False
-    """Goes on sending in a branch that a failover undid, as the stock client does. Ours drops such messages."""
+    """Whether the producer sends in a branch that a failover has rolled back, as the client of Artemis does; ours drops
+    such messages."""
     patience_s: float = 10.0
     """After which a request that was cut off is not carried out any more."""
     log: BranchLog = field(default_factory=BranchLog, init=False, repr=False)
@@ -341,7 +342,7 @@ class _Manager:
                 continue
             self._log.uncertain = False
 
-    # events for the ledger
+    # rows for the ledger
 
     def _settled(self, xid: Xid, *, committed: bool) -> None:
         work = self._log.open.pop(xid)

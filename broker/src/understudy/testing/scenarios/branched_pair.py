@@ -11,7 +11,7 @@ from understudy.testing.runs.scenario_run import ScenarioRun
 from understudy.testing.runs.xa_workload import BranchConsumerJob, BranchProducerJob
 from understudy.testing.sim.loop import SimLoop
 
-#: How often the active node is killed, and a client.
+#: Number of kills of the active node, and of a client.
 _KILLS = 4
 
 

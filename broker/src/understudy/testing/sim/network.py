@@ -355,7 +355,7 @@ class SimNetwork:
         self._hosts[host] = None
 
     def release(self, address: tuple[str, int]) -> None:
-        """A server stopped listening."""
+        """Called when a server stopped listening."""
         self._servers.pop(address, None)
 
     def forget(self, end: SimTransport) -> None:

@@ -53,7 +53,7 @@ class Network(Protocol):
         ...
 
     def forget(self, end: SimTransport) -> None:
-        """This end of a connection is gone."""
+        """Forget an end of a connection that was closed."""
         ...
 
 

@@ -54,7 +54,7 @@ class SimWitness:
         self.crash_point = CrashPoint(loop.random(f"crash point of the {host}"))
         """Kills the process at one of its next disk operations, once armed."""
         self.failures: list[BrokerError] = []
-        """Errors because of which it ended."""
+        """Errors that ended the witness."""
         self._loop = loop
         self._lease_ms = lease_ms
         self._lease_max_ms = lease_max_ms

@@ -72,7 +72,7 @@ class Packet:
 
     @property
     def counts_as_command(self) -> bool:
-        """Whether it has a command id on a session channel with a confirmation window (artemis-core s. 7.1)."""
+        """Whether the packet has a command id on a session channel with a confirmation window (artemis-core s. 7.1)."""
         return True
 
     def write_body(self, writer: Writer, version: int) -> None:

@@ -67,7 +67,7 @@ PRIMARY_FAILOVER_VOTE: Final = "PrimaryFailoverQuorumVote"
 #: Handler of the news that an active node of a replicated pair sends to voters: no vote, and not in Artemis. Nodes that
 #: do not know a handler ignore it.
 PAIR_STATE: Final = "UnderstudyPairState"
-#: Handler of the statement of a backup before it announces itself; likewise.
+#: Handler of the statement of a backup before it announces itself.
 STORE_FORMAT: Final = "UnderstudyStoreFormat"
 LIVE_FAILOVER_VOTE: Final = "LiveFailoverQuorumVote"
 #: Handler of the question which nodes can host a backup (artemis-ha s. 5).

@@ -24,7 +24,7 @@ from understudy.wire.core.layout import (
 
 
 class DisconnectReason(IntEnum):
-    """Why a server ends a connection."""
+    """Reason why a server ends a connection."""
 
     NONE = -1
     REDIRECT = 0

@@ -187,7 +187,7 @@ class ReplicationPromiseRequest(Packet):
 
     TYPE: ClassVar[int] = -116
     number: I64
-    """Number of the request; the answer has the same."""
+    """Number of the request; the answer has the same number."""
     sequence: I64
     """Activation sequence of the active node."""
     duration_ms: I64

@@ -80,7 +80,7 @@ class Link(Protocol):
     """Callbacks of a dialled connection."""
 
     def connected(self, connection: SealableConnection) -> None:
-        """The connection is established."""
+        """Called when the connection is established."""
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes received from the peer."""
@@ -107,7 +107,7 @@ class PeerOwner(Protocol):
         """A packet that is no response. Raises BrokerError: the connection is closed."""
 
     def peer_lost(self, peer: CorePeer, reason: str) -> None:
-        """The connection has ended, or was never established. Called once; the peer is closed."""
+        """Called when the connection has ended, or was never established. Called once; the peer is closed."""
 
 
 class State(Enum):
@@ -227,7 +227,7 @@ class CorePeer(Machine[State, Event]):
         self.send(packet, channel_id)
 
     def accept_frames(self, limit_bytes: int) -> None:
-        """The other side has proved its identity: accept larger frames, valid from the next received data."""
+        """Accept larger frames from the next received data on; called when the other side has proved its identity."""
         self._decoder.frame_limit_bytes = limit_bytes
 
     @property
@@ -256,14 +256,14 @@ class CorePeer(Machine[State, Event]):
     # --- Link ------------------------------------------------------------------------------------
 
     def connected(self, connection: SealableConnection) -> None:
-        """The connection is established."""
+        """Called when the connection is established."""
         if self._state is State.CLOSED:
             connection.close()
         else:
             self.fire(Event.CONNECT, connection)
 
     def disconnected(self, reason: str) -> None:
-        """The connection has ended, or could not be established."""
+        """Called when the connection has ended, or could not be established."""
         self.fire(Event.LOSE, reason)
 
     def receive_data(self, data: bytes) -> None:
@@ -329,7 +329,7 @@ class CorePeer(Machine[State, Event]):
         options, now_ms = self._options, self._clock.monotonic_ms()
         period_ms, limit_ms = options.ping_period_ms, options.limit_ms
         if period_ms is not None and now_ms - self._ping_due_ms > period_ms:
-            # this process was stopped, or busy: the other side could not be heard, which is no silence
+            # this process was stopped or busy, so that it could not receive: this is no silence of the other side
             self._received_ms = now_ms
         silent_ms = now_ms - self._received_ms
         if limit_ms is not None and silent_ms > limit_ms:
@@ -394,7 +394,7 @@ class RefusalLog:
             self.refuse(peer, peer.refusal)
 
     def refuse(self, peer: CorePeer, reason: str) -> None:
-        """A connection is refused."""
+        """Called when a connection is refused."""
         url, now_ms = peer.target.to_url(), self._clock.monotonic_ms()
         logged, logged_ms = self._logged.get(url, ("", 0))
         if logged == reason and now_ms - logged_ms < REFUSAL_REPEATED_MS:

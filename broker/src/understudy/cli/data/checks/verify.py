@@ -23,17 +23,17 @@ SEGMENTS: Final = Table(
     "segments",
     (
         Column("file", Kind.NAME, "File of the segment.", "segment", lambda row: os.path.basename(row["file"])),
-        Column("epoch", Kind.NUMBER, "Epoch of its records."),
+        Column("epoch", Kind.NUMBER, "Epoch of its records.", optional=True),
         Column(
             "state", Kind.NAME, "open, sealed or damaged, and whether it is part of the log.",
             value=lambda row: row["state"] if row["part_of_log"] else f"{row['state']}, not in the log",
         ),
         Column("records", Kind.NUMBER, "Number of its records."),
-        Column("first_sequence", Kind.NUMBER, "Sequence of the first record.", title="first"),
+        Column("first_sequence", Kind.NUMBER, "Sequence of the first record.", title="first", optional=True),
         Column("last_sequence", Kind.NUMBER, "Sequence of the last record.", title="last"),
         Column("used_bytes", Kind.BYTES, "Bytes with records.", title="used"),
         Column("size_bytes", Kind.BYTES, "Size of the file.", title="size"),
-        Column("tail_bytes", Kind.BYTES, "Bytes after the last record that are not zero.", title="tail"),
+        Column("tail_bytes", Kind.BYTES, "Bytes after the last record that are not zero.", title="tail", optional=True),
     ),
 )  # fmt: skip
 

@@ -156,7 +156,7 @@ def set_store_aside(context: click.Context, instance: Path, server: str | None, 
 
 
 def _judge(copy: StoreDirectories, place: _Place, source: str, *, over_newer: bool) -> str | None:
-    """Why the copy needs ``--over-newer``; None if it does not.
+    """Reason why the copy needs ``--over-newer``; None if it does not.
 
     Raises:
         StoreBehind: it does, and the option was not given.
@@ -172,7 +172,7 @@ def _judge(copy: StoreDirectories, place: _Place, source: str, *, over_newer: bo
 
 
 def _why_refused(copy: StoreDirectories, place: _Place, source: str) -> str | None:
-    """Why the copy is older than the present store, or than the store that the node has used last."""
+    """Reason why the copy is older than the present store, or than the store that the node has used last."""
     refused = why_refused(copy, place.store)
     noted = place.seen.read()
     if refused is not None or noted is None or not noted.node_id:

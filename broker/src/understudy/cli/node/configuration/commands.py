@@ -98,7 +98,7 @@ def set_values(
     if len(pairs) % 2:
         raise click.UsageError(f"{pairs[-1]} has no value: give PATH VALUE [PATH VALUE]...")
     changes = [Set(path, _value(value)) for path, value in zip(pairs[::2], pairs[1::2], strict=True)]
-    _apply(changes, instance, file, properties, dry_run=dry_run)
+    apply_changes(changes, instance, file, properties, dry_run=dry_run)
 
 
 @config.command("add")
@@ -120,7 +120,7 @@ def add(
 
     Exit codes: 0 written; 2 refused, and nothing was written.
     """
-    _apply([Add(path, None if value is None else _value(value))], instance, file, properties, dry_run=dry_run)
+    apply_changes([Add(path, None if value is None else _value(value))], instance, file, properties, dry_run=dry_run)
 
 
 @config.command("remove")
@@ -136,7 +136,7 @@ def remove(
 
     Exit codes: 0 written; 2 refused, and nothing was written.
     """
-    _apply([Remove(path) for path in paths], instance, file, properties, dry_run=dry_run)
+    apply_changes([Remove(path) for path in paths], instance, file, properties, dry_run=dry_run)
 
 
 @config.command("diff")
@@ -155,7 +155,7 @@ def diff(other: Path | None, instance: Path | None, file: Path | None, propertie
 
     Exit codes: 0 no difference; 1 different; 2 a file cannot be used.
     """
-    config, directory = _place(instance, file)
+    config, directory = place_of(instance, file)
     if other is None:
         rows = override_rows(configuration_file(config, directory, properties))
         view.rows(OVERRIDES, rows)
@@ -196,7 +196,7 @@ def drop(
     """
     if bool(paths) is everything:
         raise click.UsageError("give PATHs, or --all")
-    config, directory = _place(instance, file)
+    config, directory = place_of(instance, file)
     report(drop_overrides(configuration_file(config, directory, properties), paths, dry_run=dry_run))
 
 
@@ -213,11 +213,11 @@ def adopt(instance: Path | None, file: Path | None, properties: tuple[str, ...],
 
     Exit codes: 0 written, or nothing to adopt; 2 refused, and nothing was written.
     """
-    config, directory = _place(instance, file)
+    config, directory = place_of(instance, file)
     report(adopt_overrides(configuration_file(config, directory, properties), dry_run=dry_run))
 
 
-def _place(instance: Path | None, file: Path | None) -> tuple[Path, Path]:
+def place_of(instance: Path | None, file: Path | None) -> tuple[Path, Path]:
     """broker.xml and the instance directory."""
     if file is not None:
         return file, (instance or file.resolve().parent.parent).resolve()
@@ -225,10 +225,11 @@ def _place(instance: Path | None, file: Path | None) -> tuple[Path, Path]:
     return config_of(directory), directory
 
 
-def _apply(
+def apply_changes(
     changes: Sequence[Change], instance: Path | None, file: Path | None, properties: tuple[str, ...], *, dry_run: bool
 ) -> None:
-    config, directory = _place(instance, file)
+    """Make changes in broker.xml, and print the difference and its effects on a running node. Raises ConfigError."""
+    config, directory = place_of(instance, file)
     running = _readable(partial(read_configuration, config, directory, properties))
     edited = edit(
         read_data(config),

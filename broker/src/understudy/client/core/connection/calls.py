@@ -46,7 +46,7 @@ class Interrupted(Enum):
     FORGET = "forget"
     """The purpose of the call went with the server's session: it counts as done."""
     FAIL = "fail"
-    """Only the caller can know: ``Call.interruption`` is raised."""
+    """The call fails with ``Call.interruption``, as only the caller can find out whether it was executed."""
 
 
 Done = Callable[[Any, BaseException | None], None]
@@ -200,13 +200,13 @@ class Calls:
                 _interrupt(call, error)
 
     def end(self, error: BrokerError) -> None:
-        """No answer will come any more: fail every call, and those added later."""
+        """Fail every call, and those added later: no answer will come any more."""
         self._ended = error
         while self._line:
             _interrupt(self._line.popleft(), error)
 
     def answer(self, packet: Packet) -> bool:
-        """Take an answer; whether it belonged to the call in flight."""
+        """Take an answer. Returns whether it belonged to the call in flight."""
         call = self.in_flight
         if call is None or not isinstance(packet, call.expected):
             return False
@@ -218,7 +218,7 @@ class Calls:
         return True
 
     def fail(self, error: BrokerError) -> bool:
-        """An EXCEPTION came; whether there was a call for it."""
+        """Fail the call that an EXCEPTION answers. Returns whether there was one."""
         call = self.in_flight
         if call is None:
             return False

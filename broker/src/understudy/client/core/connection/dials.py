@@ -29,7 +29,8 @@ class Link(Dialler, Protocol):
         ...
 
     def wants_flush(self) -> None:
-        """Bytes or acknowledgements wait: fetch ``data_to_send`` before this turn of the loop ends."""
+        """Have the shell fetch ``data_to_send`` before this turn of the loop ends, as bytes or acknowledgements
+        wait."""
         ...
 
     def wake_at(self, moment_ms: int) -> None:

@@ -47,13 +47,13 @@ class Discovery:
         return self._entries.outcomes[Outcome.DAMAGED]
 
     def receive(self, data: bytes, now_ms: int, source: str = "") -> bool:
-        """Take a datagram; whether it named a place to dial."""
+        """Take a datagram. Returns whether it named a place to dial."""
         self._entries.expire(now_ms)
         datagram = data if self._channel is None else from_channel(self._channel, data)
         return datagram is not None and self._entries.receive(datagram, source, now_ms) in _HEARD
 
     def connectors(self, now_ms: int) -> tuple[Connector, ...]:
-        """Where nodes heard within the refresh timeout can be dialled, one per node."""
+        """Connectors of the nodes heard within the refresh timeout, one for each node."""
         self._entries.expire(now_ms)
         found = (self._connector(each.connector) for each in self._entries.all())
         return tuple({each.place: each for each in found if each is not None}.values())

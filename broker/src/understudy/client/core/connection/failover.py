@@ -76,7 +76,7 @@ class Steps(Protocol):
     """Actions that the machine requires of its connection."""
 
     def dial(self, connector: Connector) -> None:
-        """Open a transport beside those being opened; answered by UP or DIAL_FAILED."""
+        """Open a further transport; the answer is the event UP or DIAL_FAILED."""
         ...
 
     def stagger(self, delay_ms: int) -> None:
@@ -92,7 +92,7 @@ class Steps(Protocol):
         ...
 
     def failover_begins(self, error: BrokerError) -> None:
-        """A working connection was lost and a new one is being looked for."""
+        """Called when a working connection was lost and a new one is being looked for."""
         ...
 
     def connected(self, failed_over: bool) -> None:
@@ -173,7 +173,7 @@ class Reconnection(Machine[State, Event]):
         return self._rounds
 
     def learn(self) -> None:
-        """The topology changed: note which node is ours and where its backup is.
+        """Note which node is ours and where its backup is; called when the topology changed.
 
         Kept here because a node that announces its own shutdown leaves the topology just when
         its backup is needed.
@@ -220,7 +220,7 @@ class Reconnection(Machine[State, Event]):
         return here is not None and here.node_id != self.node_id
 
     def lived(self, lifetime_ms: int) -> None:
-        """Told how long the connection that is about to be LOST had been working."""
+        """Note how long the connection had been working; called before the event LOST."""
         self._short_lived = self._short_lived + 1 if lifetime_ms < SHORT_LIVED_MS else 0
 
     # actions of the table
@@ -285,7 +285,7 @@ class Reconnection(Machine[State, Event]):
             self.fire(Event.ROUND_OVER)
 
     def _dial_beside(self) -> None:
-        """The dials under way have not been answered for a while."""
+        """Called when the dials under way have not been answered for a while."""
         if self._candidates:
             self._dial_next(None)
         elif self._some_failed and not 0 <= self._allowed_rounds() <= self._rounds:
@@ -374,7 +374,7 @@ class Reconnection(Machine[State, Event]):
             return
         self._steps.failover_begins(error)
         if self._short_lived >= _SHORT_LIVED_MAX:
-            # It accepts us and drops us at once: do not hammer it.
+            # The broker accepts connections and closes them at once: wait before the next attempt.
             self._candidates = []
             self.fire(Event.ROUND_OVER)
         else:

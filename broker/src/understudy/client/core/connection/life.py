@@ -18,13 +18,13 @@ class Life:
         """
         self.use(options)
         self.received_ms = 0
-        """When data was received last, by the monotonic clock."""
+        """Time in ms at which data was received last, by the monotonic clock."""
         self.ping_ms: int | None = None
-        """When the next ping is due; None: pings are off, or the connection does not work yet."""
+        """Time in ms at which the next ping is due; None: pings are off, or the connection does not work yet."""
         self._checked_ms = self._awake_since_ms = 0
 
     def use(self, options: ClientOptions) -> None:
-        """Watch with these time limits; they are complete at the next ``begin``."""
+        """Set the time limits of the watch, which begins with the next ``begin``."""
         self._ttl_ms = options.connection_ttl_ms
         self._silence_ms: int | None = None
         periods = [options.client_failure_check_period_ms] if options.client_failure_check_period_ms >= 0 else []
@@ -47,7 +47,7 @@ class Life:
         if self._silence_ms is None or self._period_ms is None:
             return None
         if now_ms - self._checked_ms > 2 * self._period_ms:
-            # this process was stopped, or busy: the broker could not be heard, which is no silence
+            # this process was stopped or busy, so that it could not receive: this is no silence of the broker
             self._awake_since_ms = now_ms
         self._checked_ms = now_ms
         silent_since_ms = max(self.received_ms, self._awake_since_ms)

@@ -76,7 +76,7 @@ class LinkState:
     # the transport
 
     def opened(self, connector: Connector, can_refuse: Callable[[int], bool]) -> None:
-        """A transport is open.
+        """Called when a transport is open.
 
         Args:
             connector: Place that was dialled.

@@ -20,7 +20,7 @@ class FailureCode(Enum):
     FAILOVER = "FAILOVER"
     """A new connection works and continues the sessions."""
     DISCONNECT = "DISCONNECT"
-    """No connection could be made, so the sessions are closed."""
+    """No connection could be made: the sessions are closed."""
 
 
 class FailoverEvent(Enum):
@@ -52,7 +52,7 @@ class Listeners:
         self.of_failovers: list[FailoverListener] = []
 
     def failure_detected(self) -> None:
-        """A working connection was lost."""
+        """Called when a working connection was lost."""
         self._tell(FailoverEvent.FAILURE_DETECTED)
 
     def failed_over(self, error: BrokerError) -> None:

@@ -19,7 +19,7 @@ class Outage:
         self._pause_ms = FIRST_MS
 
     def begins(self, now_ms: int) -> None:
-        """The connection is lost, or is made for the first time."""
+        """Called when the connection is lost, or is made for the first time."""
         self._began_ms = now_ms
         self._due_ms = now_ms + FIRST_MS
 

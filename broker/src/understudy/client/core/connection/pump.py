@@ -16,7 +16,7 @@ class Pumped(Protocol):
     """A source of pieces of large messages."""
 
     def pump(self, budget_bytes: int) -> bool:
-        """Send about that much; whether there is more that only waits for the socket."""
+        """Send about that many bytes. Returns whether more wait only for the socket."""
         ...
 
 
@@ -35,7 +35,7 @@ class Pump:
         self._want_flush()
 
     def socket(self, *, writable: bool) -> None:
-        """The socket takes bytes, or has enough for now."""
+        """Called when the socket takes bytes, or has enough for now."""
         self._writable = writable
         if writable and self._waiting:
             self._want_flush()
@@ -51,5 +51,5 @@ class Pump:
         return False
 
     def clear(self) -> None:
-        """The transport is gone."""
+        """Called when the transport is gone."""
         self._waiting.clear()

@@ -137,7 +137,7 @@ class Restoration:
             if isinstance(error, IncompatibleVersion) and self._link.lower_version():
                 self._recreate(session)
             elif isinstance(error, SessionRejected):
-                self._sessions.later(again)  # bounded by the time limit of this phase
+                self._sessions.later(again)  # the repetition is bounded by the time limit of this phase
             elif isinstance(error, BrokerError):
                 self._report(Event.LOST, login_error(error))
             else:

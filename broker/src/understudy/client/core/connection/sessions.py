@@ -95,7 +95,7 @@ class Sessions:
         control.add(call())
 
     def made(self, channel: Channel, answer: CreateSessionResponse) -> None:
-        """The server has made a session: note what its answer says about the server."""
+        """Note what its answer says about the server; called when the server has made a session."""
         self._link.learn_version(answer.server_version)
         self._link.learn_epoch(answer.epoch or 0)
         channel.takes_settlements = bool(answer.takes_settlements)
@@ -139,18 +139,18 @@ class Sessions:
     # time and loss
 
     def suspend(self, error: BrokerError) -> None:
-        """The connection was lost."""
+        """Called when the connection was lost."""
         for session in self:
             session.suspend(error)
 
     def end(self, error: BrokerError) -> None:
-        """The connection has ended and is not made again: end every session."""
+        """End every session; called when the connection has ended and is not made again."""
         for session in self:
             session.end(error)
         self.by_channel.clear()
 
     def refuse_waiting(self) -> None:
-        """The control channel has ended: tell the callers of rejected sessions."""
+        """Tell the callers of rejected sessions; called when the control channel has ended."""
         self._flush()
 
     def handle_deadline(self, now_ms: int) -> None:

@@ -132,7 +132,7 @@ class ClientState:
 
     @property
     def connector(self) -> Connector | None:
-        """Where the connection is, or is being tried."""
+        """Connector of the connection, or of the attempt to make one."""
         return self._machine.current
 
     def connect(self, waiter: Waiter[None]) -> None:
@@ -254,7 +254,7 @@ class ClientState:
             self._restoration.restore()
 
     def failover_begins(self, error: BrokerError) -> None:
-        """The connection failed and another one is tried: tell the listeners."""
+        """Tell the listeners; called when the connection failed and another one is tried."""
         self._cause = error
         self._outage.begins(self.link.clock.monotonic_ms())
         self.link.shell.log("failover", f"connection to {self.connector} was lost: {error}; trying again", warning=True)
@@ -303,7 +303,7 @@ class ClientState:
             self.listeners.disconnected(error)
 
     def _on_restoration(self, event: Event, error: BrokerError | None) -> None:
-        """The restoration has come to a step, or to its end."""
+        """Called when the restoration has come to a step, or to its end."""
         if event is Event.LOST and error is not None:
             self._lost(error)
         elif event is Event.GREETED and self._machine.at_another_node:

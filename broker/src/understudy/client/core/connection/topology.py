@@ -51,7 +51,7 @@ class Topology:
         return self._nodes.get(node_id)
 
     def node_up(self, node_id: str, event_id: int, primary: Connector | None, backup: Connector | None) -> bool:
-        """Take an announcement; whether it changed anything."""
+        """Take an announcement. Returns whether the topology has changed."""
         if event_id < self._removed.get(node_id, event_id):
             return False
         known = self._nodes.get(node_id)
@@ -82,7 +82,7 @@ class Topology:
         self._nodes.pop(node_id, None)
 
     def primaries(self) -> tuple[Connector, ...]:
-        """Where the nodes serve, by node id.
+        """Connectors of the serving nodes, by node id.
 
         Each node lists the nodes of its cluster in an order of its own. A round over the nodes visits each of them once
         only if the order is the same whichever node the topology came from.

@@ -53,7 +53,7 @@ class BodyStream:
         """Whether everything has arrived."""
         self.failure: BrokerError | None = None
         self.on_change: Callable[[], None] | None = None
-        """Called when ``take`` may say something new."""
+        """Called when the result of ``take`` may have changed."""
         self._give_back = give_back
         self._inflater = zlib.decompressobj() if compressed else None
         self._pieces: deque[tuple[bytes, int, bool]] = deque()
@@ -136,7 +136,8 @@ class BodyStream:
         self._changed()
 
     def fail(self, error: BrokerError) -> None:
-        """The rest will not come; nothing is given back to a session that is gone."""
+        """End the stream with an error: the rest of the body does not come, and a closed session gets no credits
+        back."""
         if self.complete or self.failure is not None:
             return
         self.failure = error

@@ -112,7 +112,7 @@ class Consumers:
         self._channel.calls.add(Call(f"consume from {queue}", lambda _: packet, (QueueQueryResponse,), done))
 
     def close(self, consumer: ConsumerState, waiter: Waiter[None]) -> None:
-        """Stop it; buffered messages go back to the queue."""
+        """Close a consumer; its buffered messages go back to the queue."""
         if self._consumers.pop(consumer.consumer_id, None) is None or self._channel.closed is not None:
             consumer.end(ObjectClosed("the consumer is closed"))
             settle(waiter)(None, None)
@@ -257,7 +257,7 @@ class Consumers:
     # life
 
     def session_lost(self) -> None:
-        """The server's session is gone with all deliveries."""
+        """Called when the server's session is gone with all deliveries."""
         self._changed.clear()
         self._acknowledging = False
         for consumer in self._consumers.values():
@@ -274,7 +274,7 @@ class Consumers:
             self._channel.link.before_flush(self.flush)
 
     def end(self, error: BrokerError) -> None:
-        """Nothing more will come."""
+        """End all consumers: no further message arrives."""
         for consumer in self._consumers.values():
             consumer.end(error)
         self._consumers.clear()

@@ -108,8 +108,8 @@ class MessageView:
 
     @property
     def reply_to(self) -> str | None:
-        """Where its answer is sent (``JMSReplyTo``), for ``Session.producer`` or ``Producer.send``; None if it wants
-        none.
+        """Destination of its answer (``JMSReplyTo``), for ``Session.producer`` or ``Producer.send``; None if it
+        wants none.
         """
         value = self.message.properties.get(REPLY_TO)
         return value if isinstance(value, str) else None
@@ -156,7 +156,7 @@ class MessageView:
 
     @property
     def expires_at(self) -> datetime | None:
-        """The time at which it expires, in UTC; None for never."""
+        """The time at which the message expires, in UTC; None for never."""
         return _moment(self.message.expiration)
 
     @property

@@ -60,7 +60,7 @@ class ReceivedMessage(MessageView):
     ) -> None:
         super().__init__(message, delivery_count, stream)
         self.size_bytes = size_bytes
-        """Credits it costs."""
+        """Bytes of credit that the message costs."""
         self.consumer = consumer
         self.generation = consumer.channel.generation
         self.settled = False
@@ -70,7 +70,7 @@ class ReceivedMessage(MessageView):
 
     @property
     def queue(self) -> str:
-        """The queue it came from."""
+        """The queue that the message came from."""
         return self.consumer.queue
 
     def __repr__(self) -> str:
@@ -121,9 +121,9 @@ class ConsumerState:
         self.shared_queue: CreateSharedQueueV2 | None = None
         """The request for the queue of a shared subscription, repeated after a failover."""
         self.on_change: Callable[[], None] | None = None
-        """Called when ``take``, ``drained`` or ``ended`` may say something new."""
+        """Called when the result of ``take``, ``drained`` or ``ended`` may have changed."""
         self.ended: BrokerError | None = None
-        """Why nothing more will come."""
+        """Reason why nothing more will come."""
         self.opened = False
         self._buffer: deque[ReceivedMessage] = deque()
         self._consumed_bytes = 0
@@ -146,7 +146,7 @@ class ConsumerState:
         """Messages that arrived and were not taken."""
         return len(self._buffer)
 
-    # arrivals
+    # messages that arrive
 
     def arrived(self, message: Message, delivery_count: int, size_bytes: int) -> None:
         """SESS_RECEIVE_MSG."""
@@ -196,7 +196,8 @@ class ConsumerState:
         self._hand_over(message, delivery_count, 0, self._stream)
 
     def large_continues(self, piece: bytes, continues: bool, size_bytes: int) -> None:
-        """A SESS_RECEIVE_CONTINUATION has arrived. Bytes that are not a message raise an error in ``take``."""
+        """Called when a SESS_RECEIVE_CONTINUATION has arrived. Bytes that are not a message raise an error in
+        ``take``."""
         stream = self._stream
         if stream is not None:
             if not continues:
@@ -208,7 +209,7 @@ class ConsumerState:
             return
         large = self._large
         if large is None:
-            # the rest of one that a rollback took back
+            # rest of a large message that a rollback has returned to the broker
             self._give_back(size_bytes)
             return
         large.add(piece)
@@ -283,7 +284,7 @@ class ConsumerState:
             self.channel.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=credits_bytes))
 
     def receive_cancelled(self) -> None:
-        """A receive was cancelled or timed out: take back its credit (window 0)."""
+        """Take back its credit (window 0); called when a receive was cancelled or timed out."""
         if self.window_bytes == 0 and self._asked:
             self._asked = False
             self._consumed_bytes = 0
@@ -334,7 +335,7 @@ class ConsumerState:
     # life
 
     def start(self, info: QueueQueryResponse | None, *, again: bool = False) -> None:
-        """The broker has created it (``again`` after a failover): give credits."""
+        """Give credits; called when the broker has created the consumer (``again`` after a failover)."""
         self.opened = True
         if info is not None:
             self.queue_info = info
@@ -350,7 +351,7 @@ class ConsumerState:
             self.channel.transmit_packet(ForceConsumerDelivery(consumer_id=self.consumer_id, sequence=self._forced))
 
     def session_lost(self) -> None:
-        """The server's session is gone with everything delivered and not acknowledged."""
+        """Called when the server's session is gone with everything delivered and not acknowledged."""
         self.opened = False
         self._break_off(ConnectionLost("the connection was lost while the body came; it will be delivered again"))
         self._buffer.clear()
@@ -359,7 +360,7 @@ class ConsumerState:
         self.work.clear()
 
     def rolled_back(self) -> None:
-        """The broker takes its deliveries back: drop them and return their credits."""
+        """Drop the deliveries and return their credits; called when the broker takes them back."""
         for each in self._buffer:
             if each.stream is not None:
                 each.stream.discard()
@@ -379,7 +380,7 @@ class ConsumerState:
         self.work.clear()
 
     def end(self, error: BrokerError) -> None:
-        """Nothing more will come."""
+        """End the consumer: no further message arrives."""
         if self.ended is None:
             self.ended = error
             self.opened = False

@@ -57,7 +57,8 @@ class TakenMessages:
         """Messages that are not acknowledged, in order; used by the modes CLIENT, INDIVIDUAL and TRANSACTED."""
 
     def asked(self) -> bool:
-        """The application asks for the next message. Whether an acknowledgement is due that was not before."""
+        """Called when the application asks for the next message. Whether an acknowledgement is due that was not
+        before."""
         mode = self._mode
         if mode is AcknowledgeMode.AUTO:
             return self.release()
@@ -67,7 +68,7 @@ class TakenMessages:
         return False
 
     def add(self, message_id: int, size_bytes: int) -> None:
-        """A message was handed out."""
+        """Called when a message was handed out."""
         self._last = message_id
         self.taken_bytes += size_bytes
         if self._mode in _BY_THE_APPLICATION:
@@ -92,7 +93,7 @@ class TakenMessages:
         return message_id == self._last and message_id != self._finished
 
     def settled(self, message_id: int) -> None:
-        """One message that is in work has an outcome of its own, so that no acknowledgement covers it."""
+        """Note that a message in work has an outcome of its own, so that no acknowledgement covers it."""
         if self._mode in _BY_THE_APPLICATION:
             self._unsettled.pop(message_id, None)
             if message_id == self._last:
@@ -141,7 +142,7 @@ class TakenMessages:
         return self.acknowledgement(consumer_id, due_only=mode is not AcknowledgeMode.CLIENT)
 
     def clear(self) -> None:
-        """The broker has taken back all deliveries."""
+        """Called when the broker has taken back all deliveries."""
         self._last = self._released = self._finished = None
         self.taken_bytes = 0
         self._unsettled.clear()

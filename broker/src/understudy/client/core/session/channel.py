@@ -30,7 +30,7 @@ class SessionOptions:
 
     @property
     def transacted(self) -> bool:
-        """Whether it has local transactions."""
+        """Whether the session has local transactions."""
         return self.mode is AcknowledgeMode.TRANSACTED and not self.xa
 
     @property
@@ -60,7 +60,7 @@ class OpenWork:
         self.late = False
         """Something depends on the next commit that waits for a session at the server."""
         self.rollback_only = False
-        """A failover undid work."""
+        """Whether a failover has undone work of the transaction, so that it can only be rolled back."""
 
     def done(self, *, attached: bool) -> None:
         """Something depends on the next commit; given to the server's session, if ``attached``."""
@@ -83,7 +83,7 @@ class Channel:
         self.channel_id = channel_id
         self.options = options
         self.name = link.new_name()
-        """Known to the server; a new one after every re-creation."""
+        """Name of the session at the server; it gets a new one whenever it is created again."""
         self.generation = 0
         """Rises with every re-creation, and when messages in work are given back; a message of an older one cannot be
         acknowledged.
@@ -97,7 +97,7 @@ class Channel:
         self.takes_settlements = False
         """Whether the server takes outcomes of single deliveries; stated when it made the session."""
         self.last_confirmation_ms = 0
-        """When the broker last confirmed a send, or had none to confirm."""
+        """Time in ms at which the broker last confirmed a send, or had none to confirm."""
         self.calls = link.new_calls(self._send_call)
         self.confirmations = Confirmations(link.options.confirmation_window_size)
         self.open_work = OpenWork()

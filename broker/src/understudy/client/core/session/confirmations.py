@@ -42,11 +42,11 @@ class Confirmations:
         return len(self._kept)
 
     def sent(self, frame: bytes) -> None:
-        """A counted command was sent or would have been."""
+        """Called when a counted command was sent or would have been."""
         self._kept.append(frame)
 
     def received(self, size_bytes: int) -> bool:
-        """A counted command came; whether it is time to confirm."""
+        """Count a received command. Returns whether a confirmation is due."""
         self._received += 1
         self._received_bytes += size_bytes
         return self._received_bytes >= self.window_bytes
@@ -71,7 +71,8 @@ class Confirmations:
         self._first += count
 
     def replay(self, last_received: int) -> tuple[bytes, ...]:
-        """The session was reattached with this last command known to the server: what to send again."""
+        """Packets to send again after a reattachment, in which the server has named the last command that it
+        received."""
         self.confirmed(last_received)
         return tuple(self._kept)
 

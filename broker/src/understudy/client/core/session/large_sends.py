@@ -144,7 +144,7 @@ class LargeBodySend:
         self._compress = compress
         self._level = level
         self._left = False
-        """The beginning: a piece was dropped, so it cannot be had from memory."""
+        """Whether a piece was dropped, so that the beginning of the body is not in memory any more."""
         self._reset()
 
     def _reset(self) -> None:
@@ -156,7 +156,7 @@ class LargeBodySend:
         """Bytes of the body read so far, before compression."""
 
     def restart(self) -> bool:
-        """Go to the beginning; False if it was left and cannot be had again."""
+        """Return to the beginning of the body; False if its source cannot be read again."""
         if not self._left:
             return True
         if not self._source.rewind():
@@ -176,7 +176,7 @@ class LargeBodySend:
         return self._waiting
 
     def drop(self) -> None:
-        """The piece was sent."""
+        """Called when the piece was sent."""
         self._waiting = None
         self._left = True
 

@@ -27,10 +27,10 @@ class RateLimit:
         return early_ms if early_ms > _TOLERANCE_MS else 0.0
 
     def count(self, now_ms: float) -> None:
-        """A message goes now."""
+        """Count a message that is sent now."""
         self._due_ms = max(self._due_ms, now_ms) + self._interval_ms
 
 
 def rate_limit(per_second: int) -> RateLimit | None:
-    """None for a rate of 0 or below: no limit."""
+    """Make the limit of a producer; None for a rate of 0 or below: no limit."""
     return RateLimit(per_second) if per_second > 0 else None

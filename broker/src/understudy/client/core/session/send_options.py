@@ -22,13 +22,13 @@ class MessageOptions(TypedDict, total=False):
     json: object
     """A value whose JSON document is the text of the message, instead of a body."""
     properties: Mapping[str, PropertyValue] | None
-    """Properties of the message; those of a whole ``Message`` are its own."""
+    """Properties of the message; not for a whole ``Message``, which has its own."""
     durable: bool
-    """Whether the broker keeps it through restarts; True."""
+    """Whether the broker keeps the message through restarts; the default is True."""
     priority: int
     """0 to 9; higher ones are delivered first. 4."""
     ttl_s: float | None
-    """Seconds from now until it expires; None for never."""
+    """Seconds from now until the message expires; None for never."""
     delay_s: float | None
     """Seconds from now before which it is not delivered."""
     deliver_at: datetime | float | None
@@ -42,7 +42,7 @@ class MessageOptions(TypedDict, total=False):
     """The broker drops a message with an id that it knows; in a transaction the commit fails with
     ``DuplicateIdRejected``. Replaces the id that the producer makes."""
     reply_to: str | None
-    """Where the answer is sent: the name of a queue, or a destination such as ``topic://name``."""
+    """Destination of the answer: the name of a queue, or a destination such as ``topic://name``."""
     correlation_id: str | bytes | None
     """Joins a request and its answer (``JMSCorrelationID``)."""
 

@@ -58,7 +58,7 @@ class Pending:
         self.body = body
         """Body of a large message."""
         self.correlation_id = 0
-        """0 until it is sent for the first time."""
+        """Correlation id of the send; 0 until its message is sent for the first time."""
         self.waiter = waiter
         self.confirm = confirm
         """Whether the broker answers; otherwise it is done when written."""
@@ -88,9 +88,9 @@ class ProducerState:
         return self.in_flight < self.window
 
     def finished(self) -> None:
-        """One send is done with, whatever its outcome."""
+        """Note that a send has ended, with any outcome."""
         self.in_flight -= 1
-        # Woken at three quarters, so that a full pipeline is refilled in batches.
+        # Waiting sends are woken at three quarters, so that a full pipeline is refilled in batches.
         if self.on_room is not None and self.in_flight * 4 <= self.window * 3:
             call, self.on_room = self.on_room, None
             call()
@@ -183,7 +183,7 @@ class Sends:
             gate.backlog.append(pending)
 
     def confirmed(self, correlation_id: int) -> bool:
-        """An answer came; whether a send was waiting for it."""
+        """Handle an answer. Returns whether a send was waiting for it."""
         pending = self._unconfirmed.pop(correlation_id, None)
         if pending is None:
             return False
@@ -240,7 +240,7 @@ class Sends:
         self._backlog_shrank()
 
     def suspend(self, release: BrokerError | None = None) -> None:
-        """The connection was lost: collect new sends, transmit nothing.
+        """Collect new sends, transmit nothing; called when the connection was lost.
 
         Args:
             release: The error that lost the connection, if no answer can come any more: sends that must not be
@@ -280,7 +280,7 @@ class Sends:
                 self._release(gate, address)
 
     def resend(self, error: BrokerError, *, dropped: bool = False) -> None:
-        """The session is a new one at the server: send everything unanswered again, in order.
+        """Send everything unanswered again, in order; called when the session is a new one at the server.
 
         Args:
             error: What ended the old one, for sends that must not be repeated.
@@ -307,7 +307,7 @@ class Sends:
         if current is not None and blamed:
             _fail(current, twice_dropped("send of a large message", error))
         elif current is not None:
-            # its last piece was never sent, so it is not there
+            # the last piece was never sent, so the broker does not have the message
             again.append(current)
         self._again = again + self._again
         self._attached = True
@@ -328,13 +328,13 @@ class Sends:
         self._backlog_shrank()
 
     def _go_on(self) -> None:
-        """The large message under way ended before its end."""
+        """Called when the large message under way has failed before its last piece."""
         self._advance()
         if not self.busy:
             self._idle()
 
     def end(self, error: BrokerError) -> None:
-        """No connection will come back."""
+        """Fail all sends: no further connection will be made."""
         self._attached = self._open = False
         unconfirmed, self._unconfirmed = [*self._unconfirmed.values(), *self._again], {}
         if self._current is not None:

@@ -50,7 +50,7 @@ class Settlements:
             # a transaction of its own at the server (artemis-core s. 6.1)
             self._confirmed_call(received, self._consumers.acknowledge_all, waiter)
         elif self._mode is AcknowledgeMode.INDIVIDUAL:
-            # likewise, so that a rollback can count deliveries
+            # also in a transaction at the server, so that a rollback can count deliveries
             received.settled = True
             self._confirmed_call(received, partial(self._acknowledge_one, received), waiter)
         else:

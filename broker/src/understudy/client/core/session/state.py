@@ -92,18 +92,18 @@ class SessionState:
 
     @property
     def options(self) -> SessionOptions:
-        """The options that it was made with."""
+        """The options with which the session was made."""
         return self.channel.options
 
     @property
     def closed(self) -> BrokerError | None:
-        """The error that ended it; None while it works."""
+        """The error that ended the session; None while it works."""
         return self.channel.closed
 
     # life
 
     def opened(self) -> None:
-        """The server has created it for the first time."""
+        """Called when the server has created the session for the first time."""
         channel = self.channel
         channel.attached = True
         channel.start()
@@ -111,7 +111,7 @@ class SessionState:
         self.sends.resume()
 
     def suspend(self, error: BrokerError) -> None:
-        """The connection was lost. Calls that cannot be repeated fail at once, unless the server may
+        """Called when the connection was lost. Calls that cannot be repeated fail at once, unless the server may
         still have the session and answer (artemis-ha s. 8: UNBLOCKED).
         """
         channel = self.channel
@@ -134,7 +134,7 @@ class SessionState:
         self.sends.resume()
 
     def recreated(self, name: str, error: BrokerError, *, dropped: bool = False) -> None:
-        """The server has a new session for us on the same channel.
+        """Called when the server has a new session for us on the same channel.
 
         Args:
             error: What ended the connection of the old one.
@@ -338,7 +338,7 @@ class SessionState:
     # arrivals
 
     def receive(self, packet: Packet, size_bytes: int) -> None:
-        """One packet on this channel; unknown ones are dropped, as by every CORE peer."""
+        """Handle a packet of this channel; unknown packets are dropped, as by every CORE peer."""
         handler = self._handlers.get(type(packet))
         if handler is not None:
             handler(packet, size_bytes)

@@ -300,7 +300,7 @@ class _Repetition:
 
     @property
     def asked(self) -> bool:
-        """Whether it was sent."""
+        """Whether the repeated request was sent."""
         return self._times > 0
 
     def asks(self) -> None:

@@ -93,7 +93,7 @@ class QueueAttributes(TypedDict, total=False):
     """Number of messages above which the oldest one is removed. -1 for any number."""
     enabled: bool
     auto_created: bool
-    """Whether it counts as made on demand, and so may be deleted when it is not used."""
+    """Whether the queue counts as made on demand, and so may be deleted when it is not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def _make_address(address: str, routing: RoutingType, answer: BindingQueryRespon
     try:
         yield create_address(address, routing, auto_created=True)
     except AddressExists:
-        return  # another client has created it meanwhile
+        return  # another client has created the queue meanwhile
 
 
 def _cluster_names(queue: str) -> re.Pattern[str]:
@@ -244,4 +244,4 @@ def ensure_queue(name: str, routing: RoutingType, *, producing: bool = False) ->
     try:
         yield create_queue(packet)
     except QueueExists:
-        return  # another client has created it meanwhile
+        return  # another client has created the queue meanwhile

@@ -55,7 +55,7 @@ class ServingNode(NamedTuple):
     address: str = ""
     """Host and port."""
     node_id: str = ""
-    """Id of the node; all servers of a pair or group have the same."""
+    """Id of the node; all servers of a pair or group have one id."""
     epoch: int = 0
     """Epoch in which it serves, which rises with every activation; 0 of brokers without epochs."""
 
@@ -67,14 +67,14 @@ class Connector:
     host: str
     port: int
     tls: TlsOptions | None = None
-    """None for plain TCP."""
+    """TLS settings; None: plain TCP."""
     connect_timeout_ms: int = 10_000
     """Longest time for opening the transport, TLS included, and again for the broker's first answer; 10000 by default,
     milliseconds. The next connector is tried beside an unanswered one after 250 ms already."""
     name: str = field(default="", compare=False)
     """A backup that is announced under the name of one of our connectors is dialled there first."""
     local_address: str | None = None
-    """Where we dial from; None for any."""
+    """Local address of the connection; None for any."""
     local_port: int = 0
     """0 for any."""
     tcp_no_delay: bool = True
@@ -193,7 +193,7 @@ class ClientOptions:
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryGroup:
-    """Where brokers broadcast their connectors (artemis-ha s. 7.1)."""
+    """Group in which brokers broadcast their connectors (artemis-ha s. 7.1)."""
 
     address: str
     """A multicast address; empty with a JGroups stack."""
@@ -219,7 +219,7 @@ class ClientUrl:
     """A parsed URL."""
 
     connectors: tuple[Connector, ...]
-    """Empty with a discovery group."""
+    """Connectors of the URL; empty with a discovery group."""
     options: ClientOptions = field(default_factory=ClientOptions)
     discovery: DiscoveryGroup | None = None
     template: Connector | None = None

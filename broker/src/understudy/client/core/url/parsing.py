@@ -195,7 +195,7 @@ def parse_url(text: str) -> ClientUrl:
         raise ConfigError(f"client URL with {len(connectors)} connectors, limit {_CONNECTORS_MAX}")
     refused = "ha" in found.options and not options.ha
     if len(connectors) > 1 and not refused and not found.options.keys() & _ATTEMPTS:
-        # several hosts without a word about attempts
+        # a URL with several hosts and without a number of attempts
         options = replace(options, ha=True, reconnect_attempts=-1)
     options = login.into(options, found.options)
     return ClientUrl(tuple(connectors), options, ignored=tuple(ignored), failover_with_backup=unsaid)

@@ -1,0 +1,159 @@
+"""Files of definitions: errors with their place, differences, and the changes that follow from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from understudy.cli.main import cli
+from understudy.cli.managing.definitions.changes import changes_of_xml, differences
+from understudy.cli.managing.definitions.values import KINDS, parse, shown
+from understudy.config.edit import Add, Remove, Set
+from understudy.errors import ConfigError
+
+QUEUE = {"name": "orders", "address": "orders", "routing_type": "ANYCAST", "max_consumers": 4}
+
+
+def text_of(**sections: Any) -> str:
+    return json.dumps({"understudy_definitions": 1, **sections}, indent=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "place"),
+    [
+        ("{\n\n  nonsense", 3, "is no JSON"),
+        ("[]", 1, "understudy_definitions"),
+        ('{"understudy_definitions": 2}', 1, "understudy_definitions"),
+        (text_of(queue=[]), 3, "queue: a list of one of"),
+        (text_of(queues={}), 3, "queues: a list of one of"),
+        (text_of(queues=[QUEUE, 1]), 10, "queues[1]: an object"),
+        (text_of(queues=[{"address": "a"}]), 4, "queues[0]: a queue needs 'name'"),
+        (text_of(queues=[QUEUE | {"max": 1}]), 9, "queues[0].max: unknown"),
+        (text_of(queues=[QUEUE | {"max_consumers": "4"}]), 8, "queues[0].max_consumers"),
+        (text_of(queues=[QUEUE, QUEUE]), 10, "is there twice, first on line 4"),
+        (text_of(addresses=[{"name": "a", "routing_types": ["TOPIC"]}]), 6, "addresses[0].routing_types"),
+        (text_of(address_settings=[{"match": "#"}]), 4, "address_settings[0]"),
+        (
+            text_of(address_settings=[{"match": "#", "values": {"maxDelivery": 3}}]),
+            7,
+            "address_settings[0].values.maxDelivery",
+        ),
+        (text_of(security_settings=[{"match": "#", "values": {"send": "a"}}]), 7, "security_settings[0].values.send"),
+    ],
+)
+def test_errors_name_the_element_and_its_line(text: str, line: int, place: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse(text, "defs.json")
+    assert str(refused.value).startswith((f"defs.json:{line} ", f"defs.json:{line}: "))
+    assert place in str(refused.value)
+
+
+def test_shown_definitions_are_read_as_they_were() -> None:
+    values = {
+        "address_settings": {"#": {"maxDeliveryAttempts": 3}},
+        "security_settings": {"#": {"send": ["amq"]}},
+        "addresses": {"a": {"routing_types": ["ANYCAST", "MULTICAST"]}},
+        "queues": {"orders": {key: value for key, value in QUEUE.items() if key != "name"}},
+        "diverts": {"d": {"address": "a", "forwarding_address": "b", "exclusive": False}},
+        "users": {"alice": {"roles": ["amq"]}},
+    }
+    assert set(values) == set(KINDS)
+    assert parse(shown(values), "f").values == values
+    assert differences(values, values) == []
+
+
+def test_what_differs_is_created_changed_impossible_or_left() -> None:
+    present: dict[str, Any] = {
+        "queues": {"orders": {"address": "orders", "max_consumers": None}, "old": {}, "same": {"exclusive": False}},
+        "users": {"alice": {"roles": ["amq"]}},
+    }
+    wanted: dict[str, Any] = {
+        "queues": {
+            "orders": {"max_consumers": 4},
+            "new": {"address": "new", "routing_type": "ANYCAST"},
+            "same": {"exclusive": False, "durable": True},
+        },
+        "users": {"alice": {"roles": ["amq", "x"]}, "bert": {"roles": ["amq"]}},
+        "diverts": {"d": {}},
+    }
+    rows = [each.row for each in differences(present, wanted)]
+    assert [(each["kind"], each["name"], each["action"]) for each in rows] == [
+        ("queue", "orders", "change"),
+        ("queue", "new", "create"),
+        ("queue", "old", "only there"),
+        ("user", "alice", "change"),
+        ("user", "bert", "impossible"),
+    ]
+    assert rows[0]["details"] == "max_consumers: null -> 4"
+    assert "understudy user add bert --role amq" in str(rows[4]["details"])
+    moved = differences({"queues": {"q": {"address": "a"}}}, {"queues": {"q": {"address": "b"}}})
+    assert moved[0].action == "impossible"
+    assert "delete the queue first" in moved[0].why
+
+
+def test_changes_of_broker_xml() -> None:
+    there: dict[str, Any] = {
+        "addresses": {"a": {"routing_types": ["ANYCAST"]}},
+        "queues": {"q": {"address": "a", "routing_type": "ANYCAST", "last_value_key": "k", "group_first_key": "g"}},
+    }
+    wanted: dict[str, Any] = {
+        "addresses": {"a": {"routing_types": ["MULTICAST"]}},
+        "queues": {"q": {"group_first_key": None, "ring_size": 5, "filter": "x = 'y'", "exclusive": True}},
+    }
+    queue = "core/addresses/address[@name='a']/anycast/queue[@name='q']"
+    assert changes_of_xml(differences(there, wanted)) == [
+        Add("core/addresses/address[@name='a']/multicast"),
+        Remove("core/addresses/address[@name='a']/anycast"),
+        Remove(f"{queue}/@group-first-key"),
+        Set(f"{queue}/@ring-size", "5"),
+        Set(f"{queue}/filter/@string", "x = 'y'"),
+        Set(f"{queue}/@exclusive", "true"),
+    ]
+
+
+def test_broker_xml_takes_definitions_and_gives_them_back(tmp_path: Path) -> None:
+    def run(*arguments: str, code: int) -> str:
+        found = CliRunner().invoke(cli, [*arguments])
+        assert found.exit_code == code, (found.output, found.exception)
+        return found.output
+
+    (tmp_path / "password").write_text("a password\n")
+    login = ("--user", "admin", "--password-file", str(tmp_path / "password"))
+    run("create", str(tmp_path / "node"), *login, code=0)
+    config = tmp_path / "node/etc/broker.xml"
+    before = config.read_bytes()
+    file = tmp_path / "defs.json"
+    file.write_text(
+        text_of(
+            address_settings=[
+                {"match": "orders.#", "values": {"maxDeliveryAttempts": 3, "addressFullMessagePolicy": "BLOCK"}}
+            ],
+            security_settings=[{"match": "orders.#", "values": {"send": ["amq"], "consume": ["amq", "reader"]}}],
+            addresses=[{"name": "orders.eu", "routing_types": ["ANYCAST", "MULTICAST"]}],
+            queues=[
+                {
+                    "name": "orders.eu", "address": "orders.eu", "routing_type": "ANYCAST", "max_consumers": None,
+                    "filter": "region = 'eu'", "exclusive": True, "durable": True,
+                },
+            ],
+            diverts=[{"name": "copy", "address": "orders.eu", "forwarding_address": "audit", "exclusive": False}],
+        )
+    )  # fmt: skip
+    place = ("--config", str(config))
+    assert "create" in run("definitions", "diff", str(file), *place, code=1)
+    run("definitions", "import", str(file), *place, "--dry-run", code=0)
+    assert config.read_bytes() == before
+    run("definitions", "import", str(file), *place, code=2)
+    assert "5 changes made" in run("definitions", "import", str(file), *place, "--yes", code=0)
+    found = json.loads(run("definitions", "export", *place, code=0))
+    permissions = {"consume": ["amq", "reader"], "send": ["amq"]}
+    assert {"match": "orders.#", "values": permissions} in found["security_settings"]
+    left = json.loads(run("definitions", "diff", str(file), *place, "--json", code=1))
+    assert {each["action"] for each in left} == {"only there"}, "those that the file has are as in the file"
+    written = config.read_bytes()
+    run("definitions", "import", str(file), *place, "--yes", code=0)
+    assert config.read_bytes() == written, "a second import changes nothing"
