@@ -265,6 +265,11 @@ CONFIG_ERRORS_MAX = 50
 LOGIN_CONFIG_CHARACTERS_MAX = 256 * 1024
 #: Bytes of the largest broker.xml.
 CONFIG_BYTES_MAX = 16 * 1024 * 1024
+#: Bytes of the largest overlay of broker.xml, and number of its entries.
+OVERLAY_BYTES_MAX = 4 * 1024 * 1024
+OVERRIDES_MAX = 5_000
+#: Operations of one composite of the management CLI.
+COMPOSITE_STEPS_MAX = 1_000
 #: Largest body of a management request in bytes, and largest number of requests that are answered in slices at once.
 MANAGEMENT_REQUEST_BYTES_MAX = 1024 * 1024
 MANAGEMENT_REQUESTS_MAX = 100

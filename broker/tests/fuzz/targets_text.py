@@ -12,11 +12,15 @@ from understudy.client.core.url.parsing import parse_url
 from understudy.cluster.discovery.carriers import MemberList
 from understudy.cluster.discovery.jgroups import read_stack
 from understudy.cluster.discovery.sockets import member_places
+from understudy.config.edit.overlay import format_overlay, parse_overlay
 from understudy.config.password_codec import PasswordCodec
 from understudy.config.reader import read_broker_xml
 from understudy.errors import BrokerError, ConfigError, InvalidSelector, LedgerDamaged
 from understudy.ledger.rows import parse
 from understudy.limits import DISCOVERY_HOSTS_MAX
+from understudy.management.dmr.grammar import Operation, parse_line
+from understudy.management.dmr.requests import parse_request
+from understudy.management.dmr.text import format_value, parse_value
 from understudy.management.doors.http import parse_stop
 from understudy.message import Message
 from understudy.security.authentication import parse_certificate_users, parse_roles, parse_users
@@ -152,6 +156,52 @@ STACKS = [
     b'<config><TCP/><MPING mcast_port="7"/><SYM_ENCRYPT/></config>',
 ]
 
+LINES = [
+    b'/subsystem=messaging-activemq/server=default/x="a/b":add(a=[b,"c"],d={e=f,g=>${h:i}},j,!k){l=m;n}',
+    b"if (outcome != success) of ../a=b:read-resource",
+    b'/a=b:c(d=[("e" => "f")])',
+]
+
+
+def _line(data: bytes) -> None:
+    found = parse_line(data.decode("utf-8", "replace"), (("a", "b"),))
+    if isinstance(found, Operation):
+        assert parse_line(str(found)) == found
+
+
+VALUES = [b'{"a" => [1,30000L,undefined,true,big decimal 1.5],"b" => bytes { 0x01, 0xff },"c" => ("d" => "e\\"")}']
+
+
+def _value(data: bytes) -> None:
+    value = parse_value(data.decode("utf-8", "replace"))
+    assert format_value(parse_value(format_value(value))) == format_value(value)
+
+
+REQUESTS = [
+    b'{"operation": "add", "address": [{"a": "b"}], "c": {"BYTES_VALUE": "AQ=="}, "operation-headers": {"d": true}}',
+    b'{"operation": "composite", "address": [], "steps": [{"operation": "x", "address": ["a", "b"]}]}',
+]
+
+
+def _request(data: bytes) -> None:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    parse_request(value)
+
+
+OVERLAY = (
+    b'{"format": 1, "overrides": [{"path": "core/a[@b=\'c\']", "state": "set", "value": "d", "time": "", "user": "",'
+    b' "line": ""}]}'
+)
+
+
+def _overlay(data: bytes) -> None:
+    overrides = parse_overlay(data, "overlay")
+    assert parse_overlay(format_overlay(overrides), "overlay") == overrides
+
+
 TEXT = (
     Target("selector", _selector, (InvalidSelector,), lambda: SELECTORS, memory_per_byte=4096),
     Target("like", _like, (), lambda: [b"\x80a%b_%c" + b"aaabbbccc" * 5, b"\x40%_a%"], memory_per_byte=2048),
@@ -164,5 +214,9 @@ TEXT = (
     Target("certificate", facts_of, (ValueError,), lambda: [_certificate()]),
     Target("certificate-users", _certificate_users, (ConfigError,), lambda: [CERTIFICATE_USERS], memory_per_byte=1024),
     Target("ledger-row", _ledger, (LedgerDamaged,), lambda: [ROW], memory_per_byte=512),
+    Target("management-line", _line, (ConfigError,), lambda: LINES, memory_per_byte=1024),
+    Target("management-value", _value, (ConfigError,), lambda: VALUES, memory_per_byte=1024),
+    Target("management-cli-request", _request, (ConfigError,), lambda: REQUESTS, memory_per_byte=2048),
+    Target("overlay", _overlay, (ConfigError,), lambda: [OVERLAY], memory_per_byte=1024),
     Target("stop-request", _stop, (ValueError,), lambda: [b'{"failover": true}', b"[" * 500], memory_per_byte=1024),
 )

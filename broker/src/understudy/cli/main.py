@@ -26,6 +26,7 @@ _COMMANDS: Final = {
     "bridge": "understudy.cli.messages.bridge:bridge",
     "browse": "understudy.cli.messages.browse:browse",
     "check": "understudy.cli.managing.checks:check",
+    "cli": "understudy.cli.console.command:management_cli",
     "cluster": "understudy.cli.node.cluster:cluster",
     "config": "understudy.cli.node.configuration.commands:config",
     "completion": "understudy.cli.managing.context:completion",
@@ -77,7 +78,7 @@ _SECTIONS: Final = {
         "queue", "address", "connection", "session", "consumer", "transaction", "bridge", "operation",
     ),
     "Handing the service over": ("failover", "failback", "promote", "activate", "accept-store"),
-    "Configuration and users": ("config", "definitions", "user", "permission", "mask", "migrate"),
+    "Configuration and users": ("cli", "config", "definitions", "user", "permission", "mask", "migrate"),
     "Stores, journals and ledgers": ("data", "reader", "ledger", "pipeline"),
     "Other": ("context", "completion", "sim"),
 }  # fmt: skip
@@ -159,11 +160,22 @@ def exit_code_of(error: BrokerError) -> int:
 
 def main() -> None:
     """Run the command line; errors raised on purpose end as one line and an exit code."""
+    _run(cli, "understudy")
+
+
+def jboss_cli() -> None:
+    """Run ``understudy cli`` under the name that scripts of the reference product call."""
+    command = cli.get_command(click.Context(cli), "cli")
+    assert command is not None
+    _run(command, "jboss-cli.sh")
+
+
+def _run(command: click.Command, name: str) -> None:
     if not __debug__:
         # without assertions the broker would continue after an internal error
         sys.exit("understudy does not run under python -O: its assertions are part of its safety")
     try:
-        cli(prog_name="understudy")
+        command(prog_name=name)
     except BrokerError as error:
-        echo(f"understudy: {error}", err=True)
+        echo(f"{name}: {error}", err=True)
         sys.exit(exit_code_of(error))

@@ -61,6 +61,14 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
+class FullHa:
+    """Cluster of an instance with the names that lines of the management CLI assume (profile full-ha of JBoss EAP)."""
+
+    cluster_password: str = field(repr=False)
+    """Password of the cluster, which every member needs."""
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceOptions:
     """Options of a new instance."""
 
@@ -77,6 +85,8 @@ class InstanceOptions:
     addresses: tuple[str, ...] = ()
     """Multicast addresses to create."""
     pair: Pair | None = None
+    full_ha: FullHa | None = None
+    """Make the node a member of a cluster with the names of the documents; not with ``pair``."""
 
 
 def broker_xml(options: InstanceOptions) -> str:
@@ -90,6 +100,7 @@ def broker_xml(options: InstanceOptions) -> str:
         *_server(options),
         *_transports(options),
         *(_pair(options.pair) if options.pair is not None else ()),
+        *(_full_ha(options.full_ha) if options.full_ha is not None else ()),
         *(_security(options.role) if options.role is not None else ()),
         *_addresses(options),
         "  </core>",
@@ -147,6 +158,8 @@ def _transports(options: InstanceOptions) -> Iterator[str]:
     if options.pair is not None:
         partner = _escape(format_url(options.pair.partner_host, options.pair.partner_port))
         yield f'      <connector name="partner">{partner}</connector>'
+    if options.full_ha is not None:
+        yield f'      <connector name="http-connector">{url}</connector>'
     yield "    </connectors>"
     yield ""
 
@@ -173,6 +186,31 @@ def _pair(pair: Pair) -> Iterator[str]:
     yield ""
 
 
+def _full_ha(preset: FullHa) -> Iterator[str]:
+    group = ("        <group-address>231.7.7.7</group-address>", "        <group-port>9876</group-port>")
+    yield f"    <cluster-password>{_escape(preset.cluster_password)}</cluster-password>"
+    yield "    <!-- Members find each other by datagrams to this group, and prove the cluster password. -->"
+    yield "    <broadcast-groups>"
+    yield '      <broadcast-group name="bg-group1">'
+    yield from group
+    yield "        <connector-ref>http-connector</connector-ref>"
+    yield "      </broadcast-group>"
+    yield "    </broadcast-groups>"
+    yield "    <discovery-groups>"
+    yield '      <discovery-group name="dg-group1">'
+    yield from group
+    yield "      </discovery-group>"
+    yield "    </discovery-groups>"
+    yield "    <cluster-connections>"
+    yield '      <cluster-connection name="my-cluster">'
+    yield "        <address>jms</address>"
+    yield "        <connector-ref>http-connector</connector-ref>"
+    yield '        <discovery-group-ref discovery-group-name="dg-group1"/>'
+    yield "      </cluster-connection>"
+    yield "    </cluster-connections>"
+    yield ""
+
+
 def _security(role: str) -> Iterator[str]:
     yield "    <!-- Permissions by address. A setting replaces the settings of less specific matches completely. -->"
     yield "    <security-settings>"
@@ -188,16 +226,22 @@ def _addresses(options: InstanceOptions) -> Iterator[str]:
     yield "    <!-- Settings by address. Addresses and queues are created when they are first used. -->"
     yield "    <address-settings>"
     yield '      <address-setting match="#">'
-    yield "        <dead-letter-address>DLQ</dead-letter-address>"
-    yield "        <expiry-address>ExpiryQueue</expiry-address>"
+    prefix = "" if options.full_ha is None else "jms.queue."
+    yield f"        <dead-letter-address>{prefix}DLQ</dead-letter-address>"
+    yield f"        <expiry-address>{prefix}ExpiryQueue</expiry-address>"
     yield "        <max-delivery-attempts>10</max-delivery-attempts>"
     yield "        <address-full-policy>PAGE</address-full-policy>"
+    if options.full_ha is not None:
+        yield "        <max-size-bytes>10485760</max-size-bytes>"
+        yield "        <page-size-bytes>2097152</page-size-bytes>"
+        yield "        <redistribution-delay>1000</redistribution-delay>"
+        yield "        <message-counter-history-day-limit>10</message-counter-history-day-limit>"
     yield "        <auto-create-addresses>true</auto-create-addresses>"
     yield "        <auto-create-queues>true</auto-create-queues>"
     yield "      </address-setting>"
     yield "    </address-settings>"
     yield "    <addresses>"
-    for queue in dict.fromkeys(("DLQ", "ExpiryQueue", *options.queues)):
+    for queue in dict.fromkeys((f"{prefix}DLQ", f"{prefix}ExpiryQueue", *options.queues)):
         name = _quoted(queue)
         yield f"      <address name={name}><anycast><queue name={name}/></anycast></address>"
     for address in dict.fromkeys(options.addresses):

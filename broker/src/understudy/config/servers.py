@@ -61,7 +61,9 @@ class LoadedConfig:
     servers: tuple[FurtherServer, ...] = ()
     """Further servers of the process, in file order."""
     included: tuple[str, ...] = ()
-    """Files that broker.xml includes."""
+    """Files that broker.xml includes; of an instance also the overlay beside it, which may not exist."""
+    overrides: int = 0
+    """Number of states of the overlay (``config.edit.overlay``)."""
 
     def server(self, name: str | None) -> Configuration:
         """Configuration of a further server, or of ``core`` (None). Raises ConfigError: there is no such server."""

@@ -12,7 +12,7 @@ import pytest
 from understudy.cli.node.create import create
 from understudy.cli.node.defaults import default_directory
 from understudy.cli.node.instances import config_of, create_instance, default_options
-from understudy.cli.node.run import run
+from understudy.cli.node.run import read_configuration, run
 from understudy.errors import ConfigError
 from understudy.security.password_hashes import PasswordHash
 
@@ -71,6 +71,8 @@ def test_force_replaces_the_configuration_keeps_the_old_one_and_the_store(tmp_pa
         (["--partner", "host"], "secret\n", "expected HOST:PORT"),
         (["--partner", "host:99999"], "secret\n", "expected HOST:PORT"),
         (["--partner", "host:61616"], "secret\n", "needs --cluster-password-file"),
+        (["--preset", "full-ha", "--partner", "host:1"], "secret\n", "--preset excludes"),
+        (["--preset", "full-ha", "--backup"], "secret\n", "--preset excludes"),
         (["--port", "0"], "secret\n", "--port"),
         (["--name", "a${b}"], "secret\n", "b"),
     ],
@@ -91,6 +93,31 @@ def test_a_short_cluster_password_is_refused(tmp_path: Path) -> None:
     done = invoke(*arguments, given="secret\n")
     assert "shorter than 12 characters" in str(done.exception)
     assert not (tmp_path / "node").exists()
+
+
+def test_the_preset_has_the_names_of_the_documents_and_a_cluster_password(tmp_path: Path) -> None:
+    passwords = []
+    for name in ("a", "b"):
+        assert invoke(str(tmp_path / name), "--preset", "full-ha", given="secret\n").exit_code == 0
+        loaded = read_configuration(config_of(tmp_path / name), tmp_path / name, ())
+        passwords.append(loaded.configuration.cluster_password)
+        (connection,) = loaded.configuration.cluster_connections
+        assert (connection.name, connection.address, connection.connector_ref) == (
+            "my-cluster",
+            "jms",
+            "http-connector",
+        )
+        assert connection.discovery_group == "dg-group1"
+        assert [each.name for each in loaded.configuration.broadcast_groups] == ["bg-group1"]
+        (setting,) = loaded.configuration.address_settings
+        assert (setting.dead_letter_address, setting.redistribution_delay) == ("jms.queue.DLQ", 1000)
+        assert loaded.warnings == ()
+    assert passwords[0] != passwords[1], "each instance gets a random password"
+    (tmp_path / "password").write_text("a password that both have\n")
+    given = ["--preset", "full-ha", "--cluster-password-file", str(tmp_path / "password")]
+    assert invoke(str(tmp_path / "c"), *given, given="secret\n").exit_code == 0
+    loaded = read_configuration(config_of(tmp_path / "c"), tmp_path / "c", ())
+    assert loaded.configuration.cluster_password == "a password that both have"
 
 
 def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:

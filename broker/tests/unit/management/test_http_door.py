@@ -98,6 +98,9 @@ def test_an_active_node() -> None:
         "sync_times": None,
         "loop_lag": None,
         "queues": [ANY, ANY],
+        "overrides": 0,
+        "pending": [],
+        "pending_count": 0,
     }
     assert [each["name"] for each in body["queues"]] == ["a", "b"]
     assert body["queues"][0] == {

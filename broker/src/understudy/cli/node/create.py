@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import shlex
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from understudy.cli.messages.load import read_password
 from understudy.cli.node.defaults import DEFAULT_HTTP
 from understudy.cli.node.instances import create_instance
 from understudy.cli.terminal import echo
-from understudy.config.instance_files import InstanceOptions, Pair
+from understudy.config.instance_files import FullHa, InstanceOptions, Pair
 from understudy.errors import ConfigError
 from understudy.limits import CLUSTER_PASSWORD_CHARACTERS_MIN
 from understudy.runtime.management.listener import is_loopback
@@ -46,7 +47,13 @@ from understudy.runtime.management.listener import is_loopback
 @click.option(
     "--cluster-password-file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="With --partner: file with the password that both nodes share.",
+    help="With --partner or --preset: file with the password that the nodes share.",
+)
+@click.option(
+    "--preset",
+    type=click.Choice(["full-ha"]),
+    help="full-ha: a member of a cluster with the names that lines of the management CLI of JBoss EAP assume; without"
+    " --cluster-password-file it gets a random password.",
 )
 @click.option("--force", is_flag=True, help="Replace the configuration in DIRECTORY; the old one goes to etc.replaced.")
 @click.option("--json", "as_json", is_flag=True, help="Print the written paths and settings as JSON.")
@@ -65,6 +72,7 @@ def create(
     partner: str | None,
     backup: bool,
     cluster_password_file: Path | None,
+    preset: str | None,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -78,6 +86,10 @@ def create(
     Exit codes: 0 written, 2 an option or the directory cannot be used; nothing is written then.
     """
     directory = directory.resolve()
+    if preset is not None and (partner is not None or backup):
+        raise click.UsageError(
+            "--preset excludes --partner and --backup: lines of `understudy cli` make it one of a pair"
+        )
     if allow_anonymous and not is_loopback(host):
         raise click.UsageError(f"--allow-anonymous needs a loopback --host; {host} can be reached from other hosts")
     options = InstanceOptions(
@@ -88,7 +100,10 @@ def create(
         role=None if allow_anonymous else role,
         queues=queues,
         addresses=addresses,
-        pair=_pair(partner, backup, cluster_password_file),
+        pair=None if preset is not None else _pair(partner, backup, cluster_password_file),
+        full_ha=None
+        if preset is None
+        else FullHa(_cluster_password(cluster_password_file) or secrets.token_urlsafe(24)),
     )
     if partner is not None and not Path(data or "").is_absolute():
         text = "--partner needs --data with an absolute path, the same at both nodes: they share one store"
@@ -109,19 +124,29 @@ def create(
 def _pair(partner: str | None, backup: bool, password_file: Path | None) -> Pair | None:
     if partner is None:
         if backup or password_file is not None:
-            raise click.UsageError("--backup and --cluster-password-file need --partner")
+            raise click.UsageError(
+                "--backup and --cluster-password-file need --partner (the file also goes with --preset)"
+            )
         return None
     host, _, port = partner.rpartition(":")
     if not host or not (port.isascii() and port.isdigit()) or not 1 <= int(port) <= 65535:
         raise click.UsageError(f"--partner {partner!r}: expected HOST:PORT")
-    if password_file is None:
+    password = _cluster_password(password_file)
+    if password is None:
         raise click.UsageError("--partner needs --cluster-password-file")
+    return Pair(backup, host.strip("[]"), int(port), password)
+
+
+def _cluster_password(password_file: Path | None) -> str | None:
+    """The password in the file; None without a file. Raises ConfigError: it is too short."""
+    if password_file is None:
+        return None
     password = read_password(password_file) or ""
     if len(password) < CLUSTER_PASSWORD_CHARACTERS_MIN:
         raise ConfigError(
             f"the password is shorter than {CLUSTER_PASSWORD_CHARACTERS_MIN} characters", file=str(password_file)
         )
-    return Pair(backup, host.strip("[]"), int(port), password)
+    return password
 
 
 def _password(user: str, role: str, password_file: Path | None) -> str:

@@ -6,7 +6,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,15 +18,12 @@ from understudy.cli.node.instances import config_of, create_instance, default_op
 from understudy.cli.node.serving import Instance, serve
 from understudy.cli.node.user_files import security_of
 from understudy.cli.terminal import echo
-from understudy.config.instance_files import TOKEN_FILE, launcher_properties
-from understudy.config.password_codec import KEY_VARIABLE
-from understudy.config.reader import read_broker_xml
+from understudy.config.instance_files import TOKEN_FILE
 from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
-from understudy.limits import CONFIG_BYTES_MAX
 from understudy.runtime.base.logs import configure_logs
+from understudy.runtime.files.configuration_file import ConfigurationFile, volatile_store
 from understudy.runtime.members.reach import reached_members
-from understudy.runtime.node.volatile_store import VolatileStore
 from understudy.runtime.process.instance_lock import InstanceLock
 
 log = logging.getLogger(__name__)
@@ -158,11 +154,11 @@ def run(
     for warning in loaded.warnings:
         log.warning("configuration", extra={"detail": str(warning)})
     place = Instance(directory, config.resolve(), http, http_token_file or token_of(config), default, log_file)
-    read = partial(read_configuration, config, directory, properties, quarantine)
+    source = configuration_file(config, directory, properties, quarantine)
     if not loaded.configuration.persistence_enabled:
         log.warning("persistence is off: no message, address or queue outlives this process")
-        _volatile_store(directory).claim()
-    serving = serve(loaded, place, http_allow_remote, read, _volatile_store(directory))
+        volatile_store(directory).claim()
+    serving = serve(loaded, place, http_allow_remote, source)
     sys.exit(uvloop.run(serving))
 
 
@@ -225,38 +221,12 @@ def read_configuration(
     Raises:
         ConfigError: the file cannot be read or used.
     """
-    if data is None:
-        data = read_data(config)
-    values = launcher_properties(str(directory)) | dict(entry.partition("=")[::2] for entry in properties)
-    loaded = read_broker_xml(
-        data,
-        file=str(config),
-        base_directory=str(directory),
-        properties=values,
-        codec_key=os.environ.get(KEY_VARIABLE),
-        read_file=read_file or read_included,
-    )
-    if quarantine:
-        loaded = loaded.mapped(lambda each: replace(each, quarantine_damaged_records=True))
-    if not loaded.configuration.persistence_enabled:
-        loaded = replace(loaded, configuration=_volatile_store(directory).configure(loaded.configuration))
-    return loaded
+    return configuration_file(config, directory, properties, quarantine).load(data=data, read_file=read_file)
 
 
-def read_data(config: Path) -> bytes:
-    """The bytes of a broker.xml. Raises ConfigError: it cannot be read."""
-    try:
-        return config.read_bytes()
-    except OSError as error:
-        hint = "`understudy create DIR` writes an instance" if isinstance(error, FileNotFoundError) else None
-        raise ConfigError(f"cannot be read: {error.strerror}", file=str(config), hint=hint) from error
-
-
-def read_included(file: str) -> bytes:
-    """The bytes of a file that broker.xml includes, one more than allowed at most. Raises OSError."""
-    with open(file, "rb") as opened:
-        return opened.read(CONFIG_BYTES_MAX + 1)
-
-
-def _volatile_store(directory: Path) -> VolatileStore:
-    return VolatileStore(directory / "run" / "volatile")
+def configuration_file(
+    config: Path, directory: Path, properties: tuple[str, ...], quarantine: bool = False
+) -> ConfigurationFile:
+    """The files of a configuration. Arguments as of ``read_configuration``."""
+    values = dict(entry.partition("=")[::2] for entry in properties)
+    return ConfigurationFile(config, directory, values, quarantine)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,8 +23,8 @@ from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.runtime.base.file_modes import check_directories, check_files
 from understudy.runtime.base.kept_events import keep_events
+from understudy.runtime.files.configuration_file import ConfigurationFile, volatile_store
 from understudy.runtime.management.listener import ManagementListener
-from understudy.runtime.node.volatile_store import VolatileStore
 from understudy.runtime.process.server import Server
 
 __all__ = ["Instance", "notes_directory", "serve"]
@@ -45,8 +44,7 @@ async def serve(
     loaded: LoadedConfig,
     place: Instance,
     allow_remote: bool,
-    read: Callable[[], LoadedConfig],
-    volatile: VolatileStore,
+    source: ConfigurationFile,
 ) -> int:
     """Run all servers of a broker.xml until the last has ended; the exit code.
 
@@ -54,13 +52,12 @@ async def serve(
         loaded: The file.
         place: The instance.
         allow_remote: Whether management may listen on an address that is not loopback.
-        read: Reads the file again.
-        volatile: Its store if persistence is off; removed at the end.
+        source: The files of the configuration, which are read again.
     """
     keep_events()
     colocated = loaded.configuration.ha_policy.colocated
     process = Server(1 + len(loaded.servers) + (0 if colocated is None else colocated.max_backups))
-    maker = _Maker(process, place, allow_remote, read)
+    maker = _Maker(process, place, allow_remote, source)
     names = (None, *(each.configuration.name for each in loaded.servers))
     for name in names:
         maker.make(loaded, name)
@@ -74,7 +71,7 @@ async def serve(
     finally:
         _remove_run_files(place)
         if not loaded.configuration.persistence_enabled:
-            volatile.remove()
+            volatile_store(source.directory).remove()
     log.info("stopped", extra={"clean": clean})
     return 0 if clean else 1
 
@@ -82,11 +79,12 @@ async def serve(
 class _Maker:
     """Makes the nodes of the servers of a process."""
 
-    def __init__(self, process: Server, place: Instance, allow_remote: bool, read: Callable[[], LoadedConfig]) -> None:
+    def __init__(self, process: Server, place: Instance, allow_remote: bool, source: ConfigurationFile) -> None:
         self._process = process
         self._place = place
         self._allow_remote = allow_remote
-        self._read = read
+        self._source = source
+        self._read = source.load
 
     def make(self, loaded: LoadedConfig, name: str | None) -> None:
         """Make the node of a server; None: that of ``core``. Raises BrokerError."""
@@ -109,6 +107,9 @@ class _Maker:
         )
         read = partial(self._read_server, name)
         hosted.files = watched_files(hosted.node, security, place.config, read, loaded.included)
+        hosted.node.parts.configuration.overrides = loaded.overrides
+        hosted.source = self._source
+        hosted.reload = partial(self._process.servers.reload, configuration.name, "reload")
 
     def make_again(self, name: str | None, known_as: str) -> None:
         """Make the node of a server that has ended, from the present file. Raises BrokerError."""

@@ -301,6 +301,7 @@ def _node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]
             _certificate_text(acceptor) for acceptor in node["acceptors"] if acceptor.get("certificate")
         )
         or None,
+        "configuration": _configuration_text(node),
         "kernel": f"{node['kernel']['active']} ({node['kernel']['reason']})",
         "clients": f"{node['connections']} connections, {node['sessions']} sessions",
         "queues": f"{len(queues)} with {sum(queue['message_count'] for queue in queues)} messages",
@@ -352,6 +353,15 @@ def _certificate_text(acceptor: dict[str, Any]) -> str:
     days = certificate["days_until_expiration"]
     validity = f"expires in {days} days" if days >= 0 else "EXPIRED"
     return f"{acceptor['name']}: {certificate['subject']}, {validity}"
+
+
+def _configuration_text(node: dict[str, Any]) -> str | None:
+    """Changes of the management CLI, and changed elements that the node does not use yet."""
+    overrides, pending = node.get("overrides", 0), node.get("pending", [])
+    texts = [f"changes of the management CLI override broker.xml ({overrides})"] if overrides else []
+    if pending:
+        texts.append(f"used after a restart or reload: {', '.join(pending)}")
+    return "; ".join(texts) or None
 
 
 def _activation_text(activation: dict[str, Any] | None) -> str | None:

@@ -61,6 +61,36 @@ Change = Set | Add | Remove
 
 
 @dataclass(frozen=True, slots=True)
+class Ensure:
+    """An element that is made, with missing elements around it, unless it exists."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """An element that is removed, with everything in it, if it exists."""
+
+    path: str
+
+
+Target = Set | Ensure | Clear
+"""A state of one place that a document is brought to, whatever it is before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The documents after they were brought to the states of an overlay; nothing of them is written."""
+
+    data: bytes
+    """broker.xml."""
+    read_file: ReadFile
+    """The files that it includes."""
+    differs: tuple[bool, ...]
+    """Whether each state differs from the document, in the order of the states."""
+
+
+@dataclass(frozen=True, slots=True)
 class Edited:
     """A changed file that is not written yet."""
 
@@ -125,6 +155,23 @@ def edit(
     return Edited(edited, documents.before(edited), documents.data(edited), loaded)
 
 
+def merge(
+    data: bytes, targets: Sequence[Target], *, file: str, read_file: ReadFile, properties: Mapping[str, str]
+) -> Merged:
+    """Bring broker.xml and the files that it includes to states, one after the other. Arguments as of ``edit``.
+
+    Raises:
+        ConfigError: a path is none of the schema, or leads to several elements.
+    """
+    documents = _Documents(data, file, read_file, properties)
+    differs = []
+    for target in targets:
+        before = documents.version
+        documents.reach(target)
+        differs.append(documents.version != before)
+    return Merged(documents.data(file), documents.data, tuple(differs))
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
     """An element of a document, with its row of the schema."""
@@ -146,6 +193,8 @@ class _Documents:
         self._texts = {file: parse(data, file)}
         self._read_file = read_file
         self._properties = properties
+        self.version = 0
+        """Number of changes of bytes."""
 
     def data(self, file: str) -> bytes:
         """The present bytes of a file. Raises OSError: it cannot be read."""
@@ -174,6 +223,16 @@ class _Documents:
             self._set(path, change.value or "")
         else:
             self._add(path, change.value)
+
+    def reach(self, target: Target) -> None:
+        """Bring the documents to one state."""
+        path = parse_path(target.path)
+        if isinstance(target, Set):
+            self._set(path, target.value)
+        elif isinstance(target, Ensure):
+            self._made(path)
+        elif self._exists(path):
+            self._remove(path)
 
     # --- changes ---------------------------------------------------------------------------------------------------
 
@@ -225,6 +284,7 @@ class _Documents:
         self._keep(parent, with_element(parent.text, parent.span, row.name, new, names))
 
     def _keep(self, place: _Place, data: bytes) -> None:
+        self.version += data != place.text.data
         self._texts[place.text.file] = parse(data, place.text.file)
 
     # --- places ----------------------------------------------------------------------------------------------------
@@ -253,6 +313,17 @@ class _Documents:
                 raise place.error(f"there is no {step}", here, hint)
             place = self._only(place, step, found, here)
         return place
+
+    def _exists(self, path: Path) -> bool:
+        """Whether there is an element of a path, or more than one. Raises ConfigError: the schema has none."""
+        place = self._start(path)
+        for number, step in enumerate(path.steps[1:], 1):
+            _row(place, step, path)
+            found = list(self._matching(place, step))
+            if not found:
+                return False
+            place = self._only(place, step, found, Path(path.steps[: number + 1]))
+        return path.attribute is None or path.attribute in place.span.attributes
 
     def _start(self, path: Path) -> _Place:
         """The element of the first step: ``core``, ``server`` or ``jms``."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Final
-from xml.sax.saxutils import escape
 
 from understudy.config.edit.spans import Span, Text, texts
 
@@ -117,12 +116,13 @@ def with_element(text: Text, parent: Span, name: str, new: bytes, names: Mapping
 
 
 def _escaped(value: str) -> str:
-    return escape(value, {"\r": "&#13;"})
+    # xml.sax.saxutils would import the HTTP client of Python at each start
+    return value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#13;")
 
 
 def _attribute(value: str, quote: str) -> str:
     named = {'"': "&quot;", "'": "&apos;"}[quote]
-    return escape(value, {quote: named, "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
+    return _escaped(value).replace(quote, named).replace("\n", "&#10;").replace("\t", "&#9;")
 
 
 def _deeper(text: Text, span: Span) -> bytes:

@@ -413,6 +413,16 @@ class Node(Item, frozen=True, kw_only=True):
     in_line: Annotated[
         str | None, figure("Why a passive node that follows no log is ready (ha.policy.Policy.in_line).")
     ] = None
+    overrides: Annotated[
+        Natural,
+        figure("Changes of the management CLI that override broker.xml.", metric="understudy_configuration_overrides"),
+    ] = 0
+    pending: Annotated[
+        list[str], figure("Changed elements of the configuration that the node uses after a restart or a reload.")
+    ] = field(default_factory=list)
+    pending_count: Annotated[
+        Natural, figure("Number of these elements.", metric="understudy_configuration_changes_pending")
+    ] = 0
 
 
 class Server(Item, frozen=True):

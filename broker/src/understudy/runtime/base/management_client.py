@@ -84,6 +84,31 @@ class ManagementAddress:
         except ValueError as error:
             raise BrokerError(f"{self.url}{path} did not answer with JSON", hint="is it an Understudy node?") from error
 
+    def talk(self, path: str, body: object, *, accept: str, timeout_s: float) -> str:
+        """The text that answers a POST, in the type of ``accept``; a failure in that type is an answer as well.
+
+        Args:
+            timeout_s: Longest wait for the answer.
+
+        Raises:
+            Unreachable: there is no answer.
+            ConfigError: the token is refused.
+            BrokerError: any other error.
+        """
+        headers = {"Authorization": f"Bearer {self.token}", "Accept": accept, "Content-Type": "application/json"}
+        try:
+            request = urllib.request.Request(self.url + path, data=json.dumps(body).encode(), headers=headers)
+            with self.opener().open(request, timeout=timeout_s) as response:
+                return str(response.read(ANSWER_BYTES_MAX).decode("utf-8", "replace"))
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.headers.get_content_type() == accept:
+                    return error.read(ANSWER_BYTES_MAX).decode("utf-8", "replace")
+                self._refused(path, error)
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise Unreachable(f"{self.url} does not answer: {reason}") from error
+
     def _refused(self, path: str, error: urllib.error.HTTPError) -> NoReturn:
         code = ""
         try:

@@ -30,6 +30,10 @@ class NodeConfiguration:
         self.current = configuration
         self.connectors = Connectors(configuration.connectors, instance_directory)
         """Connectors of the node: those at its start, and others that management adds."""
+        self.overrides = 0
+        """Number of changes of the management CLI that override broker.xml."""
+        self.pending: tuple[str, ...] = ()
+        """Changed elements that the node uses after a restart or a reload."""
         self._environment = environment
 
     def store_settings(self) -> StoreSettings:

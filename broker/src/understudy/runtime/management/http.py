@@ -28,6 +28,7 @@ from understudy.limits import HTTP_BODY_BYTES_MAX
 from understudy.management.doors import http as door
 from understudy.management.operations.invocation import REQUEST_ID_MAX
 from understudy.management.view import NodeView, ServersView
+from understudy.runtime.management.configuration_cli import ConfigurationCli
 from understudy.runtime.management.listener import ManagementListener
 from understudy.runtime.management.requests import (
     HEADERS,
@@ -71,6 +72,7 @@ class ManagementServer:
         view: The node, read at every request.
         listener: Address and token.
         servers: Servers of the process; None: the node is alone.
+        configuration: Requests of the management CLI; None: they are not served.
         deadline_ms: From the token to the last byte of the answer.
         token_deadline_ms: From the beginning of a connection to its token.
     """
@@ -80,6 +82,7 @@ class ManagementServer:
         view: NodeView,
         listener: ManagementListener,
         servers: ServersView | None = None,
+        configuration: ConfigurationCli | None = None,
         *,
         deadline_ms: int = REQUEST_DEADLINE_MS,
         token_deadline_ms: int = TOKEN_DEADLINE_MS,
@@ -92,6 +95,7 @@ class ManagementServer:
         self.strangers: dict[_HttpConnection, None] = {}
         """Connections that have not sent the token, the oldest first."""
         self._requests = Requests(view, listener, servers)
+        self._configuration = configuration
         self._error_texts = ErrorTexts("M")
         self._refused = 0
         self._refusals_told_s = -REFUSALS_TOLD_S
@@ -125,6 +129,10 @@ class ManagementServer:
             application.router.add_route(route.method, route.path, self._requests.handler(route))
             if route.method == "GET":
                 application.router.add_route("HEAD", route.path, self._requests.handler(route))
+        if self._configuration is not None:
+            # the path of GET is an address of any length
+            application.router.add_route("POST", "/management", self._configuration.post)
+            application.router.add_route("GET", "/management{address:(?:/.*)?}", self._configuration.get)
         return application
 
     async def stop(self) -> None:

@@ -94,6 +94,9 @@ class NodeReader:
             trouble=node.protection.trouble(),
             protection=convert(node.protection.find(), Protection, from_attributes=True),
             in_line=node.policy.in_line,
+            overrides=node.parts.configuration.overrides,
+            pending=list(node.parts.configuration.pending),
+            pending_count=len(node.parts.configuration.pending),
         )
 
     def _epoch(self) -> int | None:

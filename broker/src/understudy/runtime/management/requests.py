@@ -203,7 +203,7 @@ class Requests:
         return answered_with(200, door.servers_json([Server(node.name, node.ha.state, self._listener.url)]))
 
     async def _start_server(self, request: web.Request) -> web.Response:
-        body = await _body(request)
+        body = await read_body(request)
         if body is None:
             return too_large()
         try:
@@ -220,7 +220,7 @@ class Requests:
         return answered_with(202, {"starting": True, "name": name})
 
     async def _stop(self, request: web.Request) -> web.Response:
-        body = await _body(request)
+        body = await read_body(request)
         if body is None:
             return too_large()
         try:
@@ -232,7 +232,7 @@ class Requests:
         return answered_with(202, {"stopping": True, "failover": failover})
 
     async def _promote(self, request: web.Request) -> web.Response:
-        body = await _body(request)
+        body = await read_body(request)
         if body is None:
             return too_large()
         try:
@@ -257,7 +257,7 @@ class Requests:
         return await answered
 
     async def _activate(self, request: web.Request) -> web.Response:
-        body = await _body(request)
+        body = await read_body(request)
         if body is None:
             return too_large()
         if body.strip() not in (b"", b"{}"):
@@ -272,7 +272,7 @@ class Requests:
     # --- operations ------------------------------------------------------------------------------
 
     async def _invoke(self, request: web.Request) -> web.Response:
-        body = await _body(request)
+        body = await read_body(request)
         if body is None:
             return too_large()
         try:
@@ -343,7 +343,7 @@ def _parameters(request: web.Request) -> list[tuple[str, str]]:
     return list(request.rel_url.query.items())
 
 
-async def _body(request: web.Request) -> bytes | None:
+async def read_body(request: web.Request) -> bytes | None:
     """The body of a request; None when it is too large."""
     body = bytearray()
     async for chunk in request.content.iter_any():

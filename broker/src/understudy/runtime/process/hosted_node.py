@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from understudy import kernel
 from understudy.errors import BrokerError, DiskFailed
 from understudy.runtime.base.logs import MANAGEMENT, NODE
+from understudy.runtime.files.configuration_file import ConfigurationFile
 from understudy.runtime.management.listener import ManagementListener
 from understudy.runtime.node.node import BrokerNode
 from understudy.runtime.process import interpreter
@@ -45,6 +46,10 @@ class HostedNode:
         self._listener = listener
         self.files: ConfigurationFiles | None = None
         """Files of the node that are watched for changes; set before ``run``."""
+        self.source: ConfigurationFile | None = None
+        """The files of its configuration, which the management CLI changes; None: it is not served."""
+        self.reload: Callable[[], None] | None = None
+        """Begins to stop the node and to start it again; set before ``run``, with ``source``."""
         self.on_started: Callable[[], None] | None = None
         """Called when the node has started and has not ended."""
         self.backups: dict[asyncio.Task[bool], HostedNode] = {}
@@ -135,12 +140,16 @@ class HostedNode:
         it is loaded in a thread, so that clients are served meanwhile.
         """
         loop = asyncio.get_running_loop()
-        names = ("understudy.runtime.management.http", "understudy.runtime.management.node_view")
-        http, node_view = await loop.run_in_executor(None, lambda: list(map(importlib.import_module, names)))
+        names = ("http", "node_view", "configuration_cli")
+        modules = [f"understudy.runtime.management.{name}" for name in names]
+        http, node_view, cli = await loop.run_in_executor(None, lambda: list(map(importlib.import_module, modules)))
         process = self.node.parts.process
         servers = None if process is None else process.servers
+        configuration = None
         view: LiveNodeView = node_view.LiveNodeView(self.node)
-        server: ManagementServer = http.ManagementServer(view, listener, servers)
+        if self.source is not None and self.files is not None and self.reload is not None:
+            configuration = cli.ConfigurationCli(self.node, view, self.source, self.files, self.reload)
+        server: ManagementServer = http.ManagementServer(view, listener, servers, configuration)
         await server.start()
         self._heartbeat = view.heartbeat
         self._heartbeat.start()

@@ -26,6 +26,7 @@ from understudy.config.changes import changes
 from understudy.config.servers import LoadedConfig
 from understudy.errors import BrokerError, ConfigError
 from understudy.management.operations.invocation import InstanceFiles
+from understudy.runtime.files.overlay_file import overlay_of
 from understudy.runtime.logins.user_files import UserFiles
 from understudy.runtime.node.node import BrokerNode
 from understudy.security.user_changes import UserChange
@@ -68,6 +69,8 @@ class ConfigurationFiles:
         """
         self._node = node
         self._config = config
+        self._overlay = overlay_of(config[0])
+        """Comes with the first change of the management CLI, and may not exist."""
         self._read = read
         self._users = users
         self._read_users = read_users
@@ -155,7 +158,7 @@ class ConfigurationFiles:
     async def _watch_config(self) -> None:
         while True:
             await asyncio.sleep(self._period_ms / 1000)
-            stamps = await _settled(self._config)
+            stamps = await _settled(self._config, self._overlay)
             if stamps is not None and stamps != self._config_stamp:
                 self._config_stamp = stamps
                 await self._reload()
@@ -177,6 +180,7 @@ class ConfigurationFiles:
             log.error("changed configuration not applied", extra={"code": error.code, "error": str(error)})
             return (error,)
         await self._watch_included(loaded.included)
+        node.parts.configuration.overrides, node.parts.configuration.pending = loaded.overrides, change.restart
         for warning in loaded.warnings:
             log.warning("configuration", extra={"detail": str(warning)})
         log.info(
@@ -249,12 +253,13 @@ def _stamps(paths: tuple[Path, ...]) -> tuple[Stamp, ...]:
     return tuple(_stamp(path) for path in paths)
 
 
-async def _settled(paths: tuple[Path, ...]) -> tuple[Stamp, ...] | None:
-    """Present stamps of the files; None while one is missing or being written."""
+async def _settled(paths: tuple[Path, ...], optional: Path | None = None) -> tuple[Stamp, ...] | None:
+    """Present stamps of the files; None while one is being written, or one that is not optional is missing."""
     before = await _in_thread(_stamps, paths)
     await asyncio.sleep(SETTLE_S)
     after = await _in_thread(_stamps, paths)
-    return None if before != after or None in after else after
+    missing = any(stamp is None and path != optional for path, stamp in zip(paths, after, strict=True))
+    return None if before != after or missing else after
 
 
 async def _in_thread(call: Callable[..., R], *args: object) -> R:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from understudy.errors import ManagementError
+from understudy.errors import BrokerError, ManagementError
 from understudy.runtime.process.hosted_node import HostedNode
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class Servers:
         self.makers: dict[str, Callable[[], None]] = {}
         """Functions that make a new node of a server and put it into ``nodes``. They raise BrokerError."""
         self._running: dict[asyncio.Task[bool], str] = {}
+        self._reloading: set[str] = set()
+        """Servers that are made and started again when they have ended."""
         self._clean: dict[str, bool] = {}
         """Whether each server ended cleanly the last time."""
         self._stopping = False
@@ -57,10 +59,40 @@ class Servers:
                 if error is not None:
                     self.nodes[name].context.copy().run(log.critical, "a server has ended", exc_info=error)
                 self._clean[name] = error is None and task.result()
+                if self._starts_again(name):
+                    continue
                 if self._running:
                     rest = sorted(self._running.values())
                     self.nodes[name].context.copy().run(log.info, "other servers go on", extra={"servers": rest})
         return all(self._clean.values())
+
+    def reload(self, name: str, reason: str) -> None:
+        """Stop a server cleanly, and start it again with the present configuration.
+
+        Raises:
+            ManagementError: it is being stopped already, or the process is.
+        """
+        if self._stopping or name in self._reloading or name not in self._running.values():
+            raise ManagementError(f"server {name!r} is being stopped")
+        self._reloading.add(name)
+        self.nodes[name].stop(reason)
+
+    def _starts_again(self, name: str) -> bool:
+        """Make and start a server that has ended for its reload. False: it ended otherwise, or cannot be started."""
+        if name not in self._reloading:
+            return False
+        self._reloading.discard(name)
+        if self._stopping:
+            return False
+        try:
+            self.makers[name]()
+        except BrokerError as error:
+            facts = {"code": error.code, "error": str(error)}
+            self.nodes[name].context.copy().run(log.error, "a server could not be started again", extra=facts)
+            self._clean[name] = False
+            return False
+        self._run(name, lambda: None)
+        return True
 
     def stop(self, reason: str) -> None:
         """Stop all cleanly, the backups first. A second call ends the wait for them and for clients."""

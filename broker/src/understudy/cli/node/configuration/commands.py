@@ -12,15 +12,24 @@ from typing import Any, TypeVar
 import click
 
 from understudy.cli.node.check import effects
+from understudy.cli.node.configuration.overrides import (
+    OVERRIDES,
+    adopt_overrides,
+    drop_overrides,
+    override_rows,
+    report,
+)
 from understudy.cli.node.defaults import default_directory
 from understudy.cli.node.instances import config_of
-from understudy.cli.node.run import read_configuration, read_data, read_included
+from understudy.cli.node.run import configuration_file, read_configuration
+from understudy.cli.tables import View, view_options
 from understudy.cli.terminal import Commands, echo
 from understudy.config.edit import Add, Change, Remove, Set, difference, edit
 from understudy.config.instance_files import launcher_properties
 from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.limits import CONFIG_BYTES_MAX
+from understudy.runtime.files.configuration_file import read_data, read_included
 from understudy.runtime.files.replacement import replace_unchanged
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -132,16 +141,27 @@ def remove(
 
 @config.command("diff")
 @_options_of_place
-@click.argument("other", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-def diff(other: Path, instance: Path | None, file: Path | None, properties: tuple[str, ...]) -> None:
-    """Print the difference between broker.xml and the file OTHER, which would take its place, and its effects.
+@click.argument("other", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@view_options(OVERRIDES)
+def diff(other: Path | None, instance: Path | None, file: Path | None, properties: tuple[str, ...], view: View) -> None:
+    """Show the changes of the management CLI, or print the difference between broker.xml and the file OTHER.
+
+    Without OTHER: the changes that running brokers keep in broker.d/50-cli.json beside broker.xml, in their order. They
+    count instead of the values of broker.xml. With OTHER: the difference if that file took the place of broker.xml, and
+    its effects.
 
     \b
-    Example: understudy config diff new-broker.xml --instance /srv/broker
+    Example: understudy config diff --instance /srv/broker
 
     Exit codes: 0 no difference; 1 different; 2 a file cannot be used.
     """
     config, directory = place_of(instance, file)
+    if other is None:
+        rows = override_rows(configuration_file(config, directory, properties))
+        view.rows(OVERRIDES, rows)
+        if rows:
+            raise SystemExit(_CHANGED)
+        return
     before, after = read_data(config), read_data(other)
     if before == after:
         echo("no difference")
@@ -151,6 +171,50 @@ def diff(other: Path, instance: Path | None, file: Path | None, properties: tupl
     for line in effects(read_configuration(config, directory, properties), changed):
         echo(line)
     raise SystemExit(_CHANGED)
+
+
+@config.command("drop")
+@_options
+@click.option("--all", "everything", is_flag=True, help="Drop all changes.")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+def drop(
+    paths: tuple[str, ...],
+    everything: bool,
+    instance: Path | None,
+    file: Path | None,
+    properties: tuple[str, ...],
+    dry_run: bool,
+) -> None:
+    """Drop changes of the management CLI: those of the PATHs and of everything in them count no more.
+
+    The values of broker.xml count again: at once, or after a restart or a reload of the node.
+
+    \b
+    Example: understudy config drop core/ha-policy --instance /srv/broker
+
+    Exit codes: 0 dropped, or nothing to drop; 2 refused, and nothing was written.
+    """
+    if bool(paths) is everything:
+        raise click.UsageError("give PATHs, or --all")
+    config, directory = place_of(instance, file)
+    report(drop_overrides(configuration_file(config, directory, properties), paths, dry_run=dry_run))
+
+
+@config.command("adopt")
+@_options
+def adopt(instance: Path | None, file: Path | None, properties: tuple[str, ...], dry_run: bool) -> None:
+    """Write the changes of the management CLI into broker.xml, and drop them.
+
+    Comments, order and all bytes that are not concerned stay, and so does the configuration of the node. A broker.xml
+    that Ansible renders is written again by the next play: change its variables, then drop the changes.
+
+    \b
+    Example: understudy config adopt --dry-run
+
+    Exit codes: 0 written, or nothing to adopt; 2 refused, and nothing was written.
+    """
+    config, directory = place_of(instance, file)
+    report(adopt_overrides(configuration_file(config, directory, properties), dry_run=dry_run))
 
 
 def place_of(instance: Path | None, file: Path | None) -> tuple[Path, Path]:

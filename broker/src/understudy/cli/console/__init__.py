@@ -1,0 +1,1 @@
+"""``understudy cli``: the management CLI as a command, with scripts and a prompt."""

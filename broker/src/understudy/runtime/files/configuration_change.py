@@ -1,0 +1,77 @@
+"""Operations of the management CLI on the files of a configuration: read, or changed as a whole (ADR 0170).
+
+Not here: the operations (``management.dmr``), and the running node (``runtime.management.configuration_cli``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from understudy.config.edit import Target
+from understudy.management.dmr.batch import Change, change
+from understudy.management.dmr.grammar import Operation
+from understudy.management.dmr.operations import READS, Facts, Operations, masked
+from understudy.management.dmr.tree import Tree
+from understudy.management.dmr.values import to_json
+from understudy.runtime.files.configuration_file import ConfigurationFile
+from understudy.runtime.files.overlay_file import overlay_writer, read_overlay, write_overlay
+
+log = logging.getLogger(__name__)
+
+
+def carry_out(
+    source: ConfigurationFile, operations: Sequence[Operation], facts: Facts, user: str
+) -> tuple[Change, bool]:
+    """Carry out operations as one; whether the overlay was written. Each change is a line in the log.
+
+    Args:
+        source: The files.
+        operations: The operations, of which all count or none.
+        facts: The running node.
+        user: The login that asks, with its address.
+
+    Raises:
+        StepFailed: an operation cannot be carried out.
+        ConfigError: the reader of the broker refuses the result, or the overlay cannot be written.
+    """
+    if all(each.name in READS for each in operations):
+        return _carried_out(source, operations, facts, user), False
+    with overlay_writer(source.config):
+        made = _carried_out(source, operations, facts, user)
+        if not any(each.targets for each in made.outcomes):
+            return made, False
+        source.load(overrides=made.overrides)
+        write_overlay(source.config, made.overrides)
+    for operation, outcome in zip(operations, made.outcomes, strict=True):
+        if outcome.effect is not None:
+            shown = {"user": user, "operation": str(masked(operation)), "old": to_json(outcome.old)}
+            log.info("configuration changed by the management CLI", extra=shown)
+    return made, True
+
+
+def _carried_out(source: ConfigurationFile, operations: Sequence[Operation], facts: Facts, user: str) -> Change:
+    time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    files = WorkingFiles(source, facts)
+    return change(
+        operations,
+        read_overlay(source.config),
+        files.reach,
+        lambda operation: (time, user, str(masked(operation))),
+    )
+
+
+class WorkingFiles:
+    """The files of a configuration in memory while operations are carried out."""
+
+    def __init__(self, source: ConfigurationFile, facts: Facts) -> None:
+        """Begin with the files as they are, without their overlay. Raises ConfigError: they cannot be read."""
+        self._source = source
+        self._facts = facts
+        self._merged = source.merged(())
+
+    def reach(self, targets: Sequence[Target]) -> Operations:
+        """Bring the files to further states; the operations on their tree. Raises ConfigError."""
+        self._merged = self._source.reached(self._merged, targets)
+        return Operations(Tree(self._source.nodes(self._merged)), self._facts)

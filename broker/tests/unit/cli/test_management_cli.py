@@ -1,0 +1,227 @@
+"""Sessions of ``understudy cli``: operations, commands, batches and blocks, carried out on a configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from support.dmr import SERVER, Configured
+from understudy.cli.console import prompt
+from understudy.cli.console.command import management_cli
+from understudy.cli.console.lines import joined, split_commands
+from understudy.cli.console.session import Failed, Session
+from understudy.cli.main import jboss_cli
+from understudy.errors import BrokerError, ConfigError
+from understudy.management.dmr.batch import StepFailed
+from understudy.management.dmr.grammar import Operation
+from understudy.management.dmr.requests import failure
+from understudy.management.dmr.values import Value, to_json
+
+CLUSTER = f"{SERVER}/cluster-connection=my-cluster"
+POLICY = f"{SERVER}/ha-policy=shared-store-slave"
+
+
+class Terminal:
+    """A session on a configuration, with the printed lines and answers."""
+
+    def __init__(self, directory: Path) -> None:
+        self.configured = Configured(directory)
+        self.said: list[str] = []
+        self.shown: list[object] = []
+        self.asked: list[tuple[int, bool]] = []
+        self.reloads: list[Operation] = []
+        self.session = Session(self.send, self.reload, self.show, self.said.append)
+
+    def send(self, operations: Sequence[Operation], composite: bool) -> Mapping[str, Value]:
+        """Answer as a node does."""
+        self.asked.append((len(operations), composite))
+        try:
+            return self.configured.carry_out(*operations)
+        except StepFailed as error:
+            return failure(str(error), error.number if composite else None)
+        except BrokerError as error:
+            return failure(str(error))
+
+    def reload(self, operation: Operation) -> Mapping[str, Value]:
+        self.reloads.append(operation)
+        return {"outcome": "success", "result": None}
+
+    def show(self, answer: Mapping[str, Value]) -> None:
+        self.shown.append(to_json(answer))
+
+    def run(self, *lines: str) -> list[str]:
+        """The lines that are printed for lines of a script."""
+        self.said.clear()
+        self.session.run(lines)
+        return list(self.said)
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Terminal:
+    return Terminal(tmp_path)
+
+
+def test_lines_are_carried_out_until_one_fails(terminal: Terminal) -> None:
+    with pytest.raises(Failed, match="WFLYCTL0201"):
+        terminal.run(
+            "# a comment", "", f"{POLICY}:add", f"{CLUSTER}:write-attribute(name=x,value=1)", f"{POLICY}:remove"
+        )
+    assert [each["outcome"] for each in terminal.shown] == ["success", "failed"]  # type: ignore[index]
+    assert terminal.configured.loaded.configuration.ha_policy.is_backup
+
+
+def test_the_current_node_is_where_addresses_start(terminal: Terminal) -> None:
+    assert terminal.run(f"cd {CLUSTER}", "pwd", "read-attribute max-hops", "cd ..", "pwd", "cd", "cn /") == [
+        CLUSTER,
+        "1",
+        SERVER,
+        SERVER,
+    ]
+    assert "max-hops=1" in terminal.run(f"ls {CLUSTER}")
+    assert "cluster-connection" in terminal.run(f"ls -l {SERVER}")
+    with pytest.raises(Failed, match="WFLYCTL0216"):
+        terminal.run(f"cd {SERVER}/cluster-connection=none")
+    assert terminal.session.node == ()
+
+
+def test_a_batch_is_one_request_of_which_all_counts_or_nothing(terminal: Terminal) -> None:
+    said = terminal.run(
+        "batch",
+        f"{POLICY}:add",
+        f"{POLICY}:write-attribute(name=restart-backup,value=false)",
+        "list-batch",
+        "run-batch",
+    )
+    assert said[:2] == [f"#1 {POLICY}:add", f"#2 {POLICY}:write-attribute(name=restart-backup,value=false)"]
+    assert said[2] == "The batch executed successfully"
+    assert terminal.asked == [(2, True)]
+    before = terminal.configured.overrides
+    with pytest.raises(Failed, match="Operation step-2"):
+        terminal.run("batch", f"{POLICY}:remove", f"{POLICY}:fly", "run-batch")
+    assert terminal.configured.overrides == before
+    assert terminal.session.batch is not None
+    assert len(terminal.session.batch) == 2
+    terminal.run("clear-batch", "discard-batch")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["run-batch"], "no batch is open"),
+        (["batch", "batch"], "open already"),
+        (["batch", "run-batch"], "has no operation"),
+        (["batch", ":reload"], "not possible in a batch"),
+        (["batch", "if (outcome == success) of :read-resource", "end-if"], "'if' is not possible in a batch"),
+        (["batch", f"{POLICY}:add"], "a batch of 1 operations was not run"),
+        (["fly"], "there is no command 'fly'"),
+        (["if (outcome == success) of :read-resource"], "end-if is missing"),
+        (["if outcome", "end-if"], r"if \(CONDITION\) of OPERATION is expected"),
+        (["if (a == b) of pwd", "end-if"], "is no operation"),
+        (["try", "end-try"], "try needs catch or finally"),
+        (["try", "catch", "catch", "end-try"], "catch is not expected"),
+        (["for x", "done"], "for NAME in OPERATION is expected"),
+        ([f"for x in {CLUSTER}:read-resource", "done"], "does not give a list"),
+        (["read-attribute"], "read-attribute NAME"),
+        (["set x"], "NAME=VALUE is expected"),
+        (["unset x"], "is not set"),
+        ([f"if (outcome == success) of {CLUSTER}:read-resource", "for x in y", "done", "end-if"], "runs as one batch"),
+    ],
+)
+def test_a_line_that_is_out_of_place_is_an_error(terminal: Terminal, lines: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        terminal.run(*lines)
+
+
+def test_if_adds_a_resource_only_where_it_is_missing(terminal: Terminal) -> None:
+    script = (
+        f"if (outcome != success) of {POLICY}:read-resource",
+        "  echo added",
+        f"  {POLICY}:add",
+        f"  {POLICY}:write-attribute(name=restart-backup,value=false)",
+        "else",
+        "  echo there",
+        "end-if",
+    )
+    assert terminal.run(*script) == ["added"]
+    assert terminal.asked[-1] == (2, True)
+    assert terminal.run(*script) == ["there"]
+
+
+def test_try_has_catch_and_finally(terminal: Terminal) -> None:
+    assert terminal.run("try", f"{CLUSTER}:fly", "catch", f"{POLICY}:add", "finally", "echo last", "end-try") == [
+        "last"
+    ]
+    assert terminal.configured.result(f"{SERVER}:read-children-names(child-type=ha-policy)") == ["shared-store-slave"]
+    with pytest.raises(Failed):
+        terminal.run("try", f"{CLUSTER}:fly", "finally", "echo last", "end-try")
+    assert terminal.said == ["last"]
+
+
+def test_for_repeats_lines_with_blocks_in_them(terminal: Terminal) -> None:
+    said = terminal.run(
+        "set name=kept",
+        f"for name in {SERVER}:read-children-names(child-type=path)",
+        f"  if (result ~= data/j.*) of {SERVER}/path=$name:read-attribute(name=path)",
+        "    echo found $name",
+        "  end-if",
+        "done",
+        "echo ${name} $other",
+    )
+    assert said == ["found journal-directory", "kept $other"]
+
+
+def test_reload_is_an_operation_and_a_command(terminal: Terminal) -> None:
+    terminal.run(":reload", "reload --force")
+    assert terminal.reloads == [Operation((), "reload"), Operation((), "reload", {"force": True})]
+
+
+def test_quit_ends_a_script_and_echo_dmr_sends_nothing(terminal: Terminal) -> None:
+    terminal.run(f"echo-dmr {POLICY}:add(restart-backup=false)", "quit", "fly")
+    assert terminal.asked == []
+    (shown,) = terminal.shown
+    assert shown["operation"] == "add"  # type: ignore[index]
+    assert terminal.session.ended
+
+
+def test_lines_are_joined_and_commands_are_split() -> None:
+    assert list(joined(["a \\\r\n", "b\r\n", "c\\"])) == ["a b", "c"]
+    assert split_commands('/a=b:c(d=1,e="x,y"),pwd, :f([g,h])') == ['/a=b:c(d=1,e="x,y")', "pwd", " :f([g,h])"]
+
+
+def test_completion_asks_the_node(terminal: Terminal) -> None:
+    def words(text: str) -> list[str]:
+        return [word for word, _ in prompt.completions(text, terminal.session, terminal.send)]
+
+    assert words("disc") == ["discard-batch"]
+    assert words("/sub") == ["subsystem="]
+    assert words(f"{SERVER}/path=jour") == ["journal-directory"]
+    assert words(f"{SERVER}/path=journal-directory:reso") == ["resolve-path"]
+    assert words("/nothing=a:") == []
+
+
+def test_options_that_exclude_each_other_are_a_usage_error(tmp_path: Path) -> None:
+    for options in (["--command", "pwd", "--commands", "pwd"], ["--controller", "h:1", "--url", "http://h:1"]):
+        found = CliRunner().invoke(management_cli, options)
+        assert found.exit_code == 2, found.output
+    missing = CliRunner().invoke(management_cli, ["--file", str(tmp_path / "none")])
+    assert missing.exit_code == 2
+    assert json.dumps("none") not in missing.output
+
+
+def test_the_name_of_the_reference_product_is_the_same_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["jboss-cli.sh", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        jboss_cli()
+    assert ended.value.code == 0
+    assert "Usage: jboss-cli.sh [OPTIONS]" in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["jboss-cli.sh", "--url", "ftp://h", "--command", "pwd"])
+    with pytest.raises(SystemExit) as ended:
+        jboss_cli()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("jboss-cli.sh: ")
