@@ -8,14 +8,13 @@ values. A table without an entry in ``ROWS`` fails, so a new one cannot be left 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from io import StringIO
 from typing import Any, Final
 
-import click
 import pytest
 from rich.cells import cell_len
 
+from support.command_tree import leaves
 from understudy.cli.main import cli
 from understudy.cli.tables import Column, Kind, Page, Table, View
 
@@ -79,18 +78,6 @@ _VALUES: Final = {
     Kind.NAME: LONG,
     Kind.TEXT: SENTENCE,
 }
-
-
-def leaves(command: click.Command, path: str = "") -> Iterator[tuple[str, click.Command]]:
-    """Each command with the words that call it."""
-    if not isinstance(command, click.Group):
-        yield path, command
-        return
-    context = click.Context(command)
-    for name in command.list_commands(context):
-        found = command.get_command(context, name)
-        assert found is not None
-        yield from leaves(found, f"{path} {name}".strip())
 
 
 def all_tables() -> dict[str, Table]:

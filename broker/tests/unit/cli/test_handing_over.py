@@ -119,7 +119,7 @@ def test_failover_without_a_node_that_serves_says_so(closed: str, urls: str, mon
     monkeypatch.setattr(handing_over.time, "sleep", lambda seconds: None)
     shown = run(pair, monkeypatch, "failover", "--timeout", "0.1", urls=urls)
     text = failure(shown, CallTimedOut)
-    assert text.startswith(f"a does not serve any more, and backup b ({closed}) does not serve yet")
+    assert text.startswith(f"a does not serve any more, and the backup b ({closed}) does not serve yet")
     assert "understudy ha --url" in text
 
 

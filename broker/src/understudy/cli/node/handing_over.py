@@ -212,8 +212,8 @@ class _Switch:
         peer = node["peer"]
         while not (any(map(_is_active, self._others)) if self._others else _accepts(peer["connector"])):
             self._pause(
-                f"{node['name']} does not serve any more, and {peer['role']} {shown_peer(peer)} does not serve yet, as"
-                " far as can be seen from here",
+                f"{node['name']} does not serve any more, and the {peer['role']} {shown_peer(peer)} does not serve yet,"
+                " as far as can be seen from here",
                 "look at it with `understudy ha --url`, and at its log",
             )
         return {"name": peer.get("name"), "connector": peer["connector"], "took_ms": self.took_ms}

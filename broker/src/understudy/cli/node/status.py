@@ -120,17 +120,23 @@ class Place(ManagementAddress):
         """The nodes of a context; instances that do not run are left out unless no node is left."""
         found, missing = list[Place](), list[Unreachable]()
         for node in chosen["nodes"]:
-            if "management" in node:
-                token = _token(token_file) or node.get("token", "")
-                found.append(cls.at(node["management"], token, chosen.get("ca")))
-                continue
             try:
-                found.append(cls.of_instance(Path(node["instance"]), token_file, server))
+                found.append(cls.of_context_node(node, chosen, token_file, server))
             except Unreachable as error:
                 missing.append(error)
         if not found:
             raise missing[0]
         return found
+
+    @classmethod
+    def of_context_node(
+        cls, node: Mapping[str, Any], chosen: Mapping[str, Any], token_file: Path | None, server: str | None = None
+    ) -> Place:
+        """The place of one node of a context. Raises ConfigError; Unreachable: it is an instance that does not run."""
+        if "management" in node:
+            token = _token(token_file) or node.get("token", "")
+            return cls.at(node["management"], token, chosen.get("ca"))
+        return cls.of_instance(Path(node["instance"]), token_file, server)
 
     @classmethod
     def reachable(cls, instance: Path, token_file: Path | None) -> Place:
@@ -286,7 +292,7 @@ def _node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]
         "lock manager": _manager_text(ha.get("without_lock_manager")),
         "promoted": _promotion_text(node.get("promotion")),
         "earlier data": _earlier_text(node.get("earlier_data")),
-        "peer": "none known" if peer is None else f"{peer['role']} {shown_peer(peer)}",
+        "peer": "none known" if peer is None else f"{peer['role']} at {shown_peer(peer)}",
         "activation": _activation_text(node.get("activation")),
         "following": None
         if following is None
@@ -312,8 +318,8 @@ def _node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]
 
 def shown_peer(peer: Mapping[str, Any]) -> str:
     """Name and address of the other node of a pair; only the address if it has stated no name."""
-    name = peer.get("name")
-    return f"at {peer['connector']}" if name is None else f"{name} ({peer['connector']})"
+    name, connector = peer.get("name"), str(peer["connector"])
+    return connector if name is None else f"{name} ({connector})"
 
 
 def _earlier_text(earlier: dict[str, Any] | None) -> str | None:

@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any, Final, cast
 
 from understudy.broker import Broker
-from understudy.errors import BrokerError, NotActive
+from understudy.errors import BrokerError, ManagementError, NotActive
 from understudy.management.doors.http import COLLECTIONS
 from understudy.management.model.cluster import Cluster
 from understudy.management.model.node import Node, Quarantine, Readers
 from understudy.management.model.queues import Message
-from understudy.management.operations.invocation import Answer, InvocationRequest, Requester
+from understudy.management.operations.invocation import Answer, InvocationRequest, Requester, log_change
 from understudy.management.snapshot.collections import rows_of
 from understudy.management.snapshot.routing import message_page
 from understudy.management.snapshot.rows import Rows
@@ -84,6 +84,9 @@ class LiveNodeView:
         invocations.node.timers.call_later(0, partial(invocations.run, read, done))
 
     def invoke(self, request: InvocationRequest, answer: Answer) -> None:
+        if self._node.broker is None:
+            self._change_users(request, answer)
+            return
         broker = self._active_broker()
 
         def done(result: object, error: BrokerError | None) -> None:
@@ -93,6 +96,32 @@ class LiveNodeView:
         requester = Requester(_TOKEN, request.peer, request.request_id)
         # in a turn of the node, whose end writes the batch
         broker.invocations.node.timers.call_later(0, partial(broker.invocations.carry_out, request, requester, done))
+
+    def _change_users(self, request: InvocationRequest, answer: Answer) -> None:
+        """Change the users of a node that is not active: its files are its own (ADR 0173).
+
+        Raises:
+            NotActive: the request is another one.
+        """
+        # loaded already, as the whole table of operations is before a request
+        from understudy.management.operations.users import NO_USERS_FILE, change_of, shown_error
+
+        node, files = self._node, self._node.serving.files
+        try:
+            named = request.resource == "broker" and not request.is_attribute
+            found = change_of(request.name, request.parameters, node.environment.entropy) if named else None
+            if found is None:
+                raise NotActive(f"the node is {node.state}")
+            if files is None or files.change_users is None:
+                raise ManagementError(NO_USERS_FILE)
+        except NotActive:
+            raise
+        except BrokerError as error:
+            answer(None, error)
+            return
+        row, change = found
+        log_change(Requester(_TOKEN, request.peer, request.request_id), request.resource, row, request.parameters)
+        files.change_users(change, lambda error: answer(None, shown_error(error)))
 
     def _active_broker(self) -> Broker:
         broker = self._node.broker
