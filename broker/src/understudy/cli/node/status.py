@@ -246,7 +246,7 @@ def status(instance: Path | None, server: str | None, url: str | None, token_fil
         if view.as_json:
             view.value(node | {"ready": ready["ready"], "reason": ready["reason"]})
         else:
-            view.figures(_node_figures(node, ready), title=f"{node['name']} ({node['version']})")
+            view.figures(node_figures(node, ready), title=f"{node['name']} ({node['version']})")
         return bool(ready["ready"])
 
     if not view.repeat(show):
@@ -278,7 +278,13 @@ def readiness_of(place: Place) -> dict[str, Any]:
         raise BrokerError(f"{place.url}/health/ready did not answer as a node does") from error
 
 
-def _node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]:
+def node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]:
+    """The figures of a node that ``status`` prints, by their names.
+
+    Args:
+        node: Answer of ``/api/v1/node``.
+        ready: Answer of ``readiness_of``.
+    """
     ha, store, following, peer = node["ha"], node["store"], node["following"], node["peer"]
     queues = node["queues"]
     figures = {
