@@ -1,4 +1,4 @@
-"""``failover``, ``failback`` and ``activate`` say which node serves, after how long, and what is left to do.
+"""``failover``, ``failback`` and ``activate`` say which node serves, after how long, and the next step.
 
 Goal: the text and the JSON of each outcome. Method: fake nodes that change their state at the request; the acceptor of
 the other node is a socket of the test.

@@ -218,6 +218,6 @@ def _nodes(instance: Path | None, url: str | None, token_file: Path | None) -> l
         try:
             found.append(UsersOfNode(Place.of_context_node(node, chosen, token_file)))
         except Unreachable:
-            # an instance of this host that does not run: its files can be changed all the same
+            # an instance of this host that does not run: its files are changed directly
             found.append(UsersOfInstance(Path(node["instance"])))
     return found

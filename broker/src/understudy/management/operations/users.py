@@ -54,9 +54,7 @@ def change_of(name: str, values: Sequence[object], entropy: Entropy) -> tuple[Op
     """The change of users that an operation of ``broker`` makes, for a node that is not active.
 
     Args:
-        name: Name of the operation.
-        values: Its parameters.
-        entropy: Of the new hash.
+        name: Name of the operation, which has the parameters ``values``.
 
     Returns:
         The row of the operation and the change; None: it is no operation that changes users.
