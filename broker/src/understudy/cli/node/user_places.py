@@ -81,7 +81,8 @@ class UsersOfInstance:
 
     def note(self) -> str:
         """Text that says where and when a change takes effect."""
-        return f"{self._files.users.parent}: written; a node that runs uses it within 2 s"
+        written = f"{self._files.users.parent}: written; a node that runs uses it within 2 s"
+        return f"{written} (the other node of a pair has files of its own)"
 
 
 class UsersOfNode:
