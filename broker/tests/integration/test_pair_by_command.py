@@ -59,16 +59,24 @@ def test_a_failover_and_a_failback(pair: Pair, tmp_path: Path) -> None:
     assert seen.returncode == 0
     assert f"{urls[pair.primary]} does not answer" in seen.stderr
     events = json.loads(seen.stdout)
-    assert any(f"took over from 127.0.0.1:{pair.primary.port}: epoch 2, " in each["event"] for each in events)
+    assert any(
+        each["event"].startswith(
+            f"took over from primary-node (127.0.0.1:{pair.primary.port}), which vanished: epoch 2, "
+        )
+        for each in events
+    )
     assert admin.json("top", "--once")["url"] == urls[pair.backup]
     assert "orders" in admin.run("queue", "list")
     pair.primary.start().wait_ready("active")
     pair.backup.wait_ready("passive")
     texts = {node: [each["event"] for each in node.get("/api/v1/events?limit=2000")[1]["events"]] for node in urls}  # type: ignore[index]
-    assert any(each.startswith("serves again instead of") for each in texts[pair.primary])
-    assert f"gave the service back to 127.0.0.1:{pair.primary.port}" in texts[pair.backup]
+    assert any(
+        each.startswith(f"serves again instead of backup-node (127.0.0.1:{pair.backup.port}): epoch 3, ")
+        for each in texts[pair.primary]
+    )
+    assert f"gave back to primary-node (127.0.0.1:{pair.primary.port})" in texts[pair.backup]
     assert "backup disconnected" not in texts[pair.backup], "a failback is no warning"
     shown = admin.run("log", "--file", str(pair.backup.log), "--level", "warning")
     assert "took over from" in shown
-    assert "gave the service back" not in shown
+    assert "gave back to" not in shown
     assert admin.json("top", "--once")["url"] == urls[pair.primary]

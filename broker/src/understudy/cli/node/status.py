@@ -286,7 +286,7 @@ def _node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]
         "lock manager": _manager_text(ha.get("without_lock_manager")),
         "promoted": _promotion_text(node.get("promotion")),
         "earlier data": _earlier_text(node.get("earlier_data")),
-        "peer": "none known" if peer is None else f"{peer['role']} at {peer['connector']}",
+        "peer": "none known" if peer is None else f"{peer['role']} {shown_peer(peer)}",
         "activation": _activation_text(node.get("activation")),
         "following": None
         if following is None
@@ -308,6 +308,12 @@ def _node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]
         "up": f"{node['uptime_ms'] / 1000:.0f} s, pid {node['pid']}",
     }
     return {name: value for name, value in figures.items() if value is not None}
+
+
+def shown_peer(peer: Mapping[str, Any]) -> str:
+    """Name and address of the other node of a pair; only the address if it has stated no name."""
+    name = peer.get("name")
+    return f"at {peer['connector']}" if name is None else f"{name} ({peer['connector']})"
 
 
 def _earlier_text(earlier: dict[str, Any] | None) -> str | None:

@@ -324,11 +324,18 @@ class Membership(Machine[State, Event]):
     def link_joined(self, link: MemberLink) -> None:
         """Announce this node and subscribe to the topology, in this order (artemis-core s. 9.1)."""
         self.unreached.reached(link)
+        names = self._topology.names
+        names.reached(_host_and_port(link.target))
+        if names.own and not link.is_plain:
+            link.send(packets.QuorumVote(packets.NODE_NAME, packets.NodeName(names.own, _host_and_port(self._own))))
         self._announce_on(link)
         link.send(packets.SubscribeTopologyV2(cluster_connection=True), CONTROL_CHANNEL)
 
     def link_received(self, link: MemberLink, packet: packets.Packet) -> None:
-        """Take an update of the topology; other packets are for the observer."""
+        """Take an update of the topology, or the name of the other node; other packets are for the observer."""
+        if type(packet) is packets.QuorumVote and isinstance(packet.vote, packets.NodeName):
+            self._topology.names.learn(_host_and_port(link.target), packet.vote.name)
+            return
         if not isinstance(packet, packets.ClusterTopologyV2):
             if self._observer is not None:
                 self._observer.link_received(link, packet)
@@ -389,6 +396,8 @@ class Membership(Machine[State, Event]):
     def link_lost(self, link: MemberLink, *, joined: bool, dismissed: bool) -> None:
         """Remove the member; stop after the configured attempts, or if the node said that it stops."""
         place = _place(link.target)
+        if joined:
+            self._topology.names.lost(_host_and_port(link.target), stopped=dismissed)
         if self._observer is not None:
             self._observer.link_lost(link)
         for member in self._topology.members():
@@ -596,3 +605,7 @@ class Membership(Machine[State, Event]):
 
 def _place(connector: TransportConfiguration) -> _Place:
     return connector.host, connector.port, connector.server_name
+
+
+def _host_and_port(connector: TransportConfiguration) -> str:
+    return f"{connector.host}:{connector.port}"
