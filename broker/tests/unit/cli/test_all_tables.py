@@ -41,6 +41,7 @@ ROWS: Final[dict[str, dict[str, Any]]] = {
     "cluster show: redistribution": {},
     "cluster show: remote-queues": {},
     "cluster show: unreached": {},
+    "config diff: overrides": {},
     "connection list: connections": {},
     "consumer list: consumers": {},
     "context list: contexts": {},
