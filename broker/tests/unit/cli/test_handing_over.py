@@ -1,4 +1,4 @@
-"""``failover``, ``failback`` and ``activate`` say which node serves, after how long, and what is left to do.
+"""``failover``, ``failback`` and ``activate`` say which node serves, after how long, and the next step.
 
 Goal: the text and the JSON of each outcome. Method: fake nodes that change their state at the request; the acceptor of
 the other node is a socket of the test.
@@ -119,7 +119,7 @@ def test_failover_without_a_node_that_serves_says_so(closed: str, urls: str, mon
     monkeypatch.setattr(handing_over.time, "sleep", lambda seconds: None)
     shown = run(pair, monkeypatch, "failover", "--timeout", "0.1", urls=urls)
     text = failure(shown, CallTimedOut)
-    assert text.startswith(f"a does not serve any more, and backup b ({closed}) does not serve yet")
+    assert text.startswith(f"a does not serve any more, and the backup b ({closed}) does not serve yet")
     assert "understudy ha --url" in text
 
 

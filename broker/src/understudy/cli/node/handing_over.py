@@ -1,8 +1,8 @@
 """``understudy failover``, ``failback`` and ``activate``: move the active role between the nodes of a pair.
 
 The first two use the management API of the active node, the last one that of a backup whose primary was stopped. Each
-waits until a node serves again, and says which one, after how long, and what is left to do. Not here: ``stop
---failover``, which needs no backup.
+waits until a node serves again, and says which one, after how long, and the next step. Not here: ``stop --failover``,
+which needs no backup.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def failover(
 ) -> None:
     """Stop the active node and let its peer take over, whatever failover-on-shutdown says.
 
-    Returns when the node has ended and its peer serves, and says what is left to do. Of several nodes (a context, or
+    Returns when the node has ended and its peer serves, and says the next step. Of several nodes (a context, or
     --url with both) the other one is asked whether it serves; otherwise this is known when its acceptor takes
     connections from here.
 
@@ -212,8 +212,8 @@ class _Switch:
         peer = node["peer"]
         while not (any(map(_is_active, self._others)) if self._others else _accepts(peer["connector"])):
             self._pause(
-                f"{node['name']} does not serve any more, and {peer['role']} {shown_peer(peer)} does not serve yet, as"
-                " far as can be seen from here",
+                f"{node['name']} does not serve any more, and the {peer['role']} {shown_peer(peer)} does not serve yet,"
+                " as far as can be seen from here",
                 "look at it with `understudy ha --url`, and at its log",
             )
         return {"name": peer.get("name"), "connector": peer["connector"], "took_ms": self.took_ms}

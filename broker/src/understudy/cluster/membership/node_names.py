@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from understudy.cluster.membership.link_ends import place_of_socket
+from understudy.cluster.membership.link_ends import place_of, place_of_socket
+from understudy.cluster.membership.member_link import MemberLink
 from understudy.limits import CLUSTER_NODES_MAX
+from understudy.wire.core import packets
+from understudy.wire.core.transport import TransportConfiguration
 
 #: Longer names are cut: they are only shown.
 _CHARACTERS_MAX: Final = 100
@@ -34,14 +37,23 @@ class NodeNames:
         while len(self._names) > CLUSTER_NODES_MAX:
             del self._names[next(iter(self._names))]
 
-    def reached(self, place: str) -> None:
-        """Note that the node at a place is connected."""
-        self._stopped.discard(place_of_socket(place))
+    def joined(self, link: MemberLink, own: TransportConfiguration) -> None:
+        """State the name of this node, whose connector is ``own``, on a new link. An Artemis gets none."""
+        self._stopped.discard(_place(link.target))
+        if self.own and not link.is_plain:
+            link.send(packets.QuorumVote(packets.NODE_NAME, packets.NodeName(self.own, _place(own))))
 
-    def lost(self, place: str, *, stopped: bool) -> None:
-        """Note the end of the connection to the node at a place; ``stopped``: the node said that it stops."""
+    def take(self, link: MemberLink, packet: packets.Packet) -> bool:
+        """Keep the name that the accepting node of a link has stated. Returns False for a packet of another kind."""
+        if type(packet) is not packets.QuorumVote or not isinstance(packet.vote, packets.NodeName):
+            return False
+        self.learn(_place(link.target), packet.vote.name)
+        return True
+
+    def lost(self, link: MemberLink, *, stopped: bool) -> None:
+        """Note the end of a link; ``stopped``: the other node said that it stops."""
         if stopped and len(self._stopped) < CLUSTER_NODES_MAX:
-            self._stopped.add(place_of_socket(place))
+            self._stopped.add(_place(link.target))
 
     def of(self, place: str) -> str | None:
         """Name of the node at a place, or None."""
@@ -55,3 +67,7 @@ class NodeNames:
     def has_stopped(self, place: str) -> bool:
         """Whether the node at a place has said that it stops, and was not reached since."""
         return place_of_socket(place) in self._stopped
+
+
+def _place(connector: TransportConfiguration) -> str:
+    return place_of(connector.host, connector.port)

@@ -74,7 +74,7 @@ class NodeProtection:
         """The answer at present."""
         policy, configuration, replication = self._life.policy, self._parts.configuration.current, self._replication
         without = policy.without_manager
-        passive = self._life.state.shown == "passive"
+        passive, peer = self._life.state.shown == "passive", self.peer()
         return protection_of(
             Facts(
                 policy=policy.name,
@@ -82,7 +82,8 @@ class NodeProtection:
                 state=self._life.state.shown,
                 store=configuration.journal_directory,
                 persistent=configuration.persistence_enabled,
-                peer=self.peer(),
+                peer=peer,
+                peer_name=None if peer is None else self._parts.topology.names.of(peer),
                 copying=replication is not None and replication.link.state in _COPYING,
                 manager_fault=None if without is None else f"{without.manager}: {without.reason}",
                 unfit=self._unfit() if passive else None,
