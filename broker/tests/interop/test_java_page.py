@@ -29,6 +29,7 @@ def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"{project / 'target' / 'classes'}:{project / 'target' / 'lib'}/*"
 
 
+@pytest.mark.feature("failover: unknown outcomes and how to find out")
 @pytest.mark.parametrize("program", ["Orders"])
 def test_a_program_of_the_page_loses_nothing_when_the_active_node_is_killed(
     classpath: str, pair: Pair, program: str, tmp_path: Path
