@@ -23,6 +23,7 @@ PICTURES: Final = {
     "ha": "understudy ha --instance a",
     "status": "understudy status --instance a",
     "explain": "understudy queue explain orders --instance a",
+    "top": "understudy top --instance a --once",
 }
 COLUMNS: Final = 110
 _PAIR: Final = """
@@ -39,6 +40,10 @@ until understudy ha --instance a; do sleep 0.2; done
 understudy produce --queue orders --count 1200
 understudy produce --queue invoices --count 40
 understudy consume --queue invoices --count 40
+understudy produce --queue parcels --rate 300 >/dev/null &
+understudy produce --queue letters --rate 40 >/dev/null &
+for queue in parcels parcels letters; do understudy consume --queue $queue >/dev/null & done
+until understudy queue show parcels --instance a; do sleep 0.2; done
 """
 #: The font of the drawing is one of the reader: nothing is loaded from another host.
 _FONTS: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +33,43 @@ PAGES = sorted(
 )
 def test_the_blocks_of_a_page_run_as_they_are_printed(page: str, tmp_path: Path) -> None:
     run_page(ROOT / page, tmp_path)
+
+
+def pip_wheel(directory: Path, *requirements: str) -> None:
+    """Build wheels of requirements and of everything they need; skips, saying why, if the index does not answer."""
+    constraints = ROOT / "requirements" / "constraints.txt"
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-q", "-c", str(constraints), "-w", str(directory), *requirements],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode and "connection broken by" in done.stderr:
+        pytest.skip(f"pip cannot reach its index: {done.stderr[-300:]}")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.long
+def test_the_readme_runs_in_a_new_environment(tmp_path: Path) -> None:
+    """The README installs a checkout by pip, from wheels in the place of an index, and runs all of its commands."""
+    checkout, wheels, environment = (tmp_path / name for name in ("checkout", "wheels", "environment"))
+    (checkout / "broker").mkdir(parents=True)
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / "broker" / name, checkout / "broker")
+    shutil.copytree(ROOT / "broker" / "src", checkout / "broker" / "src")
+    pip_wheel(wheels, str(checkout / "broker"), "hatchling")
+    (wheel,) = wheels.glob("understudy-*.whl")
+    wheel.unlink()
+    subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
+    output = run_page(
+        ROOT / "README.md",
+        checkout,
+        PATH=f"{environment / 'bin'}:/usr/sbin:/usr/bin:/sbin:/bin",
+        PIP_NO_INDEX="1",
+        PIP_FIND_LINKS=str(wheels),
+    )
+    assert (environment / "bin" / "understudy").exists()
+    assert re.search(r"Successfully installed .*understudy-", output)
 
 
 def test_pages_by_task_are_executed() -> None:

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,8 @@ _LOOK_S: Final = 0.05
 _ROW_S: Final = 0.5
 #: Between two messages.
 _SEND_S: Final = 0.002
+#: Longest wait of the consumer before it looks whether all messages are received.
+_RECEIVE_S: Final = 0.2
 _COMMAND: Final = (sys.executable, "-c", "from understudy.cli.main import main; main()")
 
 
@@ -145,7 +147,9 @@ class Traffic:
         """Nothing is connected yet."""
         self._url = url
         self._ending = threading.Event()
-        self._threads: Sequence[threading.Thread] = ()
+        self._counted = threading.Event()
+        self._producer = threading.Thread(target=self._produce, daemon=True)
+        self._consumer = threading.Thread(target=self._consume, daemon=True)
         self.sent = 0
         """Confirmed messages."""
         self.received: set[int] = set()
@@ -157,9 +161,8 @@ class Traffic:
 
     def start(self) -> None:
         """Connect and begin."""
-        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._produce, self._consume)]
-        for each in self._threads:
-            each.start()
+        self._producer.start()
+        self._consumer.start()
 
     def _produce(self) -> None:
         try:
@@ -178,11 +181,9 @@ class Traffic:
         try:
             with sync.connect(self._url) as connection, connection.session("client") as session:
                 consumer = session.consumer(QUEUE)
-                while not (self._ending.is_set() and len(self.received) >= self.sent):
-                    message = consumer.receive(1.0)
+                while not (self._counted.is_set() and len(self.received) >= self.sent):
+                    message = consumer.receive(_RECEIVE_S)
                     if message is None:
-                        if self._ending.is_set():
-                            return
                         continue
                     number = int(str(message.properties["number"]))
                     self.twice += number in self.received
@@ -192,10 +193,15 @@ class Traffic:
             self.error = error
 
     def end(self) -> None:
-        """Send nothing more, and receive the rest."""
+        """Send nothing more, and receive the rest.
+
+        The consumer ends only after the producer, whose last send may be confirmed after this call began. Without the
+        messages that it waits for, it is given up after a minute.
+        """
         self._ending.set()
-        for each in self._threads:
-            each.join(_STATE_S)
+        self._producer.join(_STATE_S)
+        self._counted.set()
+        self._consumer.join(_STATE_S)
 
 
 class Board:
