@@ -335,6 +335,12 @@ async def _produce_transacted(plan: ClientPlan, job: ProducerJob, name: str, con
     await session.close()
 
 
+def observed(send: asyncio.Future[None]) -> asyncio.Future[None]:
+    """A send of a transaction whose outcome may stay without a reader: an error that ends the transaction says more."""
+    send.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return send
+
+
 async def _transact(
     plan: ClientPlan,
     job: ProducerJob,
@@ -355,9 +361,11 @@ async def _transact(
         for each in numbers:
             await producer.wait_sendable()
             sends.append(
-                producer.send_nowait(
-                    body_of(name, each, job.size_bytes),
-                    properties=_properties(job, name, each),
+                observed(
+                    producer.send_nowait(
+                        body_of(name, each, job.size_bytes),
+                        properties=_properties(job, name, each),
+                    )
                 )
             )
             if not job.hasty:

@@ -38,6 +38,7 @@ from understudy.testing.runs.workload import (
     close_connection,
     confirmer,
     next_name,
+    observed,
     receive,
     start_over,
     wait_until,
@@ -181,9 +182,11 @@ class _Manager:
         if self._job.sends_on:
             # the client would drop it in a branch that a failover undid, and count it as sent
             self._session._state.channel.open_work.rollback_only = False
-        return producer.send_nowait(
-            body_of(self._name, number, size_bytes),
-            properties={PRODUCER_PROPERTY: self._name, NUMBER_PROPERTY: number},
+        return observed(
+            producer.send_nowait(
+                body_of(self._name, number, size_bytes),
+                properties={PRODUCER_PROPERTY: self._name, NUMBER_PROPERTY: number},
+            )
         )
 
     async def conclude(

@@ -79,17 +79,20 @@ def damage_log(volume: SimVolume, directory: str, stream: random.Random) -> Call
             inode, at = volume.find(path), HEADER_BLOCK_BYTES + stream.randrange(1_000)
             right = inode.visible[at]
             wrong = right ^ 1 << stream.randrange(8)
-            _replace(inode, at, right, wrong)
-            return partial(_replace, inode, at, wrong, right)
+            whole = bytes(inode.visible[:used])
+            damaged = whole[:at] + bytes([wrong]) + whole[at + 1 :]
+            _replace(inode, at, whole, wrong)
+            return partial(_replace, inode, at, damaged, right)
     return None
 
 
-def _replace(inode: Any, offset: int, old: int, new: int) -> None:
-    """Change a byte of a file, whatever its name is now, on the medium and in every cache; one with another value was
-    written since, and stays.
+def _replace(inode: Any, offset: int, old: bytes, new: int) -> None:
+    """Change a byte of a file, whatever its name is now, on the medium and in every cache. A file whose beginning up to
+    1,000 bytes after the byte was written since stays as it is.
     """
+    end = offset + 1_000
     for content in (inode.visible, inode.stable):
-        if offset < len(content) and content[offset] == old:
+        if bytes(content[:end]) == old[:end]:
             content[offset] = new
 
 
