@@ -14,7 +14,7 @@ from typing import Final
 import mdformat
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-OPTIONS: Final = {"wrap": 120, "compact_tables": True}
+OPTIONS: Final = {"wrap": 120, "number": True, "compact_tables": True}
 #: Said at the top of a page that a generator writes.
 _GENERATED: Final = re.compile(r"^Generated |\bgenerated from the list\b", re.M)
 _DELIMITER: Final = re.compile(r"^\|(?: -+:? \||  ?:?-+:? \||\s*:?-+:?\s*\|)+$", re.M)
