@@ -20,7 +20,7 @@ from understudy.management.doors.http import parse_invocation
 from understudy.management.operations.invocation import InvocationRequest, Requester
 from understudy.management.operations.resources import CONTROLS
 from understudy.management.operations.table import Kind, Parameter
-from understudy.runtime.management.node_view import _TOKEN
+from understudy.runtime.management.node_requests import _TOKEN
 from understudy.wire.core.broadcast import Broadcast
 from understudy.wire.core.transport import TransportConfiguration
 

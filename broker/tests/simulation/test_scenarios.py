@@ -180,6 +180,11 @@ def test_a_replica_that_has_served_does_not_move_its_messages_later():
     assert judge(301053, SCENARIOS["scaled-replicas"]) == ""
 
 
+def test_a_replica_whose_target_may_have_the_record_of_its_move_does_not_serve():
+    """It was active beside its primary, which had found the record and had begun empty."""
+    assert judge(312047, SCENARIOS["scaled-voters"]) == ""
+
+
 def test_replicas_that_find_no_node_for_their_messages_serve_them():
     """Two pairs lost their primaries together. Their replicas were active without acceptors, and no node served."""
     assert judge(700025, SCENARIOS["scaled-replicas"]) == ""

@@ -55,3 +55,17 @@ def test_a_node_that_has_something_left_leaves_no_record(left: str) -> None:
         node.world.turn()
     assert RECORD not in node.asked()
     assert node.told == [packets.ScaleDownAnnouncement("target", OWN)], "the rest is there"
+
+
+def test_the_record_is_in_doubt_until_the_target_has_answered() -> None:
+    """The target may have stored it before its answer was lost: the replica does not serve meanwhile."""
+    node = Finish()
+    node.plan.record_in_doubt = False
+    target = SimpleNamespace(tell=lambda packet, of_cluster: node.told.append(packet), target=None)
+    before = [node.plan.record_in_doubt for _ in node.plan._finish(target)]
+    assert before == [False, True], "only the request with the record"
+    assert not node.plan.record_in_doubt, "the work has ended with the answer"
+    unanswered = node.plan._finish(target)
+    next(unanswered), next(unanswered)
+    unanswered.close()
+    assert node.plan.record_in_doubt

@@ -71,6 +71,7 @@ class Moving:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *names: str, only: str | None = None, group: str | None = None):
         self.world = World()
+        self.waits = False
         self.queue = self.world.queue("q")
         self.sessions: list[Session] = []
         self.ended: list[str] = []
@@ -86,7 +87,7 @@ class Moving:
         monkeypatch.setattr(module, "TargetSession", session)
         access: Any = SimpleNamespace(clock=self.world.clock, timers=self.world.clock)
         settings = TransferSettings(OWN, group, only, BridgeConfiguration("scale-down", ""))
-        self.transfer = Transfer(settings, access, lambda: self.known, self.moving)
+        self.transfer = Transfer(settings, access, lambda: self.known, self.moving, lambda: self.waits)
 
     @property
     def session(self) -> Session:
@@ -243,6 +244,24 @@ def test_it_gives_up_when_the_target_confirms_nothing(monkeypatch: pytest.Monkey
     assert node.ended == ["search", "move"]
     assert "has taken nothing" in node.transfer.error
     assert node.queue.message_count == 1
+
+
+def test_a_target_whose_answer_decides_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only it knows whether it has stored the record that everything has moved."""
+    node = Moving(monkeypatch, "a").chosen()
+    node.send("one")
+    node.move(Stage(False, node.take))
+    node.waits = True
+    node.advance(SILENCE_MS + 1_000)
+    for _ in range(2 * SILENCE_MS // 500):
+        node.world.clock.advance(500)
+        if node.transfer.state is State.RECONNECTING and not node.session.closed:
+            node.transfer.target_lost("refused")
+    assert (node.ended, node.transfer.state) == (["search"], State.RECONNECTING)
+    node.world.clock.advance(500)
+    node.transfer.target_ready()
+    node.transfer.target_confirmed(1, 1)
+    assert node.transfer.complete
 
 
 def test_a_target_that_fails_each_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,11 +44,16 @@ class ScaleDown:
         pending: Of the scale-down that was interrupted: its target has to be the same. None: there is none.
         moved: The record that the target is to keep once everything is there (ADR 0126).
         """
+        replication = configuration.ha_policy.replication
+        # without a lock manager only the target knows whether the primary may begin empty
+        waits_for_answer = replication is not None and replication.lock_manager is None
         self._moved = moved
         settings = settings_of(configuration)
         self._pending = pending
         self.record: SettingRecord | None = None
         """Record of the target in the log; None: nothing was sent to it."""
+        self.record_in_doubt = False
+        """Whether the target may have the record that everything has moved, without having answered."""
         self._configuration = configuration
         self._cluster = cluster
         self._services = services
@@ -71,6 +76,7 @@ class ScaleDown:
             access,
             lambda: candidates(settings, cluster, services.node_id, pending),
             self.moving,
+            lambda: self.record_in_doubt and waits_for_answer,
         )
 
     # -- the target -------------------------------------------------------------------------------
@@ -111,7 +117,8 @@ class ScaleDown:
         """Whether a message or a transaction of this node may be at the target too."""
         if self.transfer.complete:
             return False
-        return self._pending is not None or self.moving.in_doubt or any(self._services.sessions.resources.prepared())
+        prepared = any(self._services.sessions.resources.prepared())
+        return self._pending is not None or self.moving.in_doubt or prepared or self.record_in_doubt
 
     def left_behind(self) -> dict[str, int]:
         """Messages that are still here, by queue."""
@@ -167,4 +174,6 @@ class ScaleDown:
         moved = None if self.left_behind() or any(self._services.sessions.resources.prepared()) else self._moved()
         if moved is not None and not plain:
             # last, and only if everything is there: a node that finds it needs nothing from here
+            self.record_in_doubt = True
             yield from leave_record(moved)
+            self.record_in_doubt = False

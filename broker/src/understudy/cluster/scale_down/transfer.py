@@ -118,6 +118,7 @@ class Transfer(Machine[State, Event]):
         access: TargetAccess,
         candidates: Callable[[], Sequence[TransportConfiguration]],
         moving: MovingMessages,
+        waits: Callable[[], bool] = lambda: False,
     ) -> None:
         """Nothing is dialled yet.
 
@@ -126,6 +127,7 @@ class Transfer(Machine[State, Event]):
             access: Dialer, clock and credentials.
             candidates: Connectors of nodes that may take the messages, as they are known at each attempt.
             moving: The messages.
+            waits: Whether the answer of the target is waited for without a limit.
         """
         super().__init__()
         self.target: Member | None = None
@@ -136,6 +138,7 @@ class Transfer(Machine[State, Event]):
         self._access = access
         self._candidates = candidates
         self._moving = moving
+        self._waits = waits
         self._session: TargetSession | None = None
         self._timer: Timer | None = None
         self._ended: Callable[[], None] | None = None
@@ -266,7 +269,7 @@ class Transfer(Machine[State, Event]):
         else:
             begun_ms, limit_ms = self._failing_since_ms, AWAY_MS if self.target.backup is None else SILENCE_MS
         now_ms = self._access.clock.monotonic_ms()
-        if now_ms - begun_ms >= limit_ms:
+        if now_ms - begun_ms >= limit_ms and not self._waits():
             if not self._moving.leave_out(self._full):
                 self._later(0, lambda: self.fire(_E.GIVE_UP))
                 return
@@ -319,7 +322,7 @@ class Transfer(Machine[State, Event]):
             self.error = f"the target has taken nothing for {SILENCE_MS} ms"
             session = self._session
             full = session is not None and self._moving.leave_out(session.full_address)
-            if full:
+            if full or self._waits():
                 # on a new connection the others go on without the messages of that address
                 self._failing_since_ms = self._access.clock.monotonic_ms()
                 self.fire(_E.LOST, self.error)
