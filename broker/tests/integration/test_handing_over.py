@@ -58,7 +58,14 @@ def test_failover_and_failback_move_the_active_role(pair: Pair) -> None:
         session.producer("q").send("kept")
     code, text = run("failover", "--json", *options(pair.primary))
     assert code == 0, text
-    assert json.loads(text)["state"] == "stopped"
+    found = json.loads(text)
+    place = f"127.0.0.1:{pair.backup.port}"
+    assert (found["state"], found["serving"]["name"], found["serving"]["connector"]) == (
+        "stopped",
+        "backup-node",
+        place,
+    )
+    assert "start primary-node again" in found["next"]
     pair.backup.wait_ready("active")
     code, text = run("failback", *options(pair.backup))
     assert code == 1, text

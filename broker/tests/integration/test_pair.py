@@ -111,7 +111,11 @@ def test_management_shows_the_pair(pair: Pair) -> None:
     pair.start()
     active, passive = pair.primary.facts(), pair.backup.facts()
     assert active["node_id"] == passive["node_id"]
-    assert active["peer"] == {"role": "backup", "connector": f"127.0.0.1:{pair.backup.port}"}
+    assert active["peer"] == {
+        "role": "backup",
+        "connector": f"127.0.0.1:{pair.backup.port}",
+        "name": "backup-node",
+    }
     # but for the moment in which a quiet log is given its mark
     while pair.backup.facts()["following"] != {"caught_up": True, "lag_bytes": 0}:
         time.sleep(0.02)

@@ -54,10 +54,13 @@ def test_a_backup_that_came_into_sync_under_load_serves_after_a_kill(
     pair.backup.start()
     wait_in_sync(pair.primary, pair.backup)
     for node, role, other in ((pair.primary, "backup", pair.backup), (pair.backup, "primary", pair.primary)):
-        assert node.facts()["peer"] == {"role": role, "connector": f"{other.host}:{other.port}"}
+        place = f"{other.host}:{other.port}"
+        assert node.facts()["peer"] == {"role": role, "connector": place, "name": other.role}
     load.wait_more(100)
     pair.primary.kill()
     pair.backup.wait_ready("active")
+    vanished = f"took over from primary ({pair.primary.host}:{pair.primary.port}), which vanished: epoch 2, "
+    assert logged(pair.backup, vanished) == 1
     load.check(pair.backup)
 
 
@@ -71,6 +74,7 @@ def test_a_clean_stop_hands_over_and_the_old_node_returns(
     load.wait_confirmed(200)
     assert pair.primary.terminate() == 0
     pair.backup.wait_ready("active")
+    assert logged(pair.backup, f"({pair.primary.host}:{pair.primary.port}), which stopped: epoch 2, ") == 1
     pair.primary.start()
     if allow_failback:
         pair.primary.wait_ready("active")

@@ -33,6 +33,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.feature("failover: unknown outcomes and how to find out")
 @pytest.mark.parametrize("project", PROGRAMS)
 def test_a_program_of_the_page_loses_nothing_when_the_active_node_is_killed(
     page: Path, pair: Pair, project: str, tmp_path: Path

@@ -26,6 +26,8 @@ class Facts:
     """Whether messages are kept on disk."""
     peer: str | None = None
     """host:port of the other node: of an active node the one that may take over, of a passive node the active one."""
+    peer_name: str | None = None
+    """Name of that node; None: it has not stated one."""
     copying: bool = False
     """Whether an active node copies its store to a replica, which may not take over yet."""
     manager_fault: str | None = None
@@ -101,7 +103,8 @@ def _of_active(facts: Facts) -> Protection:
             "Start the lock manager again.",
         )
     if facts.peer is not None:
-        return Protection(True, facts.peer, f"{facts.peer} takes over when this node fails", _loss_of_pair(facts), None)
+        who = f"{_shown_peer(facts)} takes over when this node fails"
+        return Protection(True, facts.peer, who, _loss_of_pair(facts), None)
     if facts.policy == "replication":
         who = "no node takes over: no replica is in sync"
         if facts.copying:
@@ -123,7 +126,7 @@ def _of_active(facts: Facts) -> Protection:
 
 
 def _of_passive(facts: Facts) -> Protection:
-    active = "the active node" if facts.peer is None else facts.peer
+    active = _shown_peer(facts)
     if facts.unfit is not None:
         return Protection(
             False,
@@ -136,6 +139,13 @@ def _of_passive(facts: Facts) -> Protection:
     if facts.in_line:
         who = f"another backup takes over when {active} fails, this node is the next in line"
     return Protection(True, None, who, _loss_of_pair(facts), None)
+
+
+def _shown_peer(facts: Facts) -> str:
+    """Name and address of the other node, as far as they are known."""
+    if facts.peer is None:
+        return "the active node"
+    return facts.peer if facts.peer_name is None else f"{facts.peer_name} ({facts.peer})"
 
 
 def _loss_of_pair(facts: Facts) -> str:

@@ -346,9 +346,20 @@ class Memory:
     def when_room(self, address: AddressMemory, waiter: object, grant: Callable[[], None]) -> None:
         """Call ``grant`` once when ``blocks_producers`` is None again; one call for each waiter and address."""
         if address not in self.starved:
-            log.warning("producers blocked", extra={"address": address.name, "id": "AMQ222183"})
+            fields = {"address": address.name, "id": "AMQ222183", "reason": self._why_blocked(address)}
+            log.warning("producers blocked", extra=fields)
             self.starved[address] = {}
         self.starved[address][waiter] = grant
+
+    def _why_blocked(self, address: AddressMemory) -> str:
+        """The limit because of which credits for an address are withheld."""
+        if address.blocked:
+            return "an operator has blocked the address"
+        if self._store.full:
+            return f"the disk is full: {self._store.full_reason}"
+        if address.full_policy is not None:
+            return f"the address holds its maximum: {address.size_bytes} bytes in {address.message_count} messages"
+        return f"the node holds its maximum: {self.held_bytes} bytes in {self.held_count} messages"
 
     def grant(self) -> None:
         """Call the waiters of each address that takes messages again."""

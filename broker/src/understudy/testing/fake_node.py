@@ -59,7 +59,7 @@ _NODE = Node(
     uptime_ms=12_500,
     epoch=3,
     ha=_HA,
-    peer=Peer("backup", "10.0.0.2:61616"),
+    peer=Peer("backup", "10.0.0.2:61616", "b"),
     protection=Protection(True, "10.0.0.2:61616", _WHO, _KEPT, None, f"{_WHO}; {_KEPT}"),
     acceptors=[Acceptor("artemis", "tcp://0.0.0.0:61616")],
     store=Store("/data/journal", 2, 4096, False, 99, live_bytes=1024, amplification=4.0),

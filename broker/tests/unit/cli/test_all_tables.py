@@ -1,4 +1,4 @@
-"""Every table of every command at 80 and 200 columns and without a terminal.
+"""Every table of every command, and the figures of a node, at 80 and 200 columns and without a terminal.
 
 Goal: no command has a table that cuts a number, is wider than the terminal, or folds a row where a program reads it.
 Method: the commands are found by walking the command line, and each table is drawn with a row of long and hostile
@@ -8,16 +8,20 @@ values. A table without an entry in ``ROWS`` fails, so a new one cannot be left 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from io import StringIO
 from typing import Any, Final
 
-import click
 import pytest
 from rich.cells import cell_len
 
+from support.command_tree import leaves
 from understudy.cli.main import cli
+from understudy.cli.managing.ha import sentence_of
+from understudy.cli.node.status import node_figures
 from understudy.cli.tables import Column, Kind, Page, Table, View
+from understudy.management.doors.http import node_json
+from understudy.testing.fake_node import fake_node
 
 NUMBER: Final = 1_234_567
 LONG: Final = "orders." + "ä注" * 80 + "\x1b[2J\r\n.europe"
@@ -41,6 +45,7 @@ ROWS: Final[dict[str, dict[str, Any]]] = {
     "cluster show: redistribution": {},
     "cluster show: remote-queues": {},
     "cluster show: unreached": {},
+    "config diff: overrides": {},
     "connection list: connections": {},
     "consumer list: consumers": {},
     "context list: contexts": {},
@@ -79,18 +84,6 @@ _VALUES: Final = {
     Kind.NAME: LONG,
     Kind.TEXT: SENTENCE,
 }
-
-
-def leaves(command: click.Command, path: str = "") -> Iterator[tuple[str, click.Command]]:
-    """Each command with the words that call it."""
-    if not isinstance(command, click.Group):
-        yield path, command
-        return
-    context = click.Context(command)
-    for name in command.list_commands(context):
-        found = command.get_command(context, name)
-        assert found is not None
-        yield from leaves(found, f"{path} {name}".strip())
 
 
 def all_tables() -> dict[str, Table]:
@@ -158,3 +151,80 @@ def test_without_a_terminal_a_row_is_one_line_with_whole_values(name: str, monke
     for column in columns_of(table):
         assert column.text(row, grouped=False).strip() in lines[1], column.name
         assert column.heading in lines[0]
+
+
+READY: Final = {"ready": False, "reason": SENTENCE, "state": "active", "protection": SENTENCE}
+
+
+def hostile_node() -> dict[str, Any]:
+    """The answer of a node with long values everywhere."""
+    pair = {"policy": "replication", "waiting_because": SENTENCE}
+    pair["without_lock_manager"] = {"manager": LONG, "for_ms": LINE_MS, "reason": SENTENCE}
+    node = node_json(fake_node(name=LONG))
+    certificate = {"subject": LONG, "days_until_expiration": NUMBER}
+    return node | {
+        "ha": node["ha"] | pair,
+        "node_id": LONG,
+        "epoch": NUMBER,
+        "peer": {"role": "backup", "connector": LONG, "name": LONG},
+        "promotion": {"before": NUMBER, "sequence": NUMBER, "newest_known": None},
+        "earlier_data": {
+            "records": NUMBER, "messages": NUMBER, "epoch": NUMBER, "sequence": NUMBER, "directory": LONG,
+        },
+        "activation": {
+            "step": LONG, "undoing": False, "took_ms": NUMBER, "steps": [{"name": LONG, "took_ms": NUMBER}] * 9,
+        },
+        "following": {"caught_up": False, "lag_bytes": NUMBER**2},
+        "store": {"directory": LONG, "segments": NUMBER, "bytes": NUMBER**2, "full": True},
+        "scrub": {"age_ms": LINE_MS, "running": True, "pass_bytes": NUMBER**2, "damaged": NUMBER, "repaired": NUMBER},
+        "acceptors": [{"name": LONG, "url": LONG, "certificate": certificate}] * 4,
+        "overrides": NUMBER,
+        "pending": [LONG, LONG],
+        "connections": NUMBER,
+        "sessions": NUMBER,
+        "queues": [{"message_count": NUMBER}] * 3,
+        "pid": NUMBER,
+    }  # fmt: skip
+
+
+def draw_status(page: Page) -> None:
+    page.figures(node_figures(hostile_node(), READY), title=LONG)
+
+
+def draw_ha(page: Page) -> None:
+    page.sentence(sentence_of(READY))
+
+
+def figures_of(draw: Callable[[Page], None], width: int | None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    output: StringIO = StringIO() if width is None else Terminal()
+    monkeypatch.setenv("COLUMNS", "33" if width is None else str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    draw(Page(output))
+    return re.sub(r"\x1b\[[0-9;]*m", "", output.getvalue()).split("\n")[:-1]
+
+
+def words_of(lines: list[str]) -> str:
+    """The text of all lines without spaces: a value may be continued on the next line."""
+    return re.sub(r"\s+", "", "".join(lines))
+
+
+@pytest.mark.parametrize("width", [80, 200])
+@pytest.mark.parametrize("draw", [draw_status, draw_ha])
+def test_figures_fit_a_terminal_and_lose_nothing(
+    draw: Callable[[Page], None], width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = figures_of(draw, width, monkeypatch)
+    assert max(map(cell_len, lines)) <= width, lines
+    assert all(line.isprintable() for line in lines)
+    assert words_of(lines) == words_of(figures_of(draw, None, monkeypatch))
+
+
+def test_a_long_sentence_is_divided_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = figures_of(draw_ha, 80, monkeypatch)
+    assert len(lines) > 1
+    assert " ".join(lines) == sentence_of(READY).strip()
+
+
+def test_without_a_terminal_a_figure_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert figures_of(draw_ha, None, monkeypatch) == [sentence_of(READY)]
+    assert len(figures_of(draw_status, None, monkeypatch)) == 1 + len(node_figures(hostile_node(), READY))

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from understudy.cli.main import exit_code_of
+from understudy.cli.managing import places
 from understudy.cli.messages.queue import queue
 from understudy.cli.node.status import Place
 from understudy.errors import BrokerError, NotActive, Unreachable
@@ -40,6 +41,7 @@ class Node:
 def node_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Node]:
     def made(waiting: int) -> Node:
         node = Node(waiting)
+        monkeypatch.setattr(places, "readiness_of", lambda place: {"state": "active"})
         monkeypatch.setattr(Place, "ask", lambda place, path, *, body=None: node.ask(place, path, body=body))
         return node
 

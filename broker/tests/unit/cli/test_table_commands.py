@@ -73,6 +73,7 @@ ANSWERS: dict[str, Any] = {
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     monkeypatch.setattr(Place, "ask", lambda place, path, *, body=None: ANSWERS[path])
+    monkeypatch.setattr("understudy.cli.managing.places.readiness_of", lambda place: {"state": "active"})
 
     def invoke(command: click.Command, *arguments: str) -> Result:
         return CliRunner().invoke(command, [*arguments, "--url", "http://127.0.0.1:1"])

@@ -110,5 +110,5 @@ def test_the_node_that_takes_over_is_asked(monkeypatch: pytest.MonkeyPatch) -> N
     states["http://b:1"] = "passive"
     with pytest.raises(NotActive):
         nodes.read(0)
-    with pytest.raises(NotActive, match="the node at a:61616 serves the queues"):
+    with pytest.raises(NotActive, match="the active node is a:61616: give its management URL"):
         Nodes([Place("http://b:1", "")])

@@ -398,7 +398,6 @@ def test_every_attribute_of_every_resource_answers(monkeypatch: pytest.MonkeyPat
             "bridges": (BridgeConfiguration("x", "x", BridgeTarget(("self",))),),
         }
     )
-    node.store.epoch = 1  # type: ignore[attr-defined]
     monkeypatch.setattr(type(node.store), "disk_used_percent", 12.5)
     node.world.queue("x")
     node.world.session().sends.send(text("m", "x"))

@@ -61,7 +61,7 @@ def test_an_active_node() -> None:
         },
         "promotion": None,
         "earlier_data": None,
-        "peer": {"role": "backup", "connector": "10.0.0.2:61616"},
+        "peer": {"role": "backup", "connector": "10.0.0.2:61616", "name": "b"},
         "activation": None,
         "following": None,
         "acceptors": [

@@ -35,6 +35,8 @@ def facts(**changes: Any) -> Facts:
         ),
         (facts(policy="primary-only", persistent=False), False, ["persistence is off, so all messages are lost"]),
         (facts(state="passive", role="backup", peer="a:1"), True, ["this node takes over when a:1 fails"]),
+        (facts(state="passive", peer="a:1", peer_name="a"), True, ["this node takes over when a (a:1) fails"]),
+        (facts(peer="b:1", peer_name="b"), True, ["b (b:1) takes over when this node fails"]),
         (facts(state="passive"), True, ["when the active node fails"]),
         (facts(state="passive", peer="a:1", in_line=True), True, ["another backup takes over", "next in line"]),
         (facts(state="passive", peer="a:1", unfit="old data"), False, ["does not take over from a:1: old data"]),

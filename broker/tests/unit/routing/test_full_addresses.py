@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 
@@ -303,3 +304,33 @@ def test_each_address_that_holds_a_message_counts_it_for_the_limit_of_the_node(
         if transacted:
             each.producer.commit(partial(each.answer_run, (-1,)))
     assert together.figures() == single.figures()
+
+
+def reasons(records: list[logging.LogRecord]) -> list[str]:
+    return [each.__dict__["reason"] for each in records if each.getMessage() == "producers blocked"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "node", "reason"),
+    [
+        ({"max_size_bytes": 3 * SIZE}, {}, f"the address holds its maximum: {3 * SIZE} bytes in 3 messages"),
+        ({}, {"global_max_messages": 3}, f"the node holds its maximum: {3 * SIZE} bytes in 3 messages"),
+    ],
+)
+def test_the_log_names_the_limit_that_makes_producers_wait(
+    settings: dict[str, object], node: dict[str, int], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    full = Full({"address_full_policy": "BLOCK", **settings}, node)
+    full.producer.sends.request_credits("q", 70)
+    assert reasons(caplog.records) == [reason]
+
+
+def test_the_log_says_that_the_disk_or_an_operator_makes_producers_wait(caplog: pytest.LogCaptureFixture) -> None:
+    _, session = full_disk("BLOCK")
+    session.sends.request_credits("q", 70)
+    assert reasons(caplog.records)[0].startswith("the disk is full: ")
+    caplog.clear()
+    full = Full({"address_full_policy": "BLOCK"}, {})
+    full.queue.address.blocked = True
+    full.producer.sends.request_credits("q", 70)
+    assert reasons(caplog.records) == ["an operator has blocked the address"]

@@ -138,7 +138,8 @@ def test_settings_outlive_the_segments_they_were_written_in(made: Store) -> None
     assert list(state.settings.values()) == [kept]
 
 
-def test_full_disk_refuses_messages_but_not_acknowledgements(made: Store) -> None:
+def test_full_disk_refuses_messages_but_not_acknowledgements(made: Store, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     ids = [made.send()[0] for _ in range(20)]
     made.rig.settle()
     made.rig.volume.capacity_bytes = made.rig.volume.used_bytes()
@@ -158,6 +159,12 @@ def test_full_disk_refuses_messages_but_not_acknowledgements(made: Store) -> Non
     made.rig.time.advance(2000)
     made.rig.settle()
     assert not made.store.full
+    said = [each for each in caplog.records if " disk " in each.getMessage() and "messages are" in each.getMessage()]
+    assert [each.getMessage() for each in said] == [
+        "the disk is full: messages are refused",
+        "the disk has space again: messages are accepted",
+    ]
+    assert said[0].__dict__["reason"]
     ids.append(made.send()[0])
     made.rig.settle()
     assert list(made.again().state.references[made.queue_id]) == ids[5:]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from understudy.cli.managing.confirming import counted
-from understudy.cli.managing.places import item, node_options
+from understudy.cli.managing.places import item, node_options, require_active
 from understudy.cli.node.status import Place, readiness_of
 from understudy.cli.terminal import Commands, echo
 from understudy.errors import BrokerError
@@ -109,6 +109,7 @@ def queue(place: Place, name: str, warning: float, critical: float, consumers: i
     \b
     Example: understudy check queue orders --warning 100 --critical 1000 --consumers 1
     """
+    require_active(place)
     found = item(place, "queues", name)
     count, served = found["message_count"], found["consumer_count"]
     text = f"{name}: {counted(count, 'message')}, {counted(served, 'consumer')}"
@@ -118,6 +119,7 @@ def queue(place: Place, name: str, warning: float, critical: float, consumers: i
 
 
 def _attribute(place: Place, name: str) -> Any:
+    require_active(place)
     return place.ask("/api/v1/invoke", body={"resource": "broker", "attribute": name})["result"]
 
 

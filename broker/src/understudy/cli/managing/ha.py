@@ -9,7 +9,6 @@ import click
 from understudy.cli.managing.places import node_options
 from understudy.cli.node.status import Place, readiness_of
 from understudy.cli.tables import View, view_options
-from understudy.cli.terminal import echo
 
 
 @click.command()
@@ -33,7 +32,7 @@ def ha(place: Place, view: View) -> None:
             names = ("state", "protected", "protection")
             view.value({name: found[name] for name in names})
         else:
-            echo(sentence_of(found))
+            view.page.sentence(sentence_of(found))
         return bool(found["protected"])
 
     if not view.repeat(show):

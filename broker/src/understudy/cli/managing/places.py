@@ -14,6 +14,7 @@ from understudy.cli.node.status import (
     instance_option,
     readiness_of,
     server_option,
+    shown_peer,
     token_file_option,
     url_option,
 )
@@ -65,7 +66,11 @@ def require_active(place: Place) -> None:
         return
     node = place.ask("/api/v1/node")
     peer = node["peer"]
-    elsewhere = "" if peer is None or state != "passive" else f"; the node at {peer['connector']} serves the queues"
+    elsewhere = ""
+    if peer is not None and state == "passive":
+        elsewhere = (
+            f"; the active node is {shown_peer(peer)}: give its management URL or instance, or a context of both nodes"
+        )
     raise NotActive(f"{node['name']} ({place.url}) is {state}{elsewhere}")
 
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from understudy.cli.node.status import Place, instance_option, server_option, token_file_option, url_option
+from understudy.cli.managing.places import active_node_options, invoke
+from understudy.cli.node.status import Place
 from understudy.cli.tables import Kind, Table, View, figure_column, view_options, with_others
 from understudy.cli.terminal import Commands, echo
 from understudy.errors import ConfigError
@@ -41,36 +42,22 @@ def bridge() -> None:
     """Look at core bridges, create and destroy them."""
 
 
-def _invoke(place: Place, resource: str, operation: str, *parameters: object) -> Any:
-    body = {"resource": resource, "operation": operation, "parameters": list(parameters)}
-    return place.ask("/api/v1/invoke", body=body)["result"]
-
-
 @bridge.command("list")
-@instance_option
-@server_option
-@url_option
-@token_file_option
+@active_node_options
 @view_options(BRIDGES, watch=True)
-def list_bridges(
-    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, view: View
-) -> None:
+def list_bridges(place: Place, view: View) -> None:
     """Show the bridges of a node, those to other members of its cluster included.
 
     \b
     Example: understudy bridge list --filter state!=running
     """
-    place = Place.of(instance, url, token_file, server)
     view.repeat(lambda: view.rows(BRIDGES, place.ask("/api/v1/cluster")["bridges"]))
 
 
 @bridge.command()
-@instance_option
-@server_option
-@url_option
-@token_file_option
+@active_node_options
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
-def create(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, file: Path) -> None:
+def create(place: Place, file: Path) -> None:
     """Create a bridge from the JSON in FILE (- is the standard input), and start it.
 
     The names are those of Artemis: name, queue-name, forwarding-address,
@@ -88,90 +75,71 @@ def create(instance: Path | None, server: str | None, url: str | None, token_fil
                 text = opened.read(_FILE_BYTES_MAX)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}", file=str(file)) from error
-    _invoke(Place.of(instance, url, token_file, server), "broker", "createBridge", text)
+    invoke(place, "broker", "createBridge", text)
     echo("created")
 
 
 @bridge.command()
-@instance_option
-@server_option
-@url_option
-@token_file_option
+@active_node_options
 @click.argument("name")
-def destroy(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str) -> None:
+def destroy(place: Place, name: str) -> None:
     """Stop the bridge NAME and forget it; one of broker.xml is there again after the next activation.
 
     \b
     Example: understudy bridge destroy orders-to-west
     """
-    _invoke(Place.of(instance, url, token_file, server), "broker", "destroyBridge", name)
+    invoke(place, "broker", "destroyBridge", name)
     echo("destroyed")
 
 
 @bridge.command()
-@instance_option
-@server_option
-@url_option
-@token_file_option
+@active_node_options
 @click.argument("name")
-def start(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str) -> None:
+def start(place: Place, name: str) -> None:
     """Start the bridge NAME.
 
     \b
     Example: understudy bridge start orders-to-west
     """
-    _invoke(Place.of(instance, url, token_file, server), f"bridge.{name}", "start")
+    invoke(place, f"bridge.{name}", "start")
     echo("started")
 
 
 @bridge.command()
-@instance_option
-@server_option
-@url_option
-@token_file_option
+@active_node_options
 @click.argument("name")
-def stop(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str) -> None:
+def stop(place: Place, name: str) -> None:
     """Stop the bridge NAME after the messages under way.
 
     \b
     Example: understudy bridge stop orders-to-west
     """
-    _invoke(Place.of(instance, url, token_file, server), f"bridge.{name}", "stop")
+    invoke(place, f"bridge.{name}", "stop")
     echo("stopping")
 
 
 @bridge.command("add-connector")
-@instance_option
-@server_option
-@url_option
-@token_file_option
+@active_node_options
 @click.argument("name")
 @click.argument("target")
-def add_connector(
-    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str, target: str
-) -> None:
+def add_connector(place: Place, name: str, target: str) -> None:
     """Add the connector NAME to the broker at TARGET, tcp://host:port with parameters, for bridges to be created.
 
     \b
     Example: understudy bridge add-connector west tcp://west:61616
     """
-    _invoke(Place.of(instance, url, token_file, server), "broker", "addConnector", name, target)
+    invoke(place, "broker", "addConnector", name, target)
     echo("added")
 
 
 @bridge.command("remove-connector")
-@instance_option
-@server_option
-@url_option
-@token_file_option
+@active_node_options
 @click.argument("name")
-def remove_connector(
-    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str
-) -> None:
+def remove_connector(place: Place, name: str) -> None:
     """Remove the connector NAME that was added; bridges that have it keep it until the next activation.
 
     \b
     Example: understudy bridge remove-connector west
     """
-    _invoke(Place.of(instance, url, token_file, server), "broker", "removeConnector", name)
+    invoke(place, "broker", "removeConnector", name)
     echo("removed")

@@ -5,13 +5,12 @@ damaged messages of a pair.
 from __future__ import annotations
 
 import json
-import urllib.parse
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from understudy.cli.node.status import Place, instance_option, server_option, token_file_option, url_option
+from understudy.cli.managing.places import active_node_options, invoke, item, quoted
+from understudy.cli.node.status import Place
 from understudy.cli.tables import Row, Table, View, figure_column, json_option, view_options, with_others
 from understudy.cli.terminal import Commands, echo
 from understudy.management.model.queues import Queue
@@ -47,45 +46,30 @@ def _kind(row: Row) -> str:
 
 
 @queue.command("stat")
-@instance_option
-@server_option
-@url_option
-@token_file_option
+@active_node_options
 @click.option("--name", help="Only this queue; exit code 1 when there is none.")
 @view_options(QUEUES, watch=True)
-def stat(
-    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str | None, view: View
-) -> None:
+def stat(place: Place, name: str | None, view: View) -> None:
     """Show the queues of a node and their counters.
 
     \b
     Example: understudy queue stat --sort -message_count --filter 'message_count>0' --watch
     """
-    place = Place.of(instance, url, token_file, server)
 
     def show() -> None:
-        if name is None:
-            queues = place.ask("/api/v1/node")["queues"]
-        else:
-            queues = [place.ask("/api/v1/queues/" + urllib.parse.quote(name, safe="", errors="replace"))]
+        queues = place.ask("/api/v1/node")["queues"] if name is None else [item(place, "queues", name)]
         view.rows(QUEUES, queues)
 
     view.repeat(show)
 
 
 @queue.command("explain")
-@instance_option
-@server_option
-@url_option
-@token_file_option
+@active_node_options
 @click.argument("name")
 @click.option("--message", "message_id", type=click.IntRange(min=0), help="Only the message of this id.")
 @json_option
 def explain(
-    instance: Path | None,
-    server: str | None,
-    url: str | None,
-    token_file: Path | None,
+    place: Place,
     name: str,
     message_id: int | None,
     as_json: bool,
@@ -98,8 +82,8 @@ def explain(
     Exit codes: 0 shown; 1 no such queue or message; 3 not reachable.
     """
     one = "" if message_id is None else f"/messages/{message_id}"
-    path = f"/api/v1/queues/{urllib.parse.quote(name, safe='', errors='replace')}{one}/explain"
-    found: dict[str, Any] = Place.of(instance, url, token_file, server).ask(path)
+    path = f"/api/v1/queues/{quoted(name)}{one}/explain"
+    found: dict[str, Any] = place.ask(path)
     if as_json:
         echo(json.dumps(found, indent=2))
     elif message_id is not None:
@@ -109,15 +93,10 @@ def explain(
 
 
 @queue.command("quarantine-damaged")
-@instance_option
-@server_option
-@url_option
-@token_file_option
+@active_node_options
 @click.option("--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
 @json_option
-def quarantine_damaged(
-    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, yes: bool, as_json: bool
-) -> None:
+def quarantine_damaged(place: Place, yes: bool, as_json: bool) -> None:
     """Move damaged messages that wait for the other node of a pair to the quarantine.
 
     For the case that the other node or its data is lost for good. Such a message waits until a replica is in sync, at
@@ -128,18 +107,12 @@ def quarantine_damaged(
 
     Exit codes: 0 moved, or no message waits; 1 not confirmed; 3 the node is not active or not reachable.
     """
-    place = Place.of(instance, url, token_file, server)
-    waiting: int = _invoke(place, "getMessagesWaitingForOtherNodeCount")
+    waiting = int(invoke(place, "broker", "getMessagesWaitingForOtherNodeCount"))
     if waiting and not yes:
         echo(f"{waiting} damaged messages wait for the copy of the other node", err=True)
         click.confirm("Move them to the quarantine?", abort=True, err=True)
-    moved: int = _invoke(place, "quarantineMessagesWaitingForOtherNode") if waiting else 0
+    moved = int(invoke(place, "broker", "quarantineMessagesWaitingForOtherNode")) if waiting else 0
     echo(json.dumps({"moved": moved}) if as_json else f"{moved} messages are moved to the quarantine")
-
-
-def _invoke(place: Place, operation: str) -> int:
-    """The number that an operation of the broker without arguments answers."""
-    return int(place.ask("/api/v1/invoke", body={"resource": "broker", "operation": operation})["result"])
 
 
 def _show_queue(found: dict[str, Any]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from understudy.cli.node.status import Place, instance_option, server_option, token_file_option, url_option
+from understudy.cli.managing import places
+from understudy.cli.managing.places import active_node_options
+from understudy.cli.node.status import Place
 from understudy.cli.tables import Column, Kind, Table, View, figure_column, json_option, view_options
 from understudy.cli.terminal import Commands, echo
 from understudy.limits import READER_HELD_BYTES
@@ -23,8 +24,7 @@ def reader() -> None:
 
 def invoke(place: Place, operation: str, *parameters: object) -> dict[str, Any]:
     """The result of an operation of the broker, which is a JSON object."""
-    body = {"resource": "broker", "operation": operation, "parameters": list(parameters)}
-    found: dict[str, Any] = json.loads(place.ask("/api/v1/invoke", body=body)["result"])
+    found: dict[str, Any] = json.loads(places.invoke(place, "broker", operation, *parameters))
     return found
 
 
@@ -52,14 +52,9 @@ READERS: Final = Table(
 
 
 @reader.command("list")
-@instance_option
-@server_option
-@url_option
-@token_file_option
+@active_node_options
 @view_options(READERS, watch=True)
-def list_readers(
-    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, view: View
-) -> None:
+def list_readers(place: Place, view: View) -> None:
     """Show the readers with their positions, and the bytes that each one holds.
 
     \b
@@ -67,7 +62,6 @@ def list_readers(
 
     Exit codes: 0 done, 1 a reader was dropped because it held too much, 3 not reachable.
     """
-    place = Place.of(instance, url, token_file, server)
 
     def show() -> bool:
         found = invoke(place, "listReadersAsJSON")
@@ -87,19 +81,13 @@ def list_readers(
 @click.option(
     "--max-bytes", default=str(READER_HELD_BYTES), help="Limit of the log that it holds, such as 10GiB; default 1GiB."
 )
-@instance_option
-@server_option
-@url_option
-@token_file_option
+@active_node_options
 @json_option
 def register(
     name: str,
     position: str,
     max_bytes: str,
-    instance: Path | None,
-    server: str | None,
-    url: str | None,
-    token_file: Path | None,
+    place: Place,
     as_json: bool,
 ) -> None:
     """Hold the log for the reader NAME from a position on. A reader that exists keeps its position.
@@ -107,7 +95,6 @@ def register(
     \b
     Example: understudy reader register archive
     """
-    place = Place.of(instance, url, token_file, server)
     try:
         limit_bytes = parse_bytes(max_bytes)
     except ValueError as error:
@@ -119,18 +106,12 @@ def register(
 @reader.command()
 @click.argument("name")
 @click.argument("position")
-@instance_option
-@server_option
-@url_option
-@token_file_option
+@active_node_options
 @json_option
 def commit(
     name: str,
     position: str,
-    instance: Path | None,
-    server: str | None,
-    url: str | None,
-    token_file: Path | None,
+    place: Place,
     as_json: bool,
 ) -> None:
     """Move the reader NAME to POSITION (EPOCH:SEQUENCE, or latest): it has processed everything up to there.
@@ -138,7 +119,6 @@ def commit(
     \b
     Example: understudy reader commit archive latest
     """
-    place = Place.of(instance, url, token_file, server)
     if position == "latest":
         confirmed = invoke(place, "listReadersAsJSON")["confirmed"]
         position = f"{confirmed['epoch']}:{confirmed['sequence']}"
@@ -148,20 +128,15 @@ def commit(
 
 @reader.command()
 @click.argument("name")
-@instance_option
-@server_option
-@url_option
-@token_file_option
+@active_node_options
 @json_option
-def drop(
-    name: str, instance: Path | None, server: str | None, url: str | None, token_file: Path | None, as_json: bool
-) -> None:
+def drop(name: str, place: Place, as_json: bool) -> None:
     """Forget the reader NAME. The segments that it holds may be removed from then on.
 
     \b
     Example: understudy reader drop archive
     """
-    found = invoke(Place.of(instance, url, token_file, server), "dropReader", name)
+    found = invoke(place, "dropReader", name)
     _show(found, f"{name} dropped at sequence {found['sequence']}", as_json)
 
 

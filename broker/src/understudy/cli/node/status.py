@@ -120,17 +120,23 @@ class Place(ManagementAddress):
         """The nodes of a context; instances that do not run are left out unless no node is left."""
         found, missing = list[Place](), list[Unreachable]()
         for node in chosen["nodes"]:
-            if "management" in node:
-                token = _token(token_file) or node.get("token", "")
-                found.append(cls.at(node["management"], token, chosen.get("ca")))
-                continue
             try:
-                found.append(cls.of_instance(Path(node["instance"]), token_file, server))
+                found.append(cls.of_context_node(node, chosen, token_file, server))
             except Unreachable as error:
                 missing.append(error)
         if not found:
             raise missing[0]
         return found
+
+    @classmethod
+    def of_context_node(
+        cls, node: Mapping[str, Any], chosen: Mapping[str, Any], token_file: Path | None, server: str | None = None
+    ) -> Place:
+        """The place of one node of a context. Raises ConfigError; Unreachable: it is an instance that does not run."""
+        if "management" in node:
+            token = _token(token_file) or node.get("token", "")
+            return cls.at(node["management"], token, chosen.get("ca"))
+        return cls.of_instance(Path(node["instance"]), token_file, server)
 
     @classmethod
     def reachable(cls, instance: Path, token_file: Path | None) -> Place:
@@ -240,7 +246,7 @@ def status(instance: Path | None, server: str | None, url: str | None, token_fil
         if view.as_json:
             view.value(node | {"ready": ready["ready"], "reason": ready["reason"]})
         else:
-            view.figures(_node_figures(node, ready), title=f"{node['name']} ({node['version']})")
+            view.figures(node_figures(node, ready), title=f"{node['name']} ({node['version']})")
         return bool(ready["ready"])
 
     if not view.repeat(show):
@@ -272,7 +278,13 @@ def readiness_of(place: Place) -> dict[str, Any]:
         raise BrokerError(f"{place.url}/health/ready did not answer as a node does") from error
 
 
-def _node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]:
+def node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]:
+    """The figures of a node that ``status`` prints, by their names.
+
+    Args:
+        node: Answer of ``/api/v1/node``.
+        ready: Answer of ``readiness_of``.
+    """
     ha, store, following, peer = node["ha"], node["store"], node["following"], node["peer"]
     queues = node["queues"]
     figures = {
@@ -286,7 +298,7 @@ def _node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]
         "lock manager": _manager_text(ha.get("without_lock_manager")),
         "promoted": _promotion_text(node.get("promotion")),
         "earlier data": _earlier_text(node.get("earlier_data")),
-        "peer": "none known" if peer is None else f"{peer['role']} at {peer['connector']}",
+        "peer": "none known" if peer is None else f"{peer['role']} at {shown_peer(peer)}",
         "activation": _activation_text(node.get("activation")),
         "following": None
         if following is None
@@ -308,6 +320,12 @@ def _node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]
         "up": f"{node['uptime_ms'] / 1000:.0f} s, pid {node['pid']}",
     }
     return {name: value for name, value in figures.items() if value is not None}
+
+
+def shown_peer(peer: Mapping[str, Any]) -> str:
+    """Name and address of the other node of a pair; only the address if it has stated no name."""
+    name, connector = peer.get("name"), str(peer["connector"])
+    return connector if name is None else f"{name} ({connector})"
 
 
 def _earlier_text(earlier: dict[str, Any] | None) -> str | None:

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from understudy.cli.managing.confirming import confirm, yes_option
-from understudy.cli.node.user_places import Users, users_options
+from understudy.cli.node.user_places import UserTargets, only_here_option, users_options
 from understudy.cli.tables import Table, View, figure_column, view_options
 from understudy.cli.terminal import Commands, echo
 from understudy.errors import ConfigError
@@ -40,13 +40,16 @@ def _password() -> str:
 
 @click.group(cls=Commands)
 def user() -> None:
-    """Show, add, change and remove users with passwords."""
+    """Show, add, change and remove users with passwords.
+
+    Each node of a pair has files of its own: give both nodes, by a context or --url A,B.
+    """
 
 
 @user.command("list")
 @users_options
 @view_options(USERS)
-def list_users(users: Users, view: View) -> None:
+def list_users(users: UserTargets, view: View) -> None:
     """Show users of the files of a node with their roles; users of a directory are not listed.
 
     \b
@@ -57,9 +60,10 @@ def list_users(users: Users, view: View) -> None:
 
 @user.command()
 @users_options
+@only_here_option
 @click.argument("name")
 @_roles_option
-def add(users: Users, name: str, roles: tuple[str, ...]) -> None:
+def add(users: UserTargets, name: str, roles: tuple[str, ...]) -> None:
     """Add the user NAME. The password is asked for on a terminal, and otherwise read from standard input.
 
     It is stored as a salted hash, and never an argument that other users of the host can see.
@@ -67,58 +71,63 @@ def add(users: Users, name: str, roles: tuple[str, ...]) -> None:
     \b
     Example: understudy user add alice --role orders --role amq
 
-    Exit codes: 0 added; 1 the user exists, or the node refuses; 2 usage; 3 not active or not reachable.
+    Exit codes: 0 added at every node of the pair; 1 the user exists, a node refuses, or the other node of the pair is
+    not changed; 2 usage; 3 not reachable.
     """
-    users.add(name, _password(), roles)
-    echo(f"user {name} added: {users.note()}")
+    secret = _password()
+    users.change(f"user {name} added", lambda node: node.add(name, secret, roles))
 
 
 @user.command()
 @users_options
+@only_here_option
 @click.argument("name")
 @yes_option
-def remove(users: Users, name: str, yes: bool) -> None:
+def remove(users: UserTargets, name: str, yes: bool) -> None:
     """Remove the user NAME. Its sessions have no permissions from then on.
 
     \b
     Example: understudy user remove alice --yes
 
-    Exit codes: 0 removed; 1 there is no such user; 2 no terminal and no --yes; 3 not active or not reachable.
+    Exit codes: 0 removed at every node of the pair; 1 there is no such user, or the other node of the pair is not
+    changed; 2 no terminal and no --yes; 3 not reachable.
     """
     confirm(f"Remove user {name}?", yes=yes)
-    users.remove(name)
-    echo(f"user {name} removed: {users.note()}")
+    users.change(f"user {name} removed", lambda node: node.remove(name))
 
 
 @user.command()
 @users_options
+@only_here_option
 @click.argument("name")
-def password(users: Users, name: str) -> None:
+def password(users: UserTargets, name: str) -> None:
     """Give the user NAME another password, which is asked for as by `user add`. Roles stay.
 
     \b
     Example: understudy user password alice
 
-    Exit codes: 0 changed; 1 there is no such user; 2 usage; 3 not active or not reachable.
+    Exit codes: 0 changed at every node of the pair; 1 there is no such user, or the other node of the pair is not
+    changed; 2 usage; 3 not reachable.
     """
-    users.reset(name, _password(), None)
-    echo(f"password of user {name} changed: {users.note()}")
+    secret = _password()
+    users.change(f"password of user {name} changed", lambda node: node.reset(name, secret, None))
 
 
 @user.command()
 @users_options
+@only_here_option
 @click.argument("name")
 @_roles_option
-def roles(users: Users, name: str, roles: tuple[str, ...]) -> None:
+def roles(users: UserTargets, name: str, roles: tuple[str, ...]) -> None:
     """Give the user NAME exactly these roles. The password stays.
 
     \b
     Example: understudy user roles alice --role orders --role reports
 
-    Exit codes: 0 changed; 1 there is no such user; 2 usage; 3 not active or not reachable.
+    Exit codes: 0 changed at every node of the pair; 1 there is no such user, or the other node of the pair is not
+    changed; 2 usage; 3 not reachable.
     """
-    users.reset(name, None, roles)
-    echo(f"user {name} has the roles {', '.join(roles)}: {users.note()}")
+    users.change(f"user {name} has the roles {', '.join(roles)}", lambda node: node.reset(name, None, roles))
 
 
 # the name of Artemis

@@ -48,6 +48,10 @@ class Page:
         """Print a line; one that is longer than the terminal is not divided here."""
         self._out(printable(text), style or None)
 
+    def sentence(self, text: str, style: str = "") -> None:
+        """Print a text of any length; on a terminal it is divided between words."""
+        self._out("\n".join(self._wrapped(printable(text), self._width)), style or None)
+
     def table(
         self,
         columns: Sequence[Column],
@@ -75,7 +79,7 @@ class Page:
             columns = [replace(each, optional=False) for each in columns]
         placed = layout(columns, cells, self._width)
         if title:
-            self.line(title, "bold")
+            self.sentence(title, "bold")
         styles = {0: "bold"} | {index + 1: style for index, style in (style_of or {}).items()}
         same = list[str]()
         style = styles.get(0)
@@ -104,7 +108,7 @@ class Page:
             styles: Of values, by names.
         """
         if title:
-            self.line(title, "bold")
+            self.sentence(title, "bold")
         names = max((cell_len(printable(name)) for name in figures), default=0)
         room = None if self._width is None else max(1, self._width - names - GAP)
         for name, value in figures.items():

@@ -324,13 +324,14 @@ class Membership(Machine[State, Event]):
     def link_joined(self, link: MemberLink) -> None:
         """Announce this node and subscribe to the topology, in this order (artemis-core s. 9.1)."""
         self.unreached.reached(link)
+        self._topology.names.joined(link, self._own)
         self._announce_on(link)
         link.send(packets.SubscribeTopologyV2(cluster_connection=True), CONTROL_CHANNEL)
 
     def link_received(self, link: MemberLink, packet: packets.Packet) -> None:
-        """Take an update of the topology; other packets are for the observer."""
+        """Take an update of the topology, or the name of the other node; other packets are for the observer."""
         if not isinstance(packet, packets.ClusterTopologyV2):
-            if self._observer is not None:
+            if not self._topology.names.take(link, packet) and self._observer is not None:
                 self._observer.link_received(link, packet)
             return
         if packet.exit:
@@ -388,12 +389,13 @@ class Membership(Machine[State, Event]):
 
     def link_lost(self, link: MemberLink, *, joined: bool, dismissed: bool) -> None:
         """Remove the member; stop after the configured attempts, or if the node said that it stops."""
-        place = _place(link.target)
+        self._topology.names.lost(link, stopped=joined and dismissed)
         if self._observer is not None:
             self._observer.link_lost(link)
         for member in self._topology.members():
             if link.target.same_place(member.primary):
-                log.warning("member of the cluster lost", extra={"node_id": member.node_id, "stopped": dismissed})
+                fields = {"node_id": member.node_id, "at": link.target.to_url(), "stopped": dismissed}
+                log.warning("member of the cluster lost", extra=fields)
                 self._topology.remove(member.node_id)
         self.unreached.failed(link)
         if joined and not any(each.joined for each in self.links.values()):
@@ -401,11 +403,11 @@ class Membership(Machine[State, Event]):
             self._given_up.clear()
         static = self._is_candidate(link.target)
         if dismissed and not static:
-            self._end_link(place)
+            self._end_link(_place(link.target))
         elif self._exhausted(link, static):
             log.warning("attempts to connect are exhausted", extra={"to": link.target.to_url()})
-            self._given_up.add(place)
-            self._end_link(place)
+            self._given_up.add(_place(link.target))
+            self._end_link(_place(link.target))
         self._update_links()
 
     def _exhausted(self, link: MemberLink, static: bool) -> bool:

@@ -129,6 +129,7 @@ class Peer(Item, frozen=True):
 
     role: Annotated[str, figure("primary or backup.")]
     connector: Annotated[str, figure("host:port that the peer announces to clients.")]
+    name: Annotated[str | None, figure("Name of the peer; null: it has not stated one.")] = None
 
 
 class Step(Item, frozen=True):

@@ -149,6 +149,21 @@ class ControlFinder(Protocol):
         ...
 
 
+def log_change(requester: Requester, resource: str, row: Operation, values: Sequence[object]) -> None:
+    """Log that a change is requested, with its parameters; secrets are masked."""
+    log.info(
+        "managed",
+        extra={
+            "user": requester.security.user,
+            "peer": requester.host,
+            **({"request": requester.request_id} if requester.request_id else {}),
+            "resource": resource,
+            "operation": row.name,
+            "parameters": shown_parameters(row, values),
+        },
+    )
+
+
 class Invocations:
     """Finds, checks and calls operations; runs long ones in slices."""
 
@@ -224,17 +239,7 @@ class Invocations:
             requester.security.check(permission, f"{configuration.management_rbac_prefix}.{resource}.{row.name}")
         control = kind(self.node, requester, name)
         if permission is Permission.EDIT:
-            log.info(
-                "managed",
-                extra={
-                    "user": requester.security.user,
-                    "peer": requester.host,
-                    **({"request": requester.request_id} if requester.request_id else {}),
-                    "resource": resource,
-                    "operation": row.name,
-                    "parameters": shown_parameters(row, values),
-                },
-            )
+            log_change(requester, resource, row, values)
         self._begin(row.call(control, *values), answer)
 
     def run(self, work: Callable[[ManagedNode], object], answer: Answer) -> None:

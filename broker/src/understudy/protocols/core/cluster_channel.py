@@ -142,6 +142,9 @@ class ClusterChannel:
         if isinstance(packet.vote, packets.StoreFormat):
             self._reads = packet.vote.version
             return
+        if isinstance(packet.vote, packets.NodeName):
+            self._exchange_names(packet.vote)
+            return
         if isinstance(packet.vote, packets.PairState):
             self._replicated = packet.vote.node_id
             self._owner.services.cluster.votes.pair_state(packet.vote)
@@ -158,6 +161,15 @@ class ClusterChannel:
         vote = services.cluster.votes.answer(services.cluster.topology, packet.vote, self._asking, now_ms)
         log.info("vote", extra={"node_id": vote.node_id, "agreed": vote.agreed, "connector": vote.connector})
         self._owner.send(packets.QuorumVoteReply(packet.handler, vote), CLUSTER_CHANNEL)
+
+    def _exchange_names(self, stated: packets.NodeName) -> None:
+        """Keep the name of the other node, and state that of this one."""
+        names = self._owner.services.cluster.topology.names
+        names.learn(stated.place, stated.name)
+        if names.own:
+            # no reply: the other node would take it for the answer to a vote that it requested
+            answer = packets.QuorumVote(packets.NODE_NAME, packets.NodeName(names.own, ""))
+            self._owner.send(answer, CLUSTER_CHANNEL)
 
     def _can_host(self, vote: packets.BackupVote) -> packets.BackupVote:
         """Whether this node can host a backup of the other one (artemis-ha s. 5)."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from understudy.config.edit.overlay import OVERLAY_FILE, Override, format_overlay, parse_overlay
 from understudy.errors import ConfigError
 from understudy.limits import OVERLAY_BYTES_MAX
+from understudy.runtime.files.replacement import replace, sync_directory
 
 
 def overlay_of(config: Path) -> Path:
@@ -68,34 +68,8 @@ def write_overlay(config: Path, overrides: Sequence[Override]) -> None:
     """
     path, data = overlay_of(config), format_overlay(overrides)
     try:
-        _replace(path, data)
+        replace(path, data)
+        # the first time, the directory itself is new as well
+        sync_directory(path.parent.parent)
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", file=str(path)) from error
-
-
-def _replace(path: Path, data: bytes) -> None:
-    # a command of root must not take the file away from the user of the broker
-    owner = (path if path.exists() else path.parent).stat()
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            if (owner.st_uid, owner.st_gid) != (os.geteuid(), os.getegid()):
-                os.fchown(descriptor, owner.st_uid, owner.st_gid)
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    # the first time, the directory itself is new as well
-    for directory in (path.parent, path.parent.parent):
-        _sync(directory)
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,7 +1,8 @@
 """Replacement of a file as a whole: a reader finds the old file or the new one, whatever ends the process meanwhile.
 
-The new file has owner and mode of the old one. A file that starts with the name of the other and a point in front may
-remain after a crash; nothing reads it.
+The new file has owner and mode of the old one; without an old one it belongs to the owner of the directory, so that a
+command of root does not take it away from the user of the broker, and no other user reads it. A file that starts with
+the name of the other and a point in front may remain after a crash; nothing reads it.
 """
 
 from __future__ import annotations
@@ -15,15 +16,19 @@ from understudy.errors import ConfigError
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Put new bytes in the place of those of a file. Raises OSError: it is as it was."""
+    """Put new bytes in the place of those of a file, or write a file that was not there. Raises OSError: it is as it
+    was.
+    """
     path = path.resolve()
-    status = path.stat()
+    exists = path.exists()
+    owner = (path if exists else path.parent).stat()
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, status.st_mode & 0o7777)
-            if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
-                os.fchown(descriptor, status.st_uid, status.st_gid)
+            if exists:
+                os.fchmod(descriptor, owner.st_mode & 0o7777)
+            if (owner.st_uid, owner.st_gid) != (os.geteuid(), os.getegid()):
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)
             file.write(data)
             file.flush()
             os.fsync(descriptor)
@@ -31,11 +36,16 @@ def replace(path: Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Have the names in a directory on the disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(directory)
+        os.fsync(descriptor)
     finally:
-        os.close(directory)
+        os.close(descriptor)
 
 
 def replace_unchanged(path: Path, before: bytes, after: bytes) -> None:

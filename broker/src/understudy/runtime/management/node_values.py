@@ -138,7 +138,9 @@ class NodeReader:
         node = self._node
         role = "primary" if node.policy.role is Role.BACKUP else "backup"
         connector = node.protection.peer()
-        return None if connector is None else Peer(role, connector)
+        if connector is None:
+            return None
+        return Peer(role, connector, node.parts.topology.names.of(connector))
 
     def _earlier_data(self) -> EarlierData | None:
         found = self._node.replication.earlier_data() if self._node.replication is not None else None

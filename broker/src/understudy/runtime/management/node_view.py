@@ -6,41 +6,21 @@ Loaded with the management server (``runtime.management.http``): a node without 
 from __future__ import annotations
 
 import asyncio
-from functools import partial
-from typing import Any, Final, cast
+from typing import Any
 
-from understudy.broker import Broker
-from understudy.errors import BrokerError, NotActive
+from understudy.errors import BrokerError
 from understudy.management.doors.http import COLLECTIONS
 from understudy.management.model.cluster import Cluster
 from understudy.management.model.node import Node, Quarantine, Readers
-from understudy.management.model.queues import Message
-from understudy.management.operations.invocation import Answer, InvocationRequest, Requester
+from understudy.management.operations.invocation import Answer, InvocationRequest
 from understudy.management.snapshot.collections import rows_of
-from understudy.management.snapshot.routing import message_page
 from understudy.management.snapshot.rows import Rows
 from understudy.management.view import Browsed, Promoted
+from understudy.runtime.management import node_requests
 from understudy.runtime.management.cluster_view import read_cluster
 from understudy.runtime.management.node_values import NodeReader, promotion_of
 from understudy.runtime.node.node import BrokerNode
 from understudy.runtime.node.promotions import Promotions
-from understudy.terms import Permission
-
-
-class _TokenSecurity:
-    """Grants all permissions to callers with the token of the node."""
-
-    user = "token"
-    permission_ms = 0
-
-    def check(self, permission: Permission, address: str, queue: str | None = None) -> None:
-        return
-
-    def allows(self, permission: Permission, address: str, queue: str | None = None) -> bool:
-        return True
-
-
-_TOKEN: Final = _TokenSecurity()
 
 
 class LiveNodeView:
@@ -76,29 +56,10 @@ class LiveNodeView:
     # -- requests ---------------------------------------------------------------------------------
 
     def browse(self, queue: str, selector: str | None, skip: int, limit: int, answer: Browsed) -> None:
-        def done(result: object, error: BrokerError | None) -> None:
-            answer(cast(list[Message], result) if error is None else error)
-
-        invocations = self._active_broker().invocations
-        read = partial(message_page, name=queue, selector=selector, skip=skip, limit=limit)
-        invocations.node.timers.call_later(0, partial(invocations.run, read, done))
+        node_requests.browse(self._node, queue, selector, skip, limit, answer)
 
     def invoke(self, request: InvocationRequest, answer: Answer) -> None:
-        broker = self._active_broker()
-
-        def done(result: object, error: BrokerError | None) -> None:
-            context = broker.store.context
-            context.when_durable(context.appended, answer, result, error)
-
-        requester = Requester(_TOKEN, request.peer, request.request_id)
-        # in a turn of the node, whose end writes the batch
-        broker.invocations.node.timers.call_later(0, partial(broker.invocations.carry_out, request, requester, done))
-
-    def _active_broker(self) -> Broker:
-        broker = self._node.broker
-        if broker is None:
-            raise NotActive(f"the node is {self._node.state}")
-        return broker
+        node_requests.invoke(self._node, request, answer)
 
     def request_promotion(self, answer: Promoted) -> None:
         self._promotions.promote(

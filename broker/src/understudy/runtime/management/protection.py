@@ -74,7 +74,7 @@ class NodeProtection:
         """The answer at present."""
         policy, configuration, replication = self._life.policy, self._parts.configuration.current, self._replication
         without = policy.without_manager
-        passive = self._life.state.shown == "passive"
+        passive, peer = self._life.state.shown == "passive", self.peer()
         return protection_of(
             Facts(
                 policy=policy.name,
@@ -82,7 +82,8 @@ class NodeProtection:
                 state=self._life.state.shown,
                 store=configuration.journal_directory,
                 persistent=configuration.persistence_enabled,
-                peer=self.peer(),
+                peer=peer,
+                peer_name=None if peer is None else self._parts.topology.names.of(peer),
                 copying=replication is not None and replication.link.state in _COPYING,
                 manager_fault=None if without is None else f"{without.manager}: {without.reason}",
                 unfit=self._unfit() if passive else None,
@@ -142,15 +143,22 @@ class NodeProtection:
             self._served = True
             facts, store = self._activation.facts(), self._opened.store
             if self._other is not None and facts is not None and store is not None:
-                values = (self._other, store.epoch, facts.took_ms)
+                names = self._parts.topology.names
+                values = (store.epoch, facts.took_ms)
                 if self._life.policy.role is Role.BACKUP:
                     self.switches["take-over"] += 1
-                    log.warning("took over from %s: epoch %s, %s ms, no confirmed durable message is lost", *values)
+                    log.warning(
+                        "took over from %s, which %s: epoch %s, %s ms, no confirmed durable message is lost",
+                        names.shown(self._other),
+                        "stopped" if names.has_stopped(self._other) else "vanished",
+                        *values,
+                    )
                 else:
                     self.switches["failback"] += 1
-                    log.info("serves again instead of %s: epoch %s, %s ms", *values)
+                    log.info("serves again instead of %s: epoch %s, %s ms", names.shown(self._other), *values)
         elif state is NodeState.YIELDED and self._served:
-            log.info("gave the service back to %s", self._other or "its primary")
+            other = "its primary" if self._other is None else self._parts.topology.names.shown(self._other)
+            log.info("gave back to %s", other)
         self._served = self._served and state not in (NodeState.YIELDED, NodeState.STOPPED, NodeState.ISOLATED)
         if state in (NodeState.PASSIVE, NodeState.QUEUED, NodeState.ACTIVE):
             self._other = self.peer() or (None if state is NodeState.ACTIVE else self._other)

@@ -10,6 +10,7 @@ from understudy.cluster.membership.credentials import ClusterCredentials
 from understudy.cluster.membership.member_link import LinkSettings
 from understudy.cluster.membership.membership import Membership, MembershipSettings
 from understudy.cluster.membership.network import ClusterNetwork
+from understudy.cluster.membership.node_names import NodeNames
 from understudy.cluster.membership.topology import Topology
 from understudy.cluster.membership.ungrouped_pairs import OwnPair, UngroupedPairs
 from understudy.config.cluster_addresses import by_connector
@@ -39,7 +40,7 @@ def make_networks(
         assert credentials is not None, "they are made for every cluster connection"
         own = configuration.connectors.transport(connections[0].connector_ref)
         statics = dict.fromkeys(name for each in connections for name in each.static_connectors)
-        topology = Topology(UngroupedPairs(_own_pair(configuration.current)))
+        topology = Topology(UngroupedPairs(_own_pair(configuration.current)), NodeNames(configuration.current.name))
         dialer = LoopDialer(loop, turn, partial(configuration.tls_for, own_name=own.name))
         membership = Membership(
             topology,

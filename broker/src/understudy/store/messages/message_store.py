@@ -15,6 +15,7 @@ Not here: recovery (``follower``, ``epoch``), queues, when a transaction commits
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -61,6 +62,8 @@ from understudy.store.settings import StoreSettings
 from understudy.store.snapshots.consolidator import Consolidator
 from understudy.store.snapshots.relocation import Relocations
 from understudy.store.state import SegmentUse
+
+log = logging.getLogger(__name__)
 
 _MESSAGE_ADD: Final = int(RecordType.MESSAGE_ADD)
 _MESSAGE_ONE_BYTES: Final = MESSAGE_HEADER_BYTES + 8
@@ -538,7 +541,14 @@ class MessageStore:
         return self._usage.problem or f"{self._directory}: no space for the next segment of the journal"
 
     def _update_full(self) -> None:
-        self.full = bool(self._usage.problem) or self._journal.no_space
+        full = bool(self._usage.problem) or self._journal.no_space
+        if full == self.full:
+            return
+        self.full = full
+        if full:
+            log.warning("the disk is full: messages are refused", extra={"id": "AMQ222210", "reason": self.full_reason})
+        else:
+            log.info("the disk has space again: messages are accepted")
 
     def close(self, done: Callable[[], None]) -> None:
         """Write appended records, seal the segment, then call ``done``. Nothing may be stored

@@ -69,6 +69,8 @@ PRIMARY_FAILOVER_VOTE: Final = "PrimaryFailoverQuorumVote"
 PAIR_STATE: Final = "UnderstudyPairState"
 #: Handler of the statement of a backup before it announces itself.
 STORE_FORMAT: Final = "UnderstudyStoreFormat"
+#: Handler of the statement of a name: the dialling node sends it first, and a node that knows it answers with its own.
+NODE_NAME: Final = "UnderstudyNodeName"
 LIVE_FAILOVER_VOTE: Final = "LiveFailoverQuorumVote"
 #: Handler of the question which nodes can host a backup (artemis-ha s. 5).
 BACKUP_VOTE: Final = "RequestBackupQuorumVote"
@@ -239,6 +241,15 @@ class StoreFormat:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeName:
+    """The name of the sending node, for log lines and management (ADR 0173)."""
+
+    name: str
+    place: str
+    """``host:port`` of its connector; empty in the answer to the node that dialled this connector."""
+
+
+@dataclass(frozen=True, slots=True)
 class BackupVote:
     """Whether a node can host a backup (artemis-ha s. 5)."""
 
@@ -256,7 +267,7 @@ class QuorumVote(Packet):
 
     TYPE: ClassVar[int] = -2
     handler: str
-    vote: FailoverVote | PairState | StoreFormat | BackupVote | bytes
+    vote: FailoverVote | PairState | StoreFormat | NodeName | BackupVote | bytes
     """Bytes for other handlers, whose votes are not documented."""
 
     def write_body(self, writer: Writer, version: int) -> None:
@@ -274,6 +285,10 @@ class QuorumVote(Packet):
             return
         if isinstance(self.vote, StoreFormat):
             writer.i32(self.vote.version)
+            return
+        if isinstance(self.vote, NodeName):
+            writer.string(self.vote.name)
+            writer.string(self.vote.place)
             return
         if isinstance(self.vote, BackupVote):
             writer.i32(self.vote.backups)
@@ -299,6 +314,8 @@ class QuorumVote(Packet):
             return cls(handler, PairState(reader.string(), reader.i64(), reader.boolean()))
         if kind is StoreFormat:
             return cls(handler, StoreFormat(reader.i32()))
+        if kind is NodeName:
+            return cls(handler, NodeName(reader.string(), reader.string()))
         if kind is BackupVote:
             return cls(handler, BackupVote(reader.i32(), reader.nullable(reader.string), reader.boolean()))
         return cls(handler, FailoverVote(reader.boolean(), reader.string(), reader.nullable(reader.string)))
@@ -309,6 +326,7 @@ _KINDS: Final[dict[str, type]] = {
     LIVE_FAILOVER_VOTE: FailoverVote,
     PAIR_STATE: PairState,
     STORE_FORMAT: StoreFormat,
+    NODE_NAME: NodeName,
     BACKUP_VOTE: BackupVote,
 }
 

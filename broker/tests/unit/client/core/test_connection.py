@@ -577,6 +577,7 @@ def test_a_port_of_the_management_is_named_as_a_cause() -> None:
     drive.up()
     drive.core.receive_data(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     assert "is that the port of the management" in str(outcome.error)
+    assert "does it run?" not in str(outcome.error), "it answers"
 
 
 def test_a_refused_connection_says_that_a_passive_node_opens_no_port() -> None:

@@ -318,7 +318,9 @@ class Reconnection(Machine[State, Event]):
         if not self._ever_connected:
             if self._error is not None and not self._error.retryable:
                 return self._error
-            hint = "does it run? a passive node opens no port, so name both nodes of a pair"
+            # an error with a hint of its own is one of a node that answers
+            known = self._error is not None and self._error.hint is not None
+            hint = None if known else "does it run? a passive node opens no port, so name both nodes of a pair"
             return Unreachable(f"no broker at {places} after {self._rounds} round(s){last}", hint=hint)
         return FailoverTimedOut(f"no active broker at {places} after {self._rounds} round(s){last}")
 
