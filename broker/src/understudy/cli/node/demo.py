@@ -18,9 +18,11 @@ from typing import Final
 
 import click
 
+from understudy.cli.node.instances import create_instance
 from understudy.cli.node.status import Place, readiness_of
 from understudy.cli.terminal import echo
 from understudy.client import sync
+from understudy.config import instance_files
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, Unreachable
 
@@ -114,15 +116,16 @@ class Pair:
     def made(cls, directory: Path) -> Pair:
         """Write the instances of both nodes."""
         ports = _free_ports(4)
-        password = directory / "cluster-password"
-        password.write_text(secrets.token_hex(16) + "\n")
-        for name, own, other, role in (("a", 0, 1, []), ("b", 1, 0, ["--backup"])):
-            command = [
-                *_COMMAND, "create", str(directory / name), "--port", str(ports[own]), "--allow-anonymous",
-                "--data", str(directory / "store"), "--partner", f"127.0.0.1:{ports[other]}",
-                "--cluster-password-file", str(password), *role,
-            ]  # fmt: skip
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        password = secrets.token_hex(16)
+        for name, own, other in (("a", 0, 1), ("b", 1, 0)):
+            options = instance_files.InstanceOptions(
+                name=name,
+                port=ports[own],
+                data=str(directory / "store"),
+                role=None,
+                pair=instance_files.Pair(name == "b", "127.0.0.1", ports[other], password),
+            )
+            create_instance(directory / name, options)
         url = f"(tcp://127.0.0.1:{ports[0]},tcp://127.0.0.1:{ports[1]})?ha=true&reconnectAttempts=-1&retryInterval=50"
         return cls(Node(directory / "a", ports[2]), Node(directory / "b", ports[3]), url)
 
