@@ -47,7 +47,7 @@ def _empty_epoch_kept(patch: Patch) -> None:
     "empty-store-forgets",
     promise="no message is stored twice",
     checks=["duplicated"],
-    elsewhere={_SCENARIO: range(10, 40)},
+    elsewhere={_SCENARIO: range(41, 50)},
 )
 def _empty_store_forgets(patch: Patch) -> None:
     """A primary that returns does not remember the duplicate ids of messages that its replica has moved."""

@@ -12,7 +12,8 @@ client's or the broker's fault and fails the run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import field
 from functools import partial
 from typing import Final, Protocol
@@ -335,10 +336,23 @@ async def _produce_transacted(plan: ClientPlan, job: ProducerJob, name: str, con
     await session.close()
 
 
-def observed(send: asyncio.Future[None]) -> asyncio.Future[None]:
-    """A send of a transaction whose outcome may stay without a reader: an error that ends the transaction says more."""
-    send.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return send
+@contextmanager
+def unread_if_it_fails(sends: Sequence[asyncio.Future[None]]) -> Iterator[None]:
+    """Leave the outcomes of sends without a reader when an error ends their transaction, which says more."""
+    try:
+        yield
+    except BaseException:
+        for each in sends:
+            if not each.done():
+                each.add_done_callback(_read)
+            else:
+                _read(each)
+        raise
+
+
+def _read(send: asyncio.Future[None]) -> None:
+    if not send.cancelled():
+        send.exception()
 
 
 async def _transact(
@@ -358,27 +372,26 @@ async def _transact(
     transaction = f"{name}/{numbers.start}"
     sends: list[asyncio.Future[None]] = []
     try:
-        for each in numbers:
-            await producer.wait_sendable()
-            sends.append(
-                observed(
+        with unread_if_it_fails(sends):
+            for each in numbers:
+                await producer.wait_sendable()
+                sends.append(
                     producer.send_nowait(
                         body_of(name, each, job.size_bytes),
                         properties=_properties(job, name, each),
                     )
                 )
-            )
-            if not job.hasty:
-                await sends[-1]
-        if job.rollback_every and job.transactions % job.rollback_every == 0:
-            await session.rollback()
+                if not job.hasty:
+                    await sends[-1]
+            if job.rollback_every and job.transactions % job.rollback_every == 0:
+                await session.rollback()
+                await asyncio.gather(*sends, return_exceptions=True)
+                _note_refused(plan.book, job, name, numbers)
+                return 0
+            for each in numbers:
+                plan.book.sent(name, each, job.queue, body_of(name, each, job.size_bytes), transaction)
+            await session.commit()
             await asyncio.gather(*sends, return_exceptions=True)
-            _note_refused(plan.book, job, name, numbers)
-            return 0
-        for each in numbers:
-            plan.book.sent(name, each, job.queue, body_of(name, each, job.size_bytes), transaction)
-        await session.commit()
-        await asyncio.gather(*sends, return_exceptions=True)
     except TransactionRolledBack:
         _note_refused(plan.book, job, name, numbers)
         return 0

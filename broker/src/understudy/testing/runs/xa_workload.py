@@ -38,9 +38,9 @@ from understudy.testing.runs.workload import (
     close_connection,
     confirmer,
     next_name,
-    observed,
     receive,
     start_over,
+    unread_if_it_fails,
     wait_until,
 )
 
@@ -182,11 +182,9 @@ class _Manager:
         if self._job.sends_on:
             # the client would drop it in a branch that a failover undid, and count it as sent
             self._session._state.channel.open_work.rollback_only = False
-        return observed(
-            producer.send_nowait(
-                body_of(self._name, number, size_bytes),
-                properties={PRODUCER_PROPERTY: self._name, NUMBER_PROPERTY: number},
-            )
+        return producer.send_nowait(
+            body_of(self._name, number, size_bytes),
+            properties={PRODUCER_PROPERTY: self._name, NUMBER_PROPERTY: number},
         )
 
     async def conclude(
@@ -194,7 +192,8 @@ class _Manager:
     ) -> None:
         """End the branch and decide it."""
         try:
-            await self._session.xa.end(xid)
+            with unread_if_it_fails(sends):
+                await self._session.xa.end(xid)
         except XaError as error:
             _check(error)
             ending = Ending.ROLL_BACK
@@ -406,13 +405,14 @@ async def _produce(plan: ClientPlan, job: BranchProducerJob, name: str, connecti
         sends: list[asyncio.Future[None]] = []
         ending = manager.next_ending()
         try:
-            for each in numbers:
-                await producer.wait_sendable()
-                sends.append(manager.send(producer, each, job.size_bytes))
-                if not job.hasty:
-                    await sends[-1]
-                if job.pause_s:
-                    await asyncio.sleep(job.pause_s / job.batch)
+            with unread_if_it_fails(sends):
+                for each in numbers:
+                    await producer.wait_sendable()
+                    sends.append(manager.send(producer, each, job.size_bytes))
+                    if not job.hasty:
+                        await sends[-1]
+                    if job.pause_s:
+                        await asyncio.sleep(job.pause_s / job.batch)
         except AddressFull:
             ending = Ending.ROLL_BACK
         await manager.conclude(xid, BranchWork(name, job.queue, numbers, job.size_bytes, []), ending, sends)
