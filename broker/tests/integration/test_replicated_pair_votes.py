@@ -35,7 +35,7 @@ def make(nodes: Nodes) -> Make:
     """Makes pairs that are configured and not started."""
 
     def make_pairs(**settings: object) -> VotingPairs:
-        return nodes.keep(VotingPairs(nodes.directory, **settings))  # type: ignore[arg-type]
+        return nodes.keep(VotingPairs(nodes.directory, **settings))  # type: ignore[arg-type]  # names of its own
 
     return make_pairs
 

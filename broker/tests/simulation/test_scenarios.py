@@ -176,12 +176,14 @@ def test_a_branch_that_a_scale_down_has_moved_is_decided():
 
 
 def test_a_replica_that_has_served_does_not_move_its_messages_later():
-    """Its primary began empty without the ids of messages, and took one that a client sent again for a new one."""
+    """The primary of the replica began empty without the ids of messages, and stored a message again that a client
+    repeated.
+    """
     assert judge(301053, SCENARIOS["scaled-replicas"]) == ""
 
 
 def test_a_replica_whose_target_may_have_the_record_of_its_move_does_not_serve():
-    """It was active beside its primary, which had found the record and had begun empty."""
+    """The replica was active beside its primary, which had found the record and had begun empty."""
     assert judge(312047, SCENARIOS["scaled-voters"]) == ""
 
 

@@ -121,7 +121,7 @@ class Bed:
         return ", ".join(NAMES[host] for host in NODES.values() if serves(self.lab, host))
 
     def earlier_data(self) -> dict[str, str]:
-        """By the names of nodes, where they have earlier data with records that their active node does not have."""
+        """Directories of earlier data whose records the active node does not have, by the name of the node."""
         found = {name: earlier_data(self.lab, host) for name, host in NODES.items()}
         return {name: directory for name, directory in found.items() if directory}
 

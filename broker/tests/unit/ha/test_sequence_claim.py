@@ -25,7 +25,7 @@ class Made:
     claim: SequenceClaim
     worker: StepWorker
     answers: list[BrokerError | None] = field(default_factory=list)
-    """Of ``begin`` and ``commit``, since the state was reached."""
+    """Answers to ``begin`` and ``commit`` since the state was reached."""
     ended: list[str] = field(default_factory=list)
     """Texts that a withdrawal adds at its end."""
 
@@ -82,7 +82,7 @@ def test_a_cancelled_claim_gives_no_answer(state: State) -> None:
 
 @pytest.mark.parametrize("state", [State.CLAIMING, State.WRITING, State.COMMITTING, State.READING])
 def test_a_node_that_is_stopped_while_it_claims_waits_for_no_answer(state: State) -> None:
-    """It has lost its replica. As after a kill, both nodes may activate then, or it alone."""
+    """The node has lost its replica. As after a kill, both nodes may activate then, or this one alone."""
     made = claim_in(state)
     made.claim.take_back(partial(made.ended.append, "ended"))
     assert (made.ended, made.claim.state) == (["ended"], State.ENDED)
