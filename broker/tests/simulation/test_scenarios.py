@@ -90,6 +90,10 @@ QUORUM_REGRESSIONS = {
 SCALED_VOTERS_REGRESSIONS = {
     200051: "a replica that had moved its messages twice said of a later copy that its messages had moved",
 }
+#: Likewise of the scenario `shared-store-symmetric`.
+SYMMETRIC_REGRESSIONS = {
+    320050: "messages that a disk could not read for a moment were overtaken by later ones, which were in memory",
+}
 #: Likewise of the scenario `scaled-replicas`.
 SCALED_REPLICAS_REGRESSIONS = {
     320044: "an empty store began before the end that the lock manager had noted, and was refused as behind",
@@ -158,6 +162,11 @@ def test_regressions_of_votes_and_scale_downs(seed):
 @pytest.mark.parametrize("seed", SCALED_REPLICAS_REGRESSIONS)
 def test_regressions_of_replicas_that_move_their_messages(seed):
     assert judge(seed, SCENARIOS["scaled-replicas"]) == ""
+
+
+@pytest.mark.parametrize("seed", SYMMETRIC_REGRESSIONS)
+def test_regressions_of_two_primaries(seed):
+    assert judge(seed, SCENARIOS["shared-store-symmetric"]) == ""
 
 
 @pytest.mark.parametrize("seed", MEMBERS_REGRESSIONS)
