@@ -15,8 +15,8 @@ from understudy.ports import File
 from understudy.routing.lifecycle import quarantine as quarantine_module
 from understudy.routing.lifecycle.quarantine import NEVER_MS
 from understudy.routing.queues.queue import Queue
+from understudy.routing.queues.waiting_messages import act_on
 from understudy.routing.restore import restore, settle
-from understudy.routing.walk import act_on
 from understudy.store.log.segment import parse_name
 from understudy.store.messages.reference import unpack_location
 from understudy.store.quarantine import entry_names, quarantine_path, read_entries
