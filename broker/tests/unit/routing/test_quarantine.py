@@ -16,8 +16,8 @@ from understudy.ports import File
 from understudy.routing.lifecycle import quarantine as quarantine_module
 from understudy.routing.lifecycle.quarantine import DISK_AGAIN_MS, NEVER_MS, STANDSTILL_TRIES
 from understudy.routing.queues.queue import Queue
+from understudy.routing.queues.waiting_messages import act_on
 from understudy.routing.restore import restore, settle
-from understudy.routing.walk import act_on
 from understudy.store.log.segment import parse_name
 from understudy.store.messages.read_back import ReadBack
 from understudy.store.messages.reference import Location, unpack_location
