@@ -96,7 +96,7 @@ SYMMETRIC_REGRESSIONS = {
 }
 #: Likewise of the scenario `scaled-replicas`.
 SCALED_REPLICAS_REGRESSIONS = {
-    320044: "an empty store began before the end that the lock manager had noted, and was refused as behind",
+    320044: "an empty store began before the end that the lock manager had noted, and was refused as too old",
 }
 #: Likewise of the scenario `ungrouped-pairs`.
 UNGROUPED_PAIRS_REGRESSIONS = {

@@ -260,7 +260,7 @@ class LockAuthority:
     def find_moved(self, heard: MovedStore | None, found: Callable[[MovedStore], None]) -> None:
         """See ``Authority``. The newest data is empty, so older data is not needed, whatever it is. The record of
         another node says more about the log, but was made before the messages moved: the log went on after that, and
-        the lock manager has noted its end. An empty store that began before it would count as behind (ADR 0118).
+        the lock manager has noted its end. An empty store that began before it would be refused (ADR 0118).
         """
 
         def read(moved: MovedStore | None) -> None:
