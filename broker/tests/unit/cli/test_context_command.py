@@ -53,6 +53,15 @@ def test_commands_ask_the_node_of_the_context(home: Path, monkeypatch: pytest.Mo
     assert read_password(None) == "other", "the environment comes first"
 
 
+def test_the_nodes_of_a_pair_are_given_one_by_one_or_with_a_comma(home: Path) -> None:
+    run("context", "add", "pair", "--management", "http://a:8161,https://b:8161")
+    nodes = json.loads((home / "understudy/contexts.json").read_text())["contexts"]["pair"]["nodes"]
+    assert nodes == [{"management": "http://a:8161"}, {"management": "https://b:8161"}]
+    found = CliRunner().invoke(cli, ["context", "add", "pair", "--management", "tcp://a:61616"])
+    assert isinstance(found.exception, ConfigError)
+    assert "'tcp://a:61616' is no http or https URL" in str(found.exception)
+
+
 def test_the_file_is_readable_for_its_user_only_and_lists_show_no_secret(home: Path) -> None:
     add(home, "east")
     assert (home / "understudy/contexts.json").stat().st_mode & 0o777 == 0o600

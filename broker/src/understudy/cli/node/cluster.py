@@ -33,7 +33,7 @@ from understudy.management.model.cluster import (
     RemoteQueue,
     Unreached,
 )
-from understudy.texts import printable
+from understudy.texts import counted, printable
 
 TABLES: Final = (
     Table(
@@ -244,7 +244,7 @@ def check(instances: tuple[Path, ...], urls: tuple[str, ...], token_file: Path |
     else:
         for each in problems:
             echo(printable(f"{each['peer']}: {each['code']}: {each['text']}"))
-        echo(f"{len(seen)} peers, {len(problems)} problems")
+        echo(f"{counted(len(seen), 'node')} asked, {counted(len(problems), 'problem')}")
     if problems:
         raise SystemExit(1)
 
