@@ -146,7 +146,7 @@ def _note_remaining(ledger: LedgerFile, received: ReceivedMessage, queue: str, o
 MESSAGES: Final = Table(
     "messages",
     (
-        Column("message_id", Kind.NUMBER, "Id of the message.", title="id"),
+        Column("message_id", Kind.ID, "Id of the message.", title="id"),
         Column("type", Kind.NAME, "Kind of its body."),
         Column("durable", Kind.NAME, "Whether it outlives a restart."),
         Column("priority", Kind.NUMBER, "0 to 9."),

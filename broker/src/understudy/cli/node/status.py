@@ -315,7 +315,7 @@ def node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]:
         or None,
         "configuration": _configuration_text(node),
         "kernel": f"{node['kernel']['active']} ({node['kernel']['reason']})",
-        "clients": f"{counted(node['connections'], 'connection')}, {counted(node['sessions'], 'session')}",
+        "connections": f"{node['connections']:,} with {counted(node['sessions'], 'session')}",
         "queues": f"{len(queues):,} with {counted(sum(queue['message_count'] for queue in queues), 'message')}",
         "up": f"{node['uptime_ms'] / 1000:.0f} s, pid {node['pid']}",
     }

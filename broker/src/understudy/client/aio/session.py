@@ -36,7 +36,6 @@ from understudy.client.core.url.jms_names import producer_target, queue_name, to
 from understudy.client.sources import Body
 from understudy.errors import AddressNotFound, CallTimedOut, IllegalState
 from understudy.ids import uuid_text
-from understudy.texts import counted
 from understudy.wire.core.packets import (
     BindingQueryResponse,
     CreateSharedQueueV2,
@@ -80,7 +79,7 @@ class Session:
     def __repr__(self) -> str:
         state = self._state
         mode = "xa" if state.options.xa else state.options.mode.value
-        counts = f"{counted(len(state.producers), 'producer')}, {counted(len(state.consumers), 'consumer')}"
+        counts = f"producers: {len(state.producers)}, consumers: {len(state.consumers)}"
         return f"<Session {mode}, {'open' if state.closed is None else 'closed'}, {counts}>"
 
     @property

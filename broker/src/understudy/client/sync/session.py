@@ -37,7 +37,6 @@ from understudy.client.sync.requests import TransactionBlock, ask, close_session
 from understudy.client.sync.xa import XaBranches
 from understudy.errors import AddressNotFound, CallTimedOut, IllegalState
 from understudy.ids import uuid_text
-from understudy.texts import counted
 from understudy.wire.core.packets import (
     BindingQueryResponse,
     CreateSharedQueueV2,
@@ -81,7 +80,7 @@ class Session:
     def __repr__(self) -> str:
         state = self._state
         mode = "xa" if state.options.xa else state.options.mode.value
-        counts = f"{counted(len(state.producers), 'producer')}, {counted(len(state.consumers), 'consumer')}"
+        counts = f"producers: {len(state.producers)}, consumers: {len(state.consumers)}"
         return f"<Session {mode}, {'open' if state.closed is None else 'closed'}, {counts}>"
 
     @property
