@@ -79,6 +79,7 @@ ROWS: Final[dict[str, dict[str, Any]]] = {
 }
 _VALUES: Final = {
     Kind.NUMBER: NUMBER,
+    Kind.ID: NUMBER,
     Kind.BYTES: NUMBER**2,
     Kind.DURATION: LINE_MS,
     Kind.NAME: LONG,

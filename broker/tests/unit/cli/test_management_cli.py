@@ -15,6 +15,7 @@ from understudy.cli.console.command import management_cli
 from understudy.cli.console.lines import joined, split_commands
 from understudy.cli.console.session import Failed, Session
 from understudy.cli.main import jboss_cli
+from understudy.cli.node.status import Place
 from understudy.errors import BrokerError, ConfigError
 from understudy.management.dmr.batch import StepFailed
 from understudy.management.dmr.grammar import Operation
@@ -210,6 +211,28 @@ def test_options_that_exclude_each_other_are_a_usage_error(tmp_path: Path) -> No
     missing = CliRunner().invoke(management_cli, ["--file", str(tmp_path / "none")])
     assert missing.exit_code == 2
     assert json.dumps("none") not in missing.output
+
+
+PEER = {"role": "primary", "connector": "10.0.0.1:61616", "name": "a"}
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome", "peer", "noted"),
+    [
+        (f"{SERVER}:write-attribute(name=id-cache-size,value=5)", "success", PEER, True),
+        (f"{SERVER}:write-attribute(name=id-cache-size,value=5)", "success", None, False),
+        (f"{SERVER}:write-attribute(name=id-cache-size,value=5)", "failed", PEER, False),
+        (f"{SERVER}:read-resource", "success", PEER, False),
+    ],
+)
+def test_a_change_of_a_node_of_a_pair_names_the_other_node(
+    line: str, outcome: str, peer: object, noted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Place, "talk", lambda *args, **more: f'{{"outcome" => "{outcome}"}}')
+    monkeypatch.setattr(Place, "ask", lambda place, path: {"name": "b", "peer": peer})
+    found = CliRunner().invoke(management_cli, ["--url", "http://127.0.0.1:1"], input=f"{line}\n{line}\n")
+    assert found.exit_code == (outcome == "failed")
+    assert found.output.count("note: b is changed, and a (10.0.0.1:61616) is not") == noted
 
 
 def test_the_name_of_the_reference_product_is_the_same_command(

@@ -14,11 +14,12 @@ import click
 
 from understudy.cli.console.lines import split_commands
 from understudy.cli.console.prompt import converse
-from understudy.cli.console.session import Answer, Failed, Session, answer_of
-from understudy.cli.node.status import Place, instance_option, token_file_option, url_option
+from understudy.cli.console.session import Answer, Failed, Send, Session, answer_of
+from understudy.cli.node.status import Place, instance_option, shown_peer, token_file_option, url_option
 from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, Unreachable
 from understudy.management.dmr.grammar import Operation
+from understudy.management.dmr.operations import READS
 from understudy.management.dmr.requests import request_json
 from understudy.management.dmr.text import format_value, parse_value
 from understudy.management.dmr.values import to_json
@@ -65,7 +66,8 @@ def management_cli(
 
     Without --command, --commands and --file, lines come from standard input; on a terminal there is a prompt with
     history and completion. Changes are kept in etc/broker.d/50-cli.json: `understudy config diff` shows them, and
-    docs/operate/management-cli.md lists the resources.
+    docs/operate/management-cli.md lists the resources. A passive node is configured like an active one; of several
+    nodes of --url or a context it is the active one, and a note names the other node of the pair after a change.
 
     \b
     Example: understudy cli --command "/subsystem=messaging-activemq/server=default:read-resource"
@@ -80,7 +82,7 @@ def management_cli(
             raise click.UsageError("--controller excludes --url and --instance")
         url = f"http://{controller}"
     place = Place.of(instance, url, token_file)
-    send = partial(_send, place, timeout)
+    send = _with_note(partial(_send, place, timeout), place)
     session = Session(send, partial(_reload, place, timeout), partial(_show, as_json), echo, echo_lines=echo_command)
     try:
         if one is not None or several is not None:
@@ -105,6 +107,27 @@ def _lines_of(file: Path) -> Iterable[str]:
 def _send(place: Place, timeout_s: float, operations: Sequence[Operation], composite: bool) -> Answer:
     body = request_json(operations, composite=composite)
     return answer_of(parse_value(place.talk("/management", body, accept=_NOTATION, timeout_s=timeout_s)))
+
+
+def _with_note(send: Send, place: Place) -> Send:
+    """Say after the first change of a node of a pair that the other node has a configuration of its own (ADR 0174)."""
+    noted = False
+
+    def carry_out(operations: Sequence[Operation], composite: bool) -> Answer:
+        nonlocal noted
+        answer = send(operations, composite)
+        if not noted and answer["outcome"] == "success" and not READS.issuperset(each.name for each in operations):
+            noted = True
+            node = place.ask("/api/v1/node")
+            if node["peer"] is not None:
+                echo(
+                    f"note: {node['name']} is changed, and {shown_peer(node['peer'])} is not: each node of a pair has a"
+                    " configuration of its own. Carry the lines out there as well, unless they are about one node",
+                    err=True,
+                )
+        return answer
+
+    return carry_out
 
 
 def _reload(place: Place, timeout_s: float, operation: Operation) -> Answer:

@@ -35,7 +35,7 @@ GROUPS: Final = Table(
         ),
         Column("messages", Kind.NUMBER, "Messages of the group."),
         Column("retried", Kind.NUMBER, "Messages of them that `dlq retry` has returned before."),
-        Column("oldest_id", Kind.NUMBER, "Id of the first one.", title="first id"),
+        Column("oldest_id", Kind.ID, "Id of the first one.", title="first id"),
     ),
 )
 

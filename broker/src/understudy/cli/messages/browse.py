@@ -28,6 +28,7 @@ from understudy.client.core.consumer.state import ReceivedMessage
 from understudy.client.core.url.parsing import parse_url
 from understudy.errors import BrokerError
 from understudy.message import MessageType
+from understudy.texts import counted
 
 #: Characters of a body shown.
 _PREVIEW: Final = 60
@@ -122,14 +123,14 @@ async def _browse(
                 ledger.rows.drained(answer.address or queue, asked_ms, consumer=observer, queue=queue)
             else:
                 echo(
-                    f"understudy: {queue} has {answer.message_count:,} messages and showed {count:,}: others are in"
-                    " delivery or scheduled, so the ledger does not say that the queue was seen completely",
+                    f"understudy: {queue} has {counted(answer.message_count, 'message')} and showed {count:,}: others"
+                    " are in delivery or scheduled, so the ledger does not say that the queue was seen completely",
                     err=True,
                 )
 
     await connected(parse_url(url), user, password, use)
     if not lines:
-        view.rows(MESSAGES, rows, title=f"{queue}: {len(rows):,} messages", lines=True)
+        view.rows(MESSAGES, rows, title=f"{queue}: {counted(len(rows), 'message')}", lines=True)
     return whole
 
 
@@ -145,7 +146,7 @@ def _note_remaining(ledger: LedgerFile, received: ReceivedMessage, queue: str, o
 MESSAGES: Final = Table(
     "messages",
     (
-        Column("message_id", Kind.NUMBER, "Id of the message.", title="id"),
+        Column("message_id", Kind.ID, "Id of the message.", title="id"),
         Column("type", Kind.NAME, "Kind of its body."),
         Column("durable", Kind.NAME, "Whether it outlives a restart."),
         Column("priority", Kind.NUMBER, "0 to 9."),

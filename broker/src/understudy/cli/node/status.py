@@ -27,7 +27,7 @@ from understudy.cli.tables import View, view_options
 from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, Unreachable
 from understudy.runtime.base.management_client import ANSWER_TIMEOUT_MS, ManagementAddress
-from understudy.texts import masked_url
+from understudy.texts import counted, masked_url
 from understudy.units import format_bytes
 
 #: Largest file of an instance directory read. Bytes.
@@ -263,7 +263,7 @@ def readiness_of(place: Place) -> dict[str, Any]:
         with error:
             body = error.read(FILE_BYTES_MAX)
     except (OSError, http.client.HTTPException) as error:
-        raise Unreachable(f"{place.url} does not answer: {error}") from error
+        raise Unreachable(f"{place.url} does not answer: {getattr(error, 'reason', error)}") from error
     try:
         found = json.loads(body)
         return {
@@ -288,7 +288,7 @@ def node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]:
     ha, store, following, peer = node["ha"], node["store"], node["following"], node["peer"]
     queues = node["queues"]
     figures = {
-        "state": f"{ha['state']} ({ha['machine_state']})",
+        "state": _state_text(ha),
         "ready": ("yes" if ready["ready"] else "no") + (f": {ready['reason']}" if ready["reason"] else ""),
         "protection": ready["protection"],
         "configured as": f"{ha['role']}, {ha['policy']}",
@@ -305,7 +305,7 @@ def node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]:
         else ("caught up" if following["caught_up"] else f"lag of {format_bytes(following['lag_bytes'])}"),
         "store": None
         if store is None
-        else f"{format_bytes(store['bytes'])} in {store['segments']} segments at {store['directory']}"
+        else f"{format_bytes(store['bytes'])} in {counted(store['segments'], 'segment')} at {store['directory']}"
         + (" — FULL" if store["full"] else ""),
         "scrub": _scrub_text(node.get("scrub"), ha),
         "acceptors": ", ".join(acceptor["url"] for acceptor in node["acceptors"]) or "none",
@@ -315,11 +315,17 @@ def node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]:
         or None,
         "configuration": _configuration_text(node),
         "kernel": f"{node['kernel']['active']} ({node['kernel']['reason']})",
-        "clients": f"{node['connections']} connections, {node['sessions']} sessions",
-        "queues": f"{len(queues)} with {sum(queue['message_count'] for queue in queues)} messages",
+        "connections": f"{node['connections']:,} with {counted(node['sessions'], 'session')}",
+        "queues": f"{len(queues):,} with {counted(sum(queue['message_count'] for queue in queues), 'message')}",
         "up": f"{node['uptime_ms'] / 1000:.0f} s, pid {node['pid']}",
     }
     return {name: value for name, value in figures.items() if value is not None}
+
+
+def _state_text(ha: Mapping[str, Any]) -> str:
+    """The state of a node, with that of its machine where it says more."""
+    state, machine = str(ha["state"]), str(ha["machine_state"]).lower().replace("_", " ")
+    return state if machine == state else f"{state} ({machine})"
 
 
 def shown_peer(peer: Mapping[str, Any]) -> str:
@@ -333,8 +339,8 @@ def _earlier_text(earlier: dict[str, Any] | None) -> str | None:
     if earlier is None or not earlier["records"]:
         return None
     return (
-        f"{earlier['records']} records with {earlier['messages']} messages from epoch {earlier['epoch']},"
-        f" sequence {earlier['sequence']} on are only in {earlier['directory']}"
+        f"{counted(earlier['records'], 'record')} with {counted(earlier['messages'], 'message')} from epoch"
+        f" {earlier['epoch']}, sequence {earlier['sequence']} on are only in {earlier['directory']}"
     )
 
 
@@ -363,13 +369,13 @@ def _scrub_text(scrub: dict[str, Any] | None, ha: dict[str, Any]) -> str | None:
     age_ms = scrub["age_ms"]
     last = "no complete pass yet" if age_ms is None else f"last complete pass {age_ms / 3_600_000:.1f} h ago"
     now = f"; a pass is under way, {format_bytes(scrub['pass_bytes'])} read" if scrub["running"] else ""
-    return f"{last}{now}; {scrub['damaged']} damaged files found, {scrub['repaired']} repaired"
+    return f"{last}{now}; {counted(scrub['damaged'], 'damaged file')} found, {scrub['repaired']} repaired"
 
 
 def _certificate_text(acceptor: dict[str, Any]) -> str:
     certificate = acceptor["certificate"]
     days = certificate["days_until_expiration"]
-    validity = f"expires in {days} days" if days >= 0 else "EXPIRED"
+    validity = f"expires in {counted(days, 'day')}" if days >= 0 else "EXPIRED"
     return f"{acceptor['name']}: {certificate['subject']}, {validity}"
 
 
@@ -383,13 +389,15 @@ def _configuration_text(node: dict[str, Any]) -> str | None:
 
 
 def _activation_text(activation: dict[str, Any] | None) -> str | None:
-    """The step under way and the time of each step; None if there is no activation."""
+    """The step under way and the steps that took a millisecond or more; None if there is no activation."""
     if activation is None:
         return None
-    steps = ", ".join(f"{step['name']} {step['took_ms']} ms" for step in activation["steps"])
+    steps = ", ".join(f"{step['name']} {step['took_ms']} ms" for step in activation["steps"] if step["took_ms"])
     if activation["step"] is None:
-        return f"{activation['took_ms']} ms: {steps}"
-    return f"{'undoing' if activation['undoing'] else 'doing'} {activation['step']!r}; {steps}"
+        begun = f"{activation['took_ms']} ms"
+    else:
+        begun = f"{'undoing' if activation['undoing'] else 'doing'} {activation['step']!r}"
+    return f"{begun}: {steps}" if steps else begun
 
 
 @click.command()

@@ -79,7 +79,7 @@ class Session:
     def __repr__(self) -> str:
         state = self._state
         mode = "xa" if state.options.xa else state.options.mode.value
-        counts = f"{len(state.producers)} producers, {len(state.consumers)} consumers"
+        counts = f"producers: {len(state.producers)}, consumers: {len(state.consumers)}"
         return f"<Session {mode}, {'open' if state.closed is None else 'closed'}, {counts}>"
 
     @property
