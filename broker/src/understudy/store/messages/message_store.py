@@ -59,7 +59,7 @@ from understudy.store.named_readers import NamedReaders
 from understudy.store.quarantine import DIRECTORY_NAME, Quarantine
 from understudy.store.setting_record import SettingRecord, encode_setting
 from understudy.store.settings import StoreSettings
-from understudy.store.snapshots.consolidator import Consolidator
+from understudy.store.snapshots.consolidator import ConsolidatedLog, Consolidator
 from understudy.store.snapshots.relocation import Relocations
 from understudy.store.state import SegmentUse
 
@@ -142,12 +142,8 @@ class MessageStore:
         self.readers = NamedReaders(self._journal, state, clock, self.store_setting)
         """The named readers, for which segments are kept."""
         self._consolidator = Consolidator(
-            files=files,
+            consolidated=ConsolidatedLog(files, self._journal, state, relocations, self._forget_segment),
             clock=clock,
-            journal=self._journal,
-            state=self.state,
-            relocations=relocations,
-            forget=self._forget_segment,
             readers=self.readers,
             known=self.quarantine.known,
             damaged=lambda number, offset: self.quarantine.damage_met(number, offset),
