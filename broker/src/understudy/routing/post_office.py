@@ -57,7 +57,7 @@ from understudy.routing.memory import Memory
 from understudy.routing.paging import Paging
 from understudy.routing.queues.delivery import DeliveryPermission, serve
 from understudy.routing.queues.queue import EXPIRED_AT_ONCE, Queue
-from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction, SessionTransaction
+from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction, SendRequest, SessionTransaction
 from understudy.selector.work import WORK
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.messages.pages import Pages
@@ -292,20 +292,21 @@ class PostOffice:
         if address.alters_messages:
             message = address.altered(message, self.clock.wall_ms())
         message.assign_id(self.store.next_id())
+        request = SendRequest(order, done, transaction, duplicate_id)
         try:
             if address.diverts:
-                self.diverts.send(address, message, routing_type, only, order, done, transaction, duplicate_id)
+                self.diverts.send(address, message, routing_type, only, request)
                 return None
             if only is None and address.balancer is None:
                 queues = address.route(message, routing_type)
             else:
                 message, queues = destinations(address, message, routing_type, only)
             if not queues:
-                self._unrouted(address, message, order, done, transaction, duplicate_id)
+                self._unrouted(address, message, request)
                 return None
             address.messages_routed += 1
             not_before_ms = scheduled_ms(message) if SCHEDULED_DELIVERY in properties else 0
-            self.acceptance.accept(address, message, queues, not_before_ms, order, done, transaction, duplicate_id)
+            self.acceptance.accept(address, message, queues, not_before_ms, request)
         except DiskFull as error:
             raise AddressFull(f"address {address.name!r}: the disk of the broker is full", hint=error.hint) from error
         return None
@@ -381,17 +382,18 @@ class PostOffice:
             message = address.altered(message, self.clock.wall_ms())
         message.assign_id(self.store.next_id())
         message, acknowledged = without_acknowledgements(message)
+        request = SendRequest(order, done, transaction, duplicate_id)
         try:
             if kept is None and not acknowledged and address.is_diverted(message):
                 message, routing_type = without_chosen_queues(message), message.properties.get(ROUTING_TYPE)
-                self.diverts.send(address, message, routing_type, None, order, done, transaction, duplicate_id)
+                self.diverts.send(address, message, routing_type, None, request)
                 return
             if kept is None:
                 message, queues = destinations(address, message, message.properties.get(ROUTING_TYPE), None)
             else:
                 queues = (kept[1],)
             if not queues:
-                self._unrouted(address, message, order, done, transaction, duplicate_id)
+                self._unrouted(address, message, request)
                 return
             address.messages_routed += 1
             taken = tuple(queue for queue in queues if queue.queue_id in acknowledged)
@@ -399,7 +401,7 @@ class PostOffice:
                 self.acceptance.accept_acknowledged(address, message, taken, order, done, transaction)
                 return
             not_before_ms = scheduled_ms(message)
-            self.acceptance.accept(address, message, queues, not_before_ms, order, done, transaction, duplicate_id)
+            self.acceptance.accept(address, message, queues, not_before_ms, request)
         except DiskFull as error:
             raise AddressFull(f"address {address.name!r}: the disk of the broker is full", hint=error.hint) from error
 
@@ -428,14 +430,12 @@ class PostOffice:
         self,
         address: Address,
         message: Message,
-        order: ResponseOrder,
-        done: Done | None,
-        transaction: RoutingTransaction | None,
-        duplicate_id: bytes | None,
+        request: SendRequest,
     ) -> None:
         """Drop a message that no queue takes, or send it to the dead letter address if configured. Raises
         QueueNotFound: its sender wants to know.
         """
+        order, done, transaction, duplicate_id = request
         address.messages_unrouted += 1
         if refuses_no_queue(message):
             raise QueueNotFound(f"no queue of address {address.name!r} takes the message")

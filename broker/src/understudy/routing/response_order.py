@@ -5,7 +5,7 @@ answers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from understudy.errors import BrokerError
 from understudy.message import Message
@@ -118,3 +118,16 @@ class BatchTransaction(RoutingTransaction, Protocol):
     def room(self, queue_count: int) -> int:
         """Further messages, each in that many queues, that count for it; 0: ``admits`` says why none does."""
         ...
+
+
+class SendRequest(NamedTuple):
+    """What a message brings along on its way to queues, beside its contents."""
+
+    order: ResponseOrder
+    """Order of the session that sent the message."""
+    done: Done | None = None
+    """Answers the request; None: no answer is wanted."""
+    transaction: RoutingTransaction | None = None
+    """The message becomes visible with it; None: when it is safe."""
+    duplicate_id: bytes | None = None
+    """Remembered for the address; None: the message has none."""
