@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from understudy.dataclass import dataclass
 from understudy.errors import (
     AddressFull,
     AddressNotFound,
@@ -68,6 +69,27 @@ __all__ = ["Done", "PostOffice", "ResponseOrder", "RoutingTransaction", "Undecid
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class RoutingSettings:
+    """Settings of the routing of a node."""
+
+    addresses: AddressSettingsRepository
+    id_cache_size: int = 20_000
+    """Duplicate ids remembered per address."""
+    persist_id_cache: bool = True
+    """Whether ids of messages that are not in the log go there too."""
+    global_max_size_bytes: int = -1
+    """Bytes of bodies in memory over all addresses; -1: no limit."""
+    global_max_messages: int = -1
+    """Bodies in memory over all addresses; -1: no limit."""
+    wildcard_routing: bool = True
+    """Whether queues of wildcard addresses get messages of the addresses that they cover."""
+    message_expiry_scan_period_ms: int = 30_000
+    """Time between searches for expired messages; those that come to be delivered expire anyway. -1: never."""
+    address_queue_scan_period_ms: int = 30_000
+    """Time between searches for queues and addresses to delete automatically. -1: never."""
+
+
 class PostOffice:
     """Routing of all messages of one active node."""
 
@@ -75,34 +97,18 @@ class PostOffice:
         self,
         *,
         store: MessageStore,
-        settings: AddressSettingsRepository,
+        settings: RoutingSettings,
         clock: Clock,
         timers: Timers,
-        id_cache_size: int = 20_000,
-        persist_id_cache: bool = True,
-        global_max_size_bytes: int = -1,
-        global_max_messages: int = -1,
         pages: Pages | None = None,
-        wildcard_routing: bool = True,
-        message_expiry_scan_period_ms: int = 30_000,
-        address_queue_scan_period_ms: int = 30_000,
         wake: Callable[[], None] | None = None,
         entropy: Entropy | None = None,
     ) -> None:
         """Args:
         store: The log of this node, open.
-        settings: Address settings.
+        settings: Settings of routing, with those of addresses.
         clock: Wall time for expirations and schedules.
-        id_cache_size: Duplicate ids remembered per address.
-        persist_id_cache: Whether ids of messages that are not in the log go there too.
-        global_max_size_bytes: Bytes of bodies in memory over all addresses, -1 = no limit.
-        global_max_messages: Bodies in memory over all addresses, -1 = no limit.
         pages: For what leaves memory and is not in the log; None keeps that in memory.
-        wildcard_routing: Whether queues of wildcard addresses get messages of the addresses they
-            cover.
-        message_expiry_scan_period_ms: How often queues are searched for expired messages; those
-            that come to be delivered expire anyway. -1 = never.
-        address_queue_scan_period_ms: How often auto-deletion looks for something. -1 = never.
         wake: Called when the first queue becomes dirty since the last ``turn``, so that the shell
             makes one; None if it makes one after everything it does.
         entropy: For redelivery-collision-avoidance-factor; None = delays are not varied.
@@ -119,15 +125,19 @@ class PostOffice:
         self.now_ms = clock.wall_ms()
         """Wall time, read once per turn."""
         self.permission = DeliveryPermission(clock, timers)
-        self.memory = memory = Memory(store, global_max_size_bytes, global_max_messages)
+        self.memory = memory = Memory(store, settings.global_max_size_bytes, settings.global_max_messages)
         self.paging = paging = Paging(memory, store, pages)
         paging.begin(timers.call_later)
         self.scheduled = scheduled = ScheduledDeliveries(clock, timers)
         self.acceptance = acceptance = Acceptance(
-            store, clock, memory, paging, scheduled, persist_id_cache=persist_id_cache
+            store, clock, memory, paging, scheduled, persist_id_cache=settings.persist_id_cache
         )
         self.directory = directory = Directory(
-            self, settings, paging, id_cache_size=id_cache_size, wildcard_routing=wildcard_routing
+            self,
+            settings.addresses,
+            paging,
+            id_cache_size=settings.id_cache_size,
+            wildcard_routing=settings.wildcard_routing,
         )
         self.damaged = damaged = DamagedMessages(store, paging, scheduled, clock, timers, directory.queues)
         self.dead_letters = dead_letters = DeadLetters(directory, acceptance)
@@ -135,8 +145,8 @@ class PostOffice:
         self.diverts = Diverts(directory, acceptance, dead_letters)
         self.auto_deletion = AutoDeletion(directory, clock)
         self._sweeps = [
-            PeriodicScan(timers, message_expiry_scan_period_ms, self._expire_overdue),
-            PeriodicScan(timers, address_queue_scan_period_ms, self.auto_deletion.sweep),
+            PeriodicScan(timers, settings.message_expiry_scan_period_ms, self._expire_overdue),
+            PeriodicScan(timers, settings.address_queue_scan_period_ms, self.auto_deletion.sweep),
         ]
 
     def queues(self) -> list[Queue]:

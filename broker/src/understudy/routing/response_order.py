@@ -107,21 +107,17 @@ class RoutingTransaction(Protocol):
 class SessionTransaction(RoutingTransaction, Protocol):
     """The transaction of a session."""
 
+    def room(self, queue_count: int) -> int:
+        """Further messages, each in that many queues, that count for it; 0: ``admits`` says why none does."""
+        ...
+
     def held(self, address: Address, message: Message, queues: tuple[Queue, ...], parts: Arrival) -> None:
         """A message of a node that is scaled down, which the transaction has taken out of these queues there."""
         ...
 
 
-class BatchTransaction(RoutingTransaction, Protocol):
-    """A transaction that takes several messages at once (``batch``)."""
-
-    def room(self, queue_count: int) -> int:
-        """Further messages, each in that many queues, that count for it; 0: ``admits`` says why none does."""
-        ...
-
-
 class SendRequest(NamedTuple):
-    """What a message brings along on its way to queues, beside its contents."""
+    """The request that sent a message: its order, its answer, its transaction and the duplicate id."""
 
     order: ResponseOrder
     """Order of the session that sent the message."""
