@@ -34,7 +34,7 @@ from understudy.client.core.consumer.taken import AcknowledgeMode
 from understudy.client.core.url.parsing import parse_url
 from understudy.dataclass import dataclass
 from understudy.errors import CallTimedOut, CommitOutcomeUnknown, TransactionRolledBack
-from understudy.ledger import LedgerWriter
+from understudy.ledger import LedgerWriter, ReceivedCopy
 
 #: Messages without any option that ends the run. As many as ``produce`` sends without one.
 _COUNT: Final = 1_000
@@ -197,12 +197,14 @@ class Consumption:
                 number,
                 received.message.address or "",
                 now_ms(),
-                consumer=self._intake.consumer,
-                queue=self._intake.queue,
-                message_id=received.message_id,
+                ReceivedCopy(
+                    self._intake.consumer,
+                    self._intake.queue,
+                    received.message_id,
+                    body_digest(received),
+                    origin_of(received),
+                ),
                 delivery_count=received.delivery_count,
-                digest=body_digest(received),
-                origin=origin_of(received),
             )
 
     def _write(self, batch: list[ReceivedMessage], write: Callable[..., None]) -> None:
@@ -214,10 +216,8 @@ class Consumption:
             if identity is not None:
                 producer, number = identity
                 address = received.message.address or ""
-                write(
-                    self._rows, producer, number, address, now_ms(),
-                    consumer=self._intake.consumer, queue=self._intake.queue,
-                )  # fmt: skip
+                copy = ReceivedCopy(self._intake.consumer, self._intake.queue)
+                write(self._rows, producer, number, address, now_ms(), copy)
 
 
 async def _consume(

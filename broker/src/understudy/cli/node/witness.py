@@ -27,7 +27,7 @@ from understudy.runtime.base.environment import LoopTimers, SystemEntropy
 from understudy.runtime.base.file_modes import check_directories
 from understudy.runtime.base.logs import configure_logs
 from understudy.runtime.base.turn import Turn
-from understudy.runtime.locks.providers import make_group, read_secret
+from understudy.runtime.locks.providers import WitnessGroupOptions, make_group, read_secret
 from understudy.runtime.locks.witness_dialer import LoopWitnessDialer
 from understudy.runtime.locks.witness_groups import form, replace, text_of
 from understudy.runtime.locks.witness_process import serve_witness
@@ -243,7 +243,9 @@ async def _set_by_majority(places: Places, secret: bytes, node_id: str, sequence
     loop = asyncio.get_running_loop()
     timers = LoopTimers(loop)
     turn = Turn(loop, timers)
-    group = make_group(places, secret, f"command of process {os.getpid()}", LoopWitnessDialer(loop, turn), turn)
+    group = make_group(
+        WitnessGroupOptions(places, secret, f"command of process {os.getpid()}"), LoopWitnessDialer(loop, turn), turn
+    )
     done: asyncio.Future[BrokerError | None] = loop.create_future()
 
     def give(error: BrokerError | None) -> None:

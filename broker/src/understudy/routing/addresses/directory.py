@@ -175,11 +175,11 @@ class Directory:
             name,
             routing_types,
             settings,
-            auto_created=auto_created,
             internal=internal,
             lane=self.settings.lane_of(settings, self._store.context),
             duplicate_ids=DuplicateIdCache(self._id_capacity(settings), duplicate_ids),
         )
+        address.auto_created = auto_created
         address.paused = address.pause_stored = paused
         address.empty_since_ms = self._office.now_ms
         address.pages = self._paging.chain(settings)
