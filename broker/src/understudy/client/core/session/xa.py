@@ -162,7 +162,7 @@ class Branches:
         if self.lost and self._working_in == xid:
             # the end of the branch got no answer: the server's session still works in it
             undo = _Request(_ROLL_BACK, lambda: packets.XaRollback(xid), Interrupted.FAIL)
-            self._ask(undo, waiter, works_in=True)
+            self._ask(undo, waiter, None, works_in=True)
         else:
             self._roll_back(xid, waiter, _Repetition(self._channel))
 
