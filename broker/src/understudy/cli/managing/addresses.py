@@ -7,12 +7,13 @@ from typing import Final
 
 import click
 
-from understudy.cli.managing.confirming import confirm, counted, yes_option
+from understudy.cli.managing.confirming import confirm, yes_option
 from understudy.cli.managing.places import active_node_options, invoke, item, items
 from understudy.cli.node.status import Place
 from understudy.cli.tables import Page, Table, View, figure_column, figure_texts, json_option, view_options, with_others
 from understudy.cli.terminal import Commands, echo
 from understudy.management.model.queues import Address
+from understudy.texts import counted
 
 ADDRESSES: Final = Table(
     "addresses",

@@ -8,13 +8,14 @@ from typing import Any, TypeVar
 
 import click
 
-from understudy.cli.managing.confirming import confirm, counted, dry_run_option, yes_option
+from understudy.cli.managing.confirming import confirm, dry_run_option, yes_option
 from understudy.cli.managing.places import active_node_options, invoke, item
 from understudy.cli.messages.queue import queue, stat
 from understudy.cli.node.status import Place
 from understudy.cli.tables import Page, figure_texts, json_option
 from understudy.cli.terminal import echo
 from understudy.management.model.queues import Queue
+from understudy.texts import counted
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -28,7 +28,7 @@ from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, Unreachable
 from understudy.runtime.base.management_client import ANSWER_TIMEOUT_MS, ManagementAddress
 from understudy.texts import counted, masked_url
-from understudy.units import format_bytes
+from understudy.units import format_bytes, format_duration_ms
 
 #: Largest file of an instance directory read. Bytes.
 FILE_BYTES_MAX: Final = 64 * 1024
@@ -291,7 +291,7 @@ def node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]:
         "state": _state_text(ha),
         "ready": ("yes" if ready["ready"] else "no") + (f": {ready['reason']}" if ready["reason"] else ""),
         "protection": ready["protection"],
-        "configured as": f"{ha['role']}, {ha['policy']}",
+        "configured as": ", ".join(dict.fromkeys((ha["role"], ha["policy"]))),
         "node id": node["node_id"] or "unknown",
         "epoch": "none" if node["epoch"] is None else str(node["epoch"]),
         "waiting because": ha.get("waiting_because"),
@@ -317,7 +317,7 @@ def node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]:
         "kernel": f"{node['kernel']['active']} ({node['kernel']['reason']})",
         "connections": f"{node['connections']:,} with {counted(node['sessions'], 'session')}",
         "queues": f"{len(queues):,} with {counted(sum(queue['message_count'] for queue in queues), 'message')}",
-        "up": f"{node['uptime_ms'] / 1000:.0f} s, pid {node['pid']}",
+        "up": f"{format_duration_ms(node['uptime_ms'])}, process {node['pid']}",
     }
     return {name: value for name, value in figures.items() if value is not None}
 
