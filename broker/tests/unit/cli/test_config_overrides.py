@@ -109,3 +109,14 @@ def test_a_change_in_an_included_file_is_not_adopted(instance: Path) -> None:
     assert isinstance(refused.exception, ConfigError)
     assert "more.xml" in str(refused.exception)
     assert len(read_overlay(broker_xml(instance))) == 2
+
+
+def test_the_configuration_is_printed_with_its_changes(instance: Path) -> None:
+    assert run(instance, "print").output == FULL_HA
+    write(instance, Set("core/name", "other"), Clear("core/broadcast-groups/broadcast-group[@name='bg-group1']"))
+    printed = run(instance, "print")
+    assert printed.exit_code == 0
+    assert "<name>other</name>" in printed.output
+    assert "bg-group1" not in printed.output
+    assert "<!-- the cluster -->" in printed.output
+    assert broker_xml(instance).read_text() == FULL_HA

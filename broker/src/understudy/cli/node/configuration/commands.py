@@ -16,6 +16,7 @@ from understudy.cli.node.configuration.overrides import (
     OVERRIDES,
     adopt_overrides,
     drop_overrides,
+    effective_data,
     override_rows,
     report,
 )
@@ -171,6 +172,22 @@ def diff(other: Path | None, instance: Path | None, file: Path | None, propertie
     for line in effects(read_configuration(config, directory, properties), changed):
         echo(line)
     raise SystemExit(_CHANGED)
+
+
+@config.command("print")
+@_options_of_place
+def print_configuration(instance: Path | None, file: Path | None, properties: tuple[str, ...]) -> None:
+    """Print broker.xml as a node uses it, with the changes of the management CLI. Passwords are not masked.
+
+    Placeholders and included files stay as they are.
+
+    \b
+    Example: understudy config print --instance /srv/broker
+
+    Exit codes: 0 printed; 2 a file cannot be used, or a change is in an included file.
+    """
+    config, directory = place_of(instance, file)
+    click.echo(effective_data(configuration_file(config, directory, properties)), nl=False)
 
 
 @config.command("drop")

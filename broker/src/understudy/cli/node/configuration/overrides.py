@@ -108,6 +108,14 @@ def adopt_overrides(source: ConfigurationFile, *, dry_run: bool) -> list[str]:
     return _told([difference(before, merged.data, name, name) or "broker.xml has all changes"], dry_run=dry_run)
 
 
+def effective_data(source: ConfigurationFile) -> bytes:
+    """The bytes of broker.xml with the changes in it. Raises ConfigError: it cannot be used with them."""
+    overrides, data = read_overlay(source.config), read_data(source.config)
+    merged = source.merged(overrides, data)
+    _check_included(source, merged, source.load(data=data, overrides=overrides).included)
+    return merged.data
+
+
 def _check_included(source: ConfigurationFile, merged: Merged, included: Iterable[str]) -> None:
     for file in included:
         if file != str(overlay_of(source.config)) and merged.read_file(file) != read_included(file):
