@@ -120,3 +120,19 @@ def test_the_configuration_is_printed_with_its_changes(instance: Path) -> None:
     assert "bg-group1" not in printed.output
     assert "<!-- the cluster -->" in printed.output
     assert broker_xml(instance).read_text() == FULL_HA
+
+
+def test_changes_that_broker_xml_has_as_well_are_dropped(instance: Path) -> None:
+    write(instance, Set("core/name", "node"), Ensure(POLICY), Set(f"{POLICY}/restart-backup", "false"))
+    assert run(instance, "drop", "--superfluous", "--dry-run").output == "dropped: core/name\nnothing was written\n"
+    assert run(instance, "drop", "--superfluous").output == "dropped: core/name\n"
+    assert [each.target for each in read_overlay(broker_xml(instance))] == [
+        Ensure(POLICY),
+        Set(f"{POLICY}/restart-backup", "false"),
+    ]
+    effective = run(instance, "print").output
+    broker_xml(instance).write_text(effective)
+    assert run(instance, "drop", "--superfluous").output.count("dropped: ") == 2
+    assert run(instance, "print").output == effective
+    assert run(instance, "drop", "--superfluous").output == "nothing to drop\n"
+    assert run(instance, "drop", "--superfluous", "--all").exit_code == 2

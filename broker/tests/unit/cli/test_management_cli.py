@@ -273,8 +273,8 @@ def test_a_rehearsal_has_a_limit(terminal: Terminal) -> None:
 
 
 def test_a_summary_has_answers_lines_and_the_configuration_before_and_after(terminal: Terminal) -> None:
-    summary = Summary(terminal.send)
-    session = Session(summary.send, terminal.reload, summary.show, summary.say)
+    summary = Summary(terminal.send, terminal.reload)
+    session = Session(summary.send, summary.reload, summary.show, summary.say)
     session.run(["echo hello", f"{POLICY}:add"])
     found = summary.finish(None)
     assert found["printed"] == ["hello"]
@@ -284,10 +284,23 @@ def test_a_summary_has_answers_lines_and_the_configuration_before_and_after(term
     )
     assert "ha-policy" not in before
     assert "shared-store-slave" in after["ha-policy"]
-    assert (found["reload_required"], found["secret_written"], found["problem"]) == (True, False, None)
+    assert (found["reload_required"], found["secret_written"], found["problem"]) == (False, False, None)
     session.run([f'{SERVER}:write-attribute(name=cluster-password,value="another password of ours")'])
     assert summary.finish(None)["secret_written"] is True
+    assert summary.finish(None)["reloaded"] is False
+    session.run([":reload"])
+    assert summary.finish(None)["reloaded"] is True
     assert "another password" not in json.dumps(summary.finish(None))
+
+
+def test_a_summary_of_a_rehearsal_says_whether_a_reload_would_be_needed(terminal: Terminal) -> None:
+    rehearsal = Rehearsal(terminal.rehearse)
+    summary = Summary(rehearsal.send, rehearsal.reload, rehearsed=True)
+    session = Session(summary.send, summary.reload, summary.show, summary.say)
+    session.run([f"{SERVER}:write-attribute(name=id-cache-size,value=20000)"])
+    assert summary.finish(None)["reload_required"] is False
+    session.run([f"{SERVER}:write-attribute(name=id-cache-size,value=1000)"])
+    assert summary.finish(None)["reload_required"] is True
 
 
 def test_a_summary_without_a_node_at_the_end_keeps_the_first_problem(terminal: Terminal) -> None:
@@ -298,7 +311,7 @@ def test_a_summary_without_a_node_at_the_end_keeps_the_first_problem(terminal: T
             raise Unreachable("the node is gone")
         return answers[0](operations, composite)
 
-    summary = Summary(send)
+    summary = Summary(send, terminal.reload)
     answers.clear()
     assert summary.finish("the line failed")["problem"] == "the line failed"
     found = summary.finish(None)

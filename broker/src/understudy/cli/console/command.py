@@ -114,7 +114,7 @@ def management_cli(
     if summary:
         if lines is None:
             raise click.UsageError("--summary needs --command, --commands, --file or lines of standard input")
-        _summarise(send, reload, lines)
+        _summarise(Summary(send, reload, rehearsed=check), lines)
         return
     session = Session(send, reload, partial(_show, as_json), echo, echo_lines=echo_command)
     try:
@@ -126,10 +126,9 @@ def management_cli(
         raise SystemExit(1) from None
 
 
-def _summarise(send: Send, reload: Callable[[Operation], Answer], lines: Iterable[str]) -> None:
+def _summarise(summary: Summary, lines: Iterable[str]) -> None:
     """Carry out lines and print the summary, also if one of them fails."""
-    summary = Summary(send)
-    session = Session(summary.send, reload, summary.show, summary.say)
+    session = Session(summary.send, summary.reload, summary.show, summary.say)
     problem: BrokerError | None = None
     try:
         session.run(lines)

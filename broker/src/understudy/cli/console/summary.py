@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from understudy.cli.console.session import Answer, Send
@@ -18,9 +18,21 @@ _STATE: Final = Operation((), "read-attribute", {"name": "server-state"})
 class Summary:
     """The collected answers and printed lines of one script."""
 
-    def __init__(self, send: Send) -> None:
-        """Read the configuration before the script. Raises BrokerError: the node does not answer."""
+    def __init__(self, send: Send, reload: Callable[[Operation], Answer], *, rehearsed: bool = False) -> None:
+        """Read the configuration before the script.
+
+        Args:
+            send: Has the node carry out operations.
+            reload: Has the node reload.
+            rehearsed: Whether the node validates only, so that its state does not change.
+
+        Raises:
+            BrokerError: the node does not answer.
+        """
+        self._rehearsed = rehearsed
         self._send = send
+        self._reload = reload
+        self._reloaded = False
         self._secret = False
         self._answers: list[Any] = []
         self._printed: list[str] = []
@@ -30,6 +42,12 @@ class Summary:
         """Have the node carry out operations, and note whether a value among them is one that no answer shows."""
         self._secret = self._secret or any(masked(each) != each for each in operations)
         return self._send(operations, composite)
+
+    def reload(self, operation: Operation) -> Answer:
+        """Have the node reload, and note that it did."""
+        answer = self._reload(operation)
+        self._reloaded = self._reloaded or answer["outcome"] == "success"
+        return answer
 
     def show(self, answer: Answer) -> None:
         """Collect an answer."""
@@ -50,14 +68,18 @@ class Summary:
         except BrokerError as error:
             # the first problem of a script is the one to tell
             after, state, problem = None, None, problem or str(error)
-        asked = [answer for answer in self._answers if isinstance(answer, dict) and "response-headers" in answer]
+        needed = state == "reload-required"
+        if self._rehearsed and not self._reloaded and after != self._before:
+            # an answer asks for a reload also where a line writes the present value
+            needed = needed or any("response-headers" in answer for answer in self._answers)
         return {
             "answers": self._answers,
             "printed": self._printed,
             "before": self._before,
             "after": after,
             "secret_written": self._secret,
-            "reload_required": state == "reload-required" or bool(asked),
+            "reloaded": self._reloaded,
+            "reload_required": needed,
             "problem": problem,
         }
 
