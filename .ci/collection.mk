@@ -113,7 +113,7 @@ molecule-default: $(VENV)/.complete $(COLLECTION) ## Deploy, kill, fail back and
 	$(ANSIBLE) molecule test --scenario-name default
 
 # One scenario for each inventory of a cluster, and one for the data pipeline: deploy, drill, and remove.
-MOLECULE_CLUSTERS := cluster replicated quorum scale_down colocated colocated_scale_down upgrade faults pipeline
+MOLECULE_CLUSTERS := cluster replicated quorum scale_down colocated colocated_http colocated_replication colocated_scale_down upgrade faults pipeline
 
 .PHONY: molecule-clusters
 molecule-clusters: $(addprefix molecule-,$(MOLECULE_CLUSTERS)) ## Every drill of a cluster, on local addresses
