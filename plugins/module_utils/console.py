@@ -182,7 +182,7 @@ class Overrides:
         if ended.returncode not in accepted:
             said = ended.stderr.decode("utf-8", "replace").strip() or f"it ended with {ended.returncode}"
             raise ServiceError(f"{definition.name}: understudy config {arguments[0]}: {said}")
-        return ended.stdout.decode("utf-8")
+        return str(ended.stdout.decode("utf-8"))
 
 
 def is_to_drop(policy: str, rows: Sequence[Mapping[str, object]]) -> bool:

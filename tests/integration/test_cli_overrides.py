@@ -50,8 +50,8 @@ class Site:
         }
 
     def play(self, name: str, fails: bool = False, **given: object) -> str:
-        """Run a playbook; its output."""
-        self.inventory.write_text(json.dumps({"broker": {"hosts": {"node": {**self.variables, **given}}}}))
+        """Run a playbook with further variables; its output."""
+        self.inventory.write_text(json.dumps({"broker": {"hosts": {"node": self.variables}}}))
         environment = {
             **os.environ,
             "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".scratch/collections"),
@@ -63,8 +63,9 @@ class Site:
             "PATH": f"{ROOT / '.venv/bin'}:{os.environ['PATH']}",
         }
         command = [str(ROOT / ".venv/bin/ansible-playbook"), "--inventory", str(self.inventory)]
+        options = ["--extra-vars", json.dumps(given)]
         played = subprocess.run(
-            [*command, "--skip-tags", "broker_install", str(PLAYBOOKS / f"{name}.yml")],
+            [*command, "--skip-tags", "broker_install", str(PLAYBOOKS / f"{name}.yml"), *options],
             env=environment,
             capture_output=True,
             text=True,
@@ -106,55 +107,52 @@ def site(tmp_path: Path) -> Iterator[Site]:
     made.play("uninstall", broker_uninstall_purge_data=True)
 
 
-def test_changes_by_lines_are_reported_adopted_and_dropped_by_deployments(site: Site) -> None:
+def test_changes_by_lines_are_kept_and_reported(site: Site) -> None:
     site.play("site")
     directory = site.instance / "etc/broker.d"
     assert (directory.stat().st_mode & 0o777, list(directory.iterdir())) == (0o750, [])
     document = (site.instance / "etc/broker.xml").read_bytes()
     site.write()
-
-    # report, the default: shown, kept, nothing changed
     reported = site.play("site")
     assert site.changes(reported) == 0
     assert "core/id-cache-size: set 1000" in reported
-    assert len(site.paths()) == 3
-
-    # keep: kept and not shown
     kept = site.play("site", broker_cli_overrides="keep")
     assert site.changes(kept) == 0
     assert "id-cache-size" not in kept
     assert len(site.paths()) == 3
+    assert (site.instance / "etc/broker.xml").read_bytes() == document
 
-    # a strict check of the inventory refuses them; health shows them
-    site.play("preflight")
     refused = site.play("preflight", fails=True, preflight_strict=True)
     assert "lines of the management CLI have changed core/id-cache-size" in refused
     healthy = site.play("health")
     assert "changes of the management CLI override broker.xml (3)" in healthy
     assert "used after a restart or reload: id-cache-size" in healthy
 
-    # adopt: the variables that make them superfluous, which are then those of the inventory
+
+def test_changes_by_lines_are_adopted_or_dropped(site: Site) -> None:
+    site.play("site")
+    overlay = site.instance / "etc/broker.d/50-cli.json"
+    site.write()
+    # the variables that make the changes superfluous, which are then those of the inventory
     adopted = site.play("site", broker_cli_overrides="adopt")
     assert site.changes(adopted) == 0
     for text in ("broker_config_extra:", "id-cache-size: 1000", "broker_address_settings:", "match: late"):
         assert text in adopted, adopted
-    assert (site.instance / "etc/broker.xml").read_bytes() == document
     site.variables |= {
         "broker_config_extra": {"id-cache-size": 1000},
         "broker_address_settings": [{"match": "late", "settings": {"redelivery-delay": 7}}],
     }
     site.play("stop")
-    site.play("site")
+    # one deployment writes broker.xml, and the next one drops the changes that it has as well
+    site.play("site", broker_cli_overrides="adopt")
     assert b"<id-cache-size>1000</id-cache-size>" in (site.instance / "etc/broker.xml").read_bytes()
     assert len(site.paths()) == 3
     assert site.changes(site.play("site", broker_cli_overrides="adopt")) == 1
-    assert json.loads((directory / "50-cli.json").read_text())["overrides"] == []
-    assert site.changes(site.play("site", broker_cli_overrides="adopt")) == 0
-
-    # remove: the inventory is the only source
+    assert json.loads(overlay.read_text())["overrides"] == []
+    # the inventory is the only source
     site.command("cli", "--command", f"{SERVER}:write-attribute(name=id-cache-size,value=3)")
     removed = site.play("site", broker_cli_overrides="remove")
     assert site.changes(removed) == 1
     assert "core/id-cache-size" in removed
-    assert json.loads((directory / "50-cli.json").read_text())["overrides"] == []
+    assert json.loads(overlay.read_text())["overrides"] == []
     assert site.changes(site.play("site", broker_cli_overrides="remove")) == 0
