@@ -273,6 +273,8 @@ def readiness_of(place: Place) -> dict[str, Any]:
             # a node of an earlier version does not say it
             "protected": bool(found.get("protected", False)),
             "protection": str(found.get("protection", "unknown: the version of the node does not say it")),
+            "overrides": int(found.get("overrides", 0)),
+            "pending_count": int(found.get("pending_count", 0)),
         }
     except (ValueError, KeyError, TypeError) as error:
         raise BrokerError(f"{place.url}/health/ready did not answer as a node does") from error
@@ -381,10 +383,14 @@ def _certificate_text(acceptor: dict[str, Any]) -> str:
 
 def _configuration_text(node: dict[str, Any]) -> str | None:
     """Changes of the management CLI, and changed elements that the node does not use yet."""
-    overrides, pending = node.get("overrides", 0), node.get("pending", [])
+    return configuration_text(node.get("overrides", 0), ", ".join(node.get("pending", [])))
+
+
+def configuration_text(overrides: int, pending: str) -> str | None:
+    """Changes of the management CLI, and the elements that wait for a restart in words; None without both."""
     texts = [f"changes of the management CLI override broker.xml ({overrides})"] if overrides else []
     if pending:
-        texts.append(f"used after a restart or reload: {', '.join(pending)}")
+        texts.append(f"used after a restart or reload: {pending}")
     return "; ".join(texts) or None
 
 
