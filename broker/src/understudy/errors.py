@@ -327,6 +327,30 @@ class QueueNotFound(AddressError):
     code = "queue-not-found"
 
 
+class ExchangeNotFound(AddressError):
+    """There is no exchange of that name."""
+
+    code = "exchange-not-found"
+
+
+class ExchangeMismatch(AddressError):
+    """An exchange, or a queue of AMQP 0-9-1, exists with other properties, or a property cannot be used."""
+
+    code = "exchange-mismatch"
+
+
+class ExchangeInUse(AddressError):
+    """The exchange has bindings."""
+
+    code = "exchange-in-use"
+
+
+class PublishRejected(AddressError):
+    """A queue is full and rejects further messages (x-overflow)."""
+
+    code = "publish-rejected"
+
+
 class QueueExists(AddressError):
     """A queue of this name exists already."""
 

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from enum import Enum, auto
-from typing import Annotated, Any, ClassVar, Final, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, Final, TypeVar, dataclass_transform, get_type_hints
 
 from understudy.dataclass import dataclass
 from understudy.errors import LocalProtocolError
@@ -66,6 +66,7 @@ _HEADS: Final[dict[type[Method], bytes]] = {}
 _IDS = struct.Struct(">HH")
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def _method(
     class_id: int, method_id: int, name: str, *, client: bool = False, content: bool = False
 ) -> Callable[[M], M]:
