@@ -33,6 +33,7 @@
             InvalidSelector | MaxConsumersExceeded | UnexpectedRoutingType | IllegalState
             SharedQueueMismatch         the shared queue asked for exists, but is another one
             DuplicateMetadata | ObjectClosed | DivertExists | DivertNotFound
+            ExchangeNotFound | ExchangeMismatch | ExchangeInUse | PublishRejected | QueueLocked
         SecurityError
             AuthenticationFailed | NotAuthorized | ClusterSecurityError
         StoreError                  the node stops rather than guess
@@ -343,6 +344,12 @@ class ExchangeInUse(AddressError):
     """The exchange has bindings."""
 
     code = "exchange-in-use"
+
+
+class QueueLocked(AddressError):
+    """The queue belongs to another connection."""
+
+    code = "queue-locked"
 
 
 class PublishRejected(AddressError):

@@ -12,7 +12,7 @@ from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.resend import ResendBudget
 from understudy.protocols.core.services import CoreServices
 from understudy.protocols.core.session import CoreSession
-from understudy.protocols.handlers import HandlerFactory
+from understudy.protocols.handlers import AcceptorOptions, HandlerFactory
 from understudy.protocols.services import ProtocolServices
 from understudy.wire.detect import Protocol
 
@@ -32,13 +32,14 @@ class CoreProtocol:
         self._reattachments: Reattachments[CoreSession] = Reattachments(clock, timers)
         self._resend_budget = ResendBudget()
 
-    def handler(self, cluster: ClusterServices, sessions_max: int) -> HandlerFactory:
+    def handler(self, cluster: ClusterServices, options: AcceptorOptions) -> HandlerFactory:
         """Makes the handlers of the connections of an acceptor.
 
         Args:
             cluster: With the topology of the cluster connection of the acceptor.
+            options: Parameters of the acceptor.
         """
-        services = CoreServices(self._shared, cluster, self._reattachments, self._resend_budget, sessions_max)
+        services = CoreServices(self._shared, cluster, self._reattachments, self._resend_budget, options.sessions_max)
         return partial(CoreConnection, services)
 
     def close(self) -> None:

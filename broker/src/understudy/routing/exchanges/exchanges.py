@@ -224,9 +224,7 @@ class Exchanges:
                     seen.add(target)
                     waiting.append(target)
         return tuple(
-            queue
-            for queue in found
-            if queue.takes_messages and (queue.filter is None or queue.filter.matches(message))
+            queue for queue in found if queue.takes_messages and (queue.filter is None or queue.filter.matches(message))
         )
 
     def _step(

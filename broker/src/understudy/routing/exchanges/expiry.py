@@ -1,7 +1,7 @@
 """Queues of AMQP 0-9-1 whose first message expires, and unused queues that are deleted (x-expires).
 
-As in RabbitMQ a message is looked at when it is the first of its queue; the scan of ``message-expiry-scan-period`` finds
-the others. Times are wall time, and each timer is only a hint.
+As in RabbitMQ a message is looked at when it is the first of its queue; the scan of ``message-expiry-scan-period``
+finds the others. Times are wall time, and each timer is only a hint.
 """
 
 from __future__ import annotations

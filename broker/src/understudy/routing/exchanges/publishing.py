@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from understudy.dataclass import dataclass
 from understudy.errors import AddressFull, DiskFull, PublishRejected
 from understudy.message import Message
-from understudy.ports import Clock
 from understudy.routing.acceptance import Acceptance
 from understudy.routing.address import Address
 from understudy.routing.directory import Directory
@@ -91,7 +90,9 @@ class Publishing:
     def _admit(self, queues: tuple[Queue, ...]) -> None:
         for queue in queues:
             arguments = queue.configuration.arguments
-            if arguments is not None and arguments.is_full(len(queue.pending) + queue.incoming, queue.address.size_bytes):
+            if arguments is not None and arguments.is_full(
+                len(queue.pending) + queue.incoming, queue.address.size_bytes
+            ):
                 raise PublishRejected(f"queue {queue.name!r} is full (x-overflow {arguments.overflow})")
         memory = self._memory
         for address in {queue.address for queue in queues}:
@@ -181,9 +182,7 @@ class Publishing:
             queues = self._exchanges.route(target, letter.keys, letter.headers, letter.message)
             if reason is not Reason.REJECTED:
                 # a message that dies in a circle without being rejected ends
-                queues = tuple(
-                    each for each in queues if each.name.removeprefix(arguments.host) not in letter.passed
-                )
+                queues = tuple(each for each in queues if each.name.removeprefix(arguments.host) not in letter.passed)
             if not queues:
                 target.messages_unrouted += 1
             for (priority, expiration), group in self._variants(letter.message, queues).items():

@@ -1,10 +1,10 @@
-"""Properties that a queue has only if it was declared over AMQP 0-9-1, as its configuration and its record keep them."""
+"""Properties of a queue that was declared over AMQP 0-9-1, as its configuration and its record keep them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Final
+from typing import Any, Final
 
 from understudy.dataclass import dataclass
 
@@ -75,7 +75,7 @@ class QueueArguments:
         """
         if not isinstance(values, Mapping):
             raise ValueError(f"{values!r} are no queue arguments")
-        known = {}
+        known: dict[str, Any] = {}
         for each in fields(cls):
             if each.name in values:
                 value = values[each.name]

@@ -135,9 +135,7 @@ class Redelivery:
         except BrokerError as error:
             self._try_again(queue, reference, error)
 
-    def kill(
-        self, queue: Queue, reference: MessageReference, reason: Reason = Reason.DELIVERY_LIMIT
-    ) -> None:
+    def kill(self, queue: Queue, reference: MessageReference, reason: Reason = Reason.DELIVERY_LIMIT) -> None:
         """Send a message that was delivered too often, and is in no place any more, to the dead letter address.
 
         Args:

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from enum import Enum, auto
-from typing import Annotated, Any, ClassVar, Final, TypeVar, dataclass_transform, get_type_hints
+from typing import Annotated, Any, ClassVar, Final, TypeVar, cast, dataclass_transform, get_type_hints
 
 from understudy.dataclass import dataclass
 from understudy.errors import LocalProtocolError
@@ -76,7 +76,7 @@ def _method(
         made = dataclass(frozen=True, slots=True)(kind)
         METHODS[class_id, method_id] = made
         _HEADS[made] = _IDS.pack(class_id, method_id)
-        return made  # type: ignore[no-any-return]
+        return cast(M, made)
 
     return declare
 
@@ -666,7 +666,7 @@ def decode_method(
     """
     if len(payload) < _IDS.size:
         raise malformed("a method frame without class and method")
-    ids: tuple[int, int] = _IDS.unpack_from(payload)  # type: ignore[assignment]
+    ids: tuple[int, int] = _IDS.unpack_from(payload)
     kind = METHODS.get(ids)
     if kind is None:
         raise Amqp091Error(ReplyCode.COMMAND_INVALID, f"there is no method {ids[0]}.{ids[1]}")
