@@ -1,8 +1,8 @@
 """The resource types of the management CLI, each with the elements of broker.xml that its attributes are.
 
-The table is the only place that knows both names. Defaults and the kinds of values come from ``config.schema``; a test
-compares the types with it. Names of EAP 7 and their later ones are aliases of each other. Not here: reading
-(``tree``) and changing (``operations``).
+The table is the only place that knows both names. Defaults and the kinds of values come from
+``config.schema.schema``; a test compares the types with it. Names of EAP 7 and their later ones are aliases of each
+other. Not here: reading (``tree``) and changing (``operations``).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from decimal import Decimal, InvalidOperation
 from enum import Enum
 from typing import Final
 
-from understudy.config.grammar import Attribute as XmlAttribute
-from understudy.config.grammar import Element
-from understudy.config.grammar import parse_value as parse_xml_value
-from understudy.config.schema import element_at
+from understudy.config.schema.grammar import Attribute as XmlAttribute
+from understudy.config.schema.grammar import Element
+from understudy.config.schema.grammar import parse_value as parse_xml_value
+from understudy.config.schema.schema import element_at
 from understudy.dataclass import dataclass
 from understudy.errors import ManagementError
 from understudy.management.dmr.values import Long, Value

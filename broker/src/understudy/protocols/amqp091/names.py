@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from understudy.routing.configuration import FQQN_SEPARATOR, QueueConfiguration
+from understudy.routing.addresses.configuration import FQQN_SEPARATOR, QueueConfiguration
 from understudy.routing.exchanges.exchange import PREDECLARED, ExchangeConfiguration
 from understudy.routing.exchanges.queue_arguments import DROP_HEAD, OVERFLOWS, QueueArguments
 from understudy.terms import RoutingType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from understudy.ports import Clock, Timers
 from understudy.routing.acceptance import Acceptance
-from understudy.routing.directory import Directory
+from understudy.routing.addresses.directory import Directory
 from understudy.routing.exchanges.exchanges import Exchanges
 from understudy.routing.exchanges.expiry import ExpiryTimers
 from understudy.routing.exchanges.publishing import Publishing

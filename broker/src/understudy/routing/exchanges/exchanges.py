@@ -13,9 +13,9 @@ from dataclasses import asdict
 from understudy.errors import ExchangeInUse, ExchangeMismatch, ExchangeNotFound, LimitExceeded, StoreError
 from understudy.limits import BINDINGS_MAX, BINDINGS_OF_EXCHANGE_MAX, EXCHANGES_MAX
 from understudy.message import Message
-from understudy.routing.address import Address
-from understudy.routing.configuration import check_name
-from understudy.routing.directory import Directory
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.configuration import check_name
+from understudy.routing.addresses.directory import Directory
 from understudy.routing.exchanges.carrier import Carrier
 from understudy.routing.exchanges.exchange import PREDECLARED, Exchange, ExchangeBinding, ExchangeConfiguration
 from understudy.routing.queues.consumer import Consumer

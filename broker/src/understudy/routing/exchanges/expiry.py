@@ -11,7 +11,7 @@ from functools import partial
 
 from understudy.errors import BrokerError
 from understudy.ports import Clock, Timer, Timers
-from understudy.routing.directory import Directory
+from understudy.routing.addresses.directory import Directory
 from understudy.routing.lifecycle.auto_deletion import delete_unbound
 from understudy.routing.lifecycle.redelivery import Redelivery
 from understudy.routing.queues.queue import EXPIRED_AT_ONCE, Queue

@@ -12,8 +12,8 @@ from understudy.dataclass import dataclass
 from understudy.errors import AddressFull, DiskFull, PublishRejected
 from understudy.message import Message
 from understudy.routing.acceptance import Acceptance
-from understudy.routing.address import Address
-from understudy.routing.directory import Directory
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.directory import Directory
 from understudy.routing.exchanges.carrier import Death, Reason
 from understudy.routing.exchanges.exchange import Exchange
 from understudy.routing.exchanges.exchanges import Exchanges
