@@ -33,7 +33,6 @@
             InvalidSelector | MaxConsumersExceeded | UnexpectedRoutingType | IllegalState
             SharedQueueMismatch         the shared queue asked for exists, but is another one
             DuplicateMetadata | ObjectClosed | DivertExists | DivertNotFound
-            ExchangeNotFound | ExchangeMismatch | ExchangeInUse | PublishRejected | QueueLocked
         SecurityError
             AuthenticationFailed | NotAuthorized | ClusterSecurityError
         StoreError                  the node stops rather than guess
@@ -326,36 +325,6 @@ class QueueNotFound(AddressError):
     """The queue does not exist and may not be created."""
 
     code = "queue-not-found"
-
-
-class ExchangeNotFound(AddressError):
-    """There is no exchange of that name."""
-
-    code = "exchange-not-found"
-
-
-class ExchangeMismatch(AddressError):
-    """An exchange, or a queue of AMQP 0-9-1, exists with other properties, or a property cannot be used."""
-
-    code = "exchange-mismatch"
-
-
-class ExchangeInUse(AddressError):
-    """The exchange has bindings."""
-
-    code = "exchange-in-use"
-
-
-class QueueLocked(AddressError):
-    """The queue belongs to another connection."""
-
-    code = "queue-locked"
-
-
-class PublishRejected(AddressError):
-    """A queue is full and rejects further messages (x-overflow)."""
-
-    code = "publish-rejected"
 
 
 class QueueExists(AddressError):

@@ -6,7 +6,8 @@ from fuzz.target import Target
 from understudy.limits import AMQP091_FRAME_BYTES_BEFORE_LOGIN_MAX
 from understudy.wire.amqp091.codes import Amqp091Error
 from understudy.wire.amqp091.frames import FrameDecoder, FrameType, content_frames, method_frame
-from understudy.wire.amqp091.methods import BasicPublish, ConnectionStartOk, QueueDeclare, decode_method, encode_method
+from understudy.wire.amqp091.layout import decode_method, encode_method
+from understudy.wire.amqp091.methods import BasicPublish, ConnectionStartOk, QueueDeclare
 from understudy.wire.amqp091.properties import (
     BasicProperties,
     decode_header,

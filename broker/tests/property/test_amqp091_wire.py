@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.wire.amqp091.frames import FrameDecoder, FrameType, content_frames, encode_frame, method_frame
-from understudy.wire.amqp091.methods import METHODS, BasicPublish, Kind, Method, decode_method, encode_method, layout_of
+from understudy.wire.amqp091.layout import METHODS, Kind, Method, decode_method, encode_method, layout_of
+from understudy.wire.amqp091.methods import BasicPublish
 from understudy.wire.amqp091.properties import (
     BasicProperties,
     decode_header,

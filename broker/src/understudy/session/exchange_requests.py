@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from understudy.errors import ExchangeMismatch, NotAuthorized, QueueInUse, QueueLocked
+from understudy.errors import NotAuthorized, QueueInUse
 from understudy.routing.addresses.configuration import QueueConfiguration
+from understudy.routing.exchanges.errors import ExchangeMismatch, QueueLocked
 from understudy.routing.exchanges.exchange import Exchange, ExchangeBinding, ExchangeConfiguration
 from understudy.routing.exchanges.publishing import Published
 from understudy.routing.lifecycle.auto_deletion import delete_unbound

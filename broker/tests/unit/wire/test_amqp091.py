@@ -8,16 +8,8 @@ from understudy.errors import LocalProtocolError
 from understudy.limits import AMQP091_TABLE_DEPTH_MAX
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
 from understudy.wire.amqp091.frames import HEARTBEAT, FrameDecoder, encode_frame, method_frame
-from understudy.wire.amqp091.methods import (
-    METHODS,
-    BasicConsume,
-    BasicPublish,
-    ConnectionTune,
-    ExchangeUnbindOk,
-    QueueDeclare,
-    decode_method,
-    encode_method,
-)
+from understudy.wire.amqp091.layout import METHODS, decode_method, encode_method
+from understudy.wire.amqp091.methods import BasicConsume, BasicPublish, ConnectionTune, ExchangeUnbindOk, QueueDeclare
 from understudy.wire.amqp091.properties import decode_header, decode_properties, encode_header
 from understudy.wire.amqp091.tables import decode_table, encode_table, encode_value
 

@@ -29,14 +29,8 @@ from understudy.session.session import ServerSession
 from understudy.store.messages.reference import Part
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
 from understudy.wire.amqp091.frames import FrameType
-from understudy.wire.amqp091.methods import (
-    BasicCancel,
-    BasicPublish,
-    ChannelClose,
-    ChannelCloseOk,
-    Method,
-    decode_method,
-)
+from understudy.wire.amqp091.layout import Method, decode_method
+from understudy.wire.amqp091.methods import BasicCancel, BasicPublish, ChannelClose, ChannelCloseOk
 
 log = logging.getLogger(__name__)
 

@@ -15,41 +15,34 @@ from enum import Enum, auto
 from typing import ClassVar, Final
 
 from understudy import limits
-from understudy.errors import AuthenticationFailed, BrokerError, LimitExceeded, RemoteProtocolError
+from understudy.errors import BrokerError, LimitExceeded, RemoteProtocolError
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import SealableConnection
-from understudy.protocols.amqp091 import names, sasl
 from understudy.protocols.amqp091.channel import Amqp091Channel, shortened
 from understudy.protocols.amqp091.channel import Event as ChannelEvent
+from understudy.protocols.amqp091.handshake import Handshake
 from understudy.protocols.amqp091.heart import Heart
 from understudy.protocols.amqp091.link import Amqp091Services, Peer
 from understudy.protocols.amqp091.requests import HANDLERS
 from understudy.protocols.liveness import Liveness
-from understudy.protocols.login import LoginStep
 from understudy.routing.memory import AddressMemory
-from understudy.security.authentication import Principal
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
 from understudy.session.services import SessionOptions
 from understudy.session.session import ServerSession
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
 from understudy.wire.amqp091.frames import Frame, FrameDecoder, FrameType, method_frame
+from understudy.wire.amqp091.layout import Method, decode_method, encode_method
 
 log = logging.getLogger(__name__)
 
 #: Name of the protocol for management.
 PROTOCOL: Final = "AMQP091"
-#: Heartbeat interval that is offered, in seconds.
-HEARTBEAT_S: Final = 60
 _HEADER_BYTES: Final = 8
 #: Frames of one connection that are carried out in a turn.
 _FRAMES_PER_TURN: Final = 256
-_CAPABILITIES: Final = (
-    "publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify", "connection.blocked",
-    "consumer_priorities", "authentication_failure_close", "per_consumer_qos", "direct_reply_to",
-)  # fmt: skip
 
-_CHANNEL_OPEN: Final = m.encode_method(m.ChannelOpen())[:4]
+_CHANNEL_OPEN: Final = encode_method(m.ChannelOpen())[:4]
 
 
 class State(Enum):
@@ -74,10 +67,8 @@ class Event(Enum):
 
     CHECK = auto()
     """The client has given its credentials."""
-    PROVE = auto()
-    """The client has logged in."""
-    TUNE = auto()
-    OPEN = auto()
+    PROCEED = auto()
+    """A step of the handshake is done."""
     REFUSE = auto()
     """The broker closes the connection."""
     LOSE = auto()
@@ -85,7 +76,7 @@ class Event(Enum):
 
 
 class Amqp091Connection(Machine[State, Event]):
-    """One connection, without I/O. Implements ``ConnectionLink``, ``ConnectionHandler`` and ``LoginOwner``."""
+    """One connection, without I/O. Implements ``ConnectionLink`` and ``ConnectionHandler``."""
 
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event
@@ -102,19 +93,15 @@ class Amqp091Connection(Machine[State, Event]):
         self.connection = connection
         shared = services.shared
         self.scope = shared.new_scope(PROTOCOL, connection)
-        self.host = connection.peer.rpartition(":")[0]
-        """Host of the peer, without its port."""
-        self.user: str | None = None
         self.peer = Peer(frame_max=limits.AMQP091_FRAME_BYTES_BEFORE_LOGIN_MAX)
         self.channels: dict[int, Amqp091Channel] = {}
         self.held_back = False
         self.held_up = False
-        self._principal: Principal | None = None
         self._decoder = FrameDecoder(limits.AMQP091_FRAME_BYTES_BEFORE_LOGIN_MAX)
         self._header_left = _HEADER_BYTES
         """Bytes of the protocol header that have not come."""
         self._liveness = Liveness(shared.clock, shared.connection_ttl_override_ms)
-        self._login = LoginStep[sasl.Credentials, Frame](self, shared.access.logins, connection.certificate_subject)
+        self._handshake = Handshake(self)
         self._heart = Heart(self, shared.sessions.post_office.timers)
         self._blocked: str | None = None
         """Name of the full address because of which nothing is read."""
@@ -123,7 +110,7 @@ class Amqp091Connection(Machine[State, Event]):
     @property
     def proved(self) -> bool:
         """Whether the client has logged in."""
-        return self._principal is not None
+        return self._handshake.principal is not None
 
     # --- driven by the shell -----------------------------------------------------------------------
 
@@ -146,7 +133,7 @@ class Amqp091Connection(Machine[State, Event]):
             if len(data) < self._header_left:
                 raise RemoteProtocolError("a protocol header that is cut off")
             data, self._header_left = data[self._header_left :], 0
-            self._start()
+            self._handshake.start()
         if self._state is State.CLOSED:
             return False
         self._decoder.receive(data)
@@ -186,16 +173,16 @@ class Amqp091Connection(Machine[State, Event]):
         except Amqp091Error as error:
             self._refuse_frame(error)
 
-    def _refuse_frame(self, error: Amqp091Error) -> None:
+    def _refuse_frame(self, error: Amqp091Error, method: Method | None = None) -> None:
         """Refuse a frame. Raises RemoteProtocolError: the client has not logged in and gets no answer."""
         if not self.proved:
             raise RemoteProtocolError(str(error)) from error
-        self.refuse(error, None)
+        self.refuse(error, method)
 
     def _receive_outside(self, frame: Frame) -> None:
         """A frame of channel 0, or one that comes while the connection is not open."""
         if not self.proved:
-            self._login.count_input()
+            self._handshake.login.count_input()
         if frame.type == FrameType.HEARTBEAT:
             if frame.channel or frame.payload:
                 raise Amqp091Error(ReplyCode.UNEXPECTED_FRAME, "a heartbeat on a channel or with a payload")
@@ -206,36 +193,25 @@ class Amqp091Connection(Machine[State, Event]):
         if frame.type != FrameType.METHOD or frame.channel:
             raise Amqp091Error(ReplyCode.UNEXPECTED_FRAME, f"a frame of type {frame.type} on channel {frame.channel}")
         if self.proved:
-            method = m.decode_method(frame.payload)
+            method = decode_method(frame.payload)
         else:
-            method = m.decode_method(
+            method = decode_method(
                 frame.payload,
                 depth_max=limits.AMQP091_TABLE_DEPTH_BEFORE_LOGIN_MAX,
                 values_max=limits.AMQP091_TABLE_VALUES_BEFORE_LOGIN_MAX,
             )
         if isinstance(method, m.ConnectionClose):
             self._close_by_client()
-        elif isinstance(method, m.ConnectionStartOk) and self._state is State.STARTING:
-            self._log_in(method)
-        elif isinstance(method, m.ConnectionTuneOk) and self._state is State.TUNING:
-            self._tune(method)
-        elif isinstance(method, m.ConnectionOpen) and self._state is State.OPENING:
-            self._open(method)
-        else:
-            unserved = isinstance(method, m.ConnectionUpdateSecret)
-            code = ReplyCode.NOT_IMPLEMENTED if unserved else ReplyCode.COMMAND_INVALID
-            self.refuse_method(Amqp091Error(code, f"{method.name} is not possible now"), method)
-
-    def refuse_method(self, error: Amqp091Error, method: m.Method) -> None:
-        """Refuse a method of the connection. Raises RemoteProtocolError: the client has not logged in."""
-        if not self.proved:
-            raise RemoteProtocolError(str(error)) from error
-        self.refuse(error, method)
+            return
+        try:
+            self._receive_handshake(method)
+        except Amqp091Error as error:
+            self._refuse_frame(error, method)
 
     def _receive_closing(self, frame: Frame) -> None:
         if frame.type != FrameType.METHOD or frame.channel:
             return
-        method = m.decode_method(frame.payload)
+        method = decode_method(frame.payload)
         if isinstance(method, m.ConnectionClose):
             self.send(m.ConnectionCloseOk(), 0)
             self.connection.close()
@@ -255,7 +231,7 @@ class Amqp091Connection(Machine[State, Event]):
             raise Amqp091Error(ReplyCode.UNEXPECTED_FRAME, "a heartbeat on a channel")
         if frame.type != FrameType.METHOD:
             raise Amqp091Error(ReplyCode.CHANNEL_ERROR, f"channel {frame.channel} is not open")
-        method = m.decode_method(frame.payload)
+        method = decode_method(frame.payload)
         if isinstance(method, m.ChannelOpen):
             self._open_channel(frame.channel, method)
         elif not isinstance(method, m.ChannelCloseOk):
@@ -263,91 +239,37 @@ class Amqp091Connection(Machine[State, Event]):
 
     # --- handshake ---------------------------------------------------------------------------------
 
-    def _start(self) -> None:
-        offered = sasl.mechanisms(has_certificate=self.connection.certificate_subject is not None)
-        properties: dict[str, object] = {
-            "product": "Understudy",
-            "platform": "Python",
-            "copyright": "",
-            "information": "",
-            "capabilities": dict.fromkeys(_CAPABILITIES, True),
-        }
-        self.send(m.ConnectionStart(0, 9, properties, " ".join(offered).encode(), b"en_US"), 0)
+    def proceed(self) -> None:
+        """A step of the handshake is done."""
+        self.fire(Event.PROCEED)
 
-    def _log_in(self, method: m.ConnectionStartOk) -> None:
-        capabilities = method.client_properties.get("capabilities")
-        if isinstance(capabilities, dict):
-            self.peer.capabilities = {name: value for name, value in capabilities.items() if value is True}
-        certificate = self.connection.certificate_subject
-        request = sasl.Credentials(None, None)
-        try:
-            self.services.shared.connections.check_accepting()
-            request = sasl.credentials(method.mechanism, method.response, has_certificate=certificate is not None)
-            self._login.log_in(request, request.user, request.password)
-        except BrokerError as error:
-            self.login_failed(request, error)
-            return
-        if self._login.checking:
+    def _receive_handshake(self, method: Method) -> None:
+        """A method of the connection in the state in which it is expected, or one that is not possible now.
+
+        Raises:
+            Amqp091Error: it is refused.
+        """
+        handshake = self._handshake
+        if isinstance(method, m.ConnectionStartOk) and self._state is State.STARTING:
             self.fire(Event.CHECK)
-
-    def logged_in(self, request: sasl.Credentials, principal: Principal) -> None:
-        """The login succeeded (``LoginOwner``)."""
-        self._principal = principal
-        self.user = self.peer.user = principal.user
-        self.fire(Event.PROVE)
-        self.peer.channel_max = min(limits.AMQP091_CHANNELS_MAX, self.services.options.sessions_max)
-        self.send(m.ConnectionTune(self.peer.channel_max, limits.AMQP091_FRAME_BYTES_MAX, HEARTBEAT_S), 0)
-        self._receive_frames()
-
-    def login_failed(self, request: sasl.Credentials, error: BrokerError) -> None:
-        """The login is refused (``LoginOwner``). A client that can is told; the text does not say what was wrong."""
-        shared = self.services.shared
-        if isinstance(error, AuthenticationFailed):
-            shared.access.login_refused(request.user, self.scope, error)
-        if self.peer.capabilities.get("authentication_failure_close") is True:
-            code = (
-                ReplyCode.ACCESS_REFUSED
-                if isinstance(error, AuthenticationFailed | Amqp091Error)
-                else (ReplyCode.CONNECTION_FORCED)
-            )
-            self.send(m.ConnectionClose(code, f"{code.text} - the login was refused"), 0)
-        self.connection.close()
-
-    def receive_held(self, item: Frame) -> None:
-        """Do nothing (``LoginOwner``): frames stay undecoded during a login."""
-
-    def _tune(self, method: m.ConnectionTuneOk) -> None:
-        offered = self.peer.channel_max
-        if not 0 < method.channel_max <= offered:
-            error = f"channel-max {method.channel_max}, 1 to {offered} was offered"
-            self.refuse(Amqp091Error(ReplyCode.NOT_ALLOWED, error), method)
-            return
-        if not limits.AMQP091_FRAME_BYTES_MIN <= method.frame_max <= limits.AMQP091_FRAME_BYTES_MAX:
-            error = (
-                f"frame-max {method.frame_max}, {limits.AMQP091_FRAME_BYTES_MIN} to {limits.AMQP091_FRAME_BYTES_MAX}"
-            )
-            self.refuse(Amqp091Error(ReplyCode.NOT_ALLOWED, error), method)
-            return
-        self.peer.channel_max, self.peer.frame_max = method.channel_max, method.frame_max
-        self._decoder.payload_max = method.frame_max
-        # the heartbeat takes the place of the connection TTL
-        self._liveness.choose(0)
-        self._heart.begin(method.heartbeat)
-        self.fire(Event.TUNE)
-
-    def _open(self, method: m.ConnectionOpen) -> None:
-        try:
-            self.peer.host = names.host_prefix(method.virtual_host, self.services.options.virtual_hosts)
-        except Amqp091Error as error:
-            self.refuse(error, method)
-            return
-        self.fire(Event.OPEN)
-        self.send(m.ConnectionOpenOk(), 0)
+            handshake.log_in(method)
+        elif isinstance(method, m.ConnectionTuneOk) and self._state is State.TUNING:
+            interval_s = handshake.tune(method)
+            self._decoder.payload_max = self.peer.frame_max
+            # the heartbeat takes the place of the connection TTL
+            self._liveness.choose(0)
+            self._heart.begin(interval_s)
+        elif isinstance(method, m.ConnectionOpen) and self._state is State.OPENING:
+            handshake.open(method)
+        elif isinstance(method, m.ConnectionUpdateSecret):
+            raise Amqp091Error(ReplyCode.NOT_IMPLEMENTED, "connection.update-secret is not served")
+        else:
+            raise Amqp091Error(ReplyCode.COMMAND_INVALID, f"{method.name} is not possible now")
 
     # --- channels ----------------------------------------------------------------------------------
 
     def _open_channel(self, number: int, method: m.ChannelOpen) -> None:
-        shared, principal = self.services.shared, self._principal
+        shared, principal = self.services.shared, self._handshake.principal
         assert principal is not None
         if number > self.peer.channel_max:
             self.refuse(Amqp091Error(ReplyCode.NOT_ALLOWED, f"channel-max is {self.peer.channel_max}"), method)
@@ -378,9 +300,11 @@ class Amqp091Connection(Machine[State, Event]):
         self.channels.pop(number, None)
 
     def open_sessions(self) -> Collection[ServerSession]:
+        """Sessions of the open channels."""
         return [channel.session for channel in self.channels.values() if channel.open]
 
     def end_session(self, session: ServerSession) -> None:
+        """Close the channel of a session because an operator wants that."""
         for channel in list(self.channels.values()):
             if channel.open and channel.session is session:
                 channel.refuse(
@@ -389,7 +313,7 @@ class Amqp091Connection(Machine[State, Event]):
 
     # --- sending -----------------------------------------------------------------------------------
 
-    def send(self, method: m.Method, channel: int) -> None:
+    def send(self, method: Method, channel: int) -> None:
         self.send_bytes(method_frame(method, channel))
 
     def send_bytes(self, data: bytes) -> None:
@@ -458,7 +382,7 @@ class Amqp091Connection(Machine[State, Event]):
         self.send(m.ConnectionCloseOk(), 0)
         self.connection.close()
 
-    def refuse(self, error: Amqp091Error, method: m.Method | None) -> None:
+    def refuse(self, error: Amqp091Error, method: Method | None) -> None:
         if self._state in (State.CLOSING, State.CLOSED):
             return
         log.info(
@@ -467,7 +391,7 @@ class Amqp091Connection(Machine[State, Event]):
         )
         self.fire(Event.REFUSE, error, method)
 
-    def _send_close(self, error: Amqp091Error, method: m.Method | None) -> None:
+    def _send_close(self, error: Amqp091Error, method: Method | None) -> None:
         self._end_channels()
         ids = (method.class_id, method.method_id) if method is not None else (0, 0)
         self.send(m.ConnectionClose(error.reply_code, shortened(f"{error.reply_code.text} - {error}"), *ids), 0)
@@ -503,13 +427,24 @@ class Amqp091Connection(Machine[State, Event]):
 
     def _end(self, reason: str) -> None:
         self._heart.end()
-        self._login.close()
+        self._handshake.login.close()
         self._end_channels()
         self._delete_queues()
         self.services.shared.sessions.post_office.memory.no_longer_waits(self)
         self.services.shared.connections.ended(self)
         self._decoder.clear()
         log.debug("connection closed", extra={"peer": self.connection.peer, "reason": reason})
+
+    def _go_on(self) -> None:
+        """Carry out frames that came during the check of the password, in the next turn."""
+        if self._decoder.held_bytes:
+            self.services.shared.sessions.post_office.timers.call_later(0, self._receive_waiting)
+
+    def _receive_waiting(self) -> None:
+        try:
+            self._receive_frames()
+        except BrokerError as error:
+            self.fail(error)
 
     def _end_channels(self) -> None:
         channels, self.channels = self.channels, {}
@@ -525,10 +460,9 @@ class Amqp091Connection(Machine[State, Event]):
         Event,
         {
             (State.STARTING, Event.CHECK): To(State.CHECKING),
-            (State.STARTING, Event.PROVE): To(State.TUNING),
-            (State.CHECKING, Event.PROVE): To(State.TUNING),
-            (State.TUNING, Event.TUNE): To(State.OPENING),
-            (State.OPENING, Event.OPEN): To(State.OPEN),
+            (State.CHECKING, Event.PROCEED): To(State.TUNING, _go_on),
+            (State.TUNING, Event.PROCEED): To(State.OPENING),
+            (State.OPENING, Event.PROCEED): To(State.OPEN),
             (State.TUNING, Event.REFUSE): To(State.CLOSING, _send_close),
             (State.OPENING, Event.REFUSE): To(State.CLOSING, _send_close),
             (State.OPEN, Event.REFUSE): To(State.CLOSING, _send_close),
@@ -540,11 +474,5 @@ class Amqp091Connection(Machine[State, Event]):
             (State.CLOSING, Event.LOSE): To(State.CLOSED, _end),
             (State.CLOSED, Event.LOSE): IGNORED,
         },
-        otherwise={
-            Event.CHECK: ILLEGAL,
-            Event.PROVE: ILLEGAL,
-            Event.TUNE: ILLEGAL,
-            Event.OPEN: ILLEGAL,
-            Event.REFUSE: ILLEGAL,
-        },
+        otherwise={Event.CHECK: ILLEGAL, Event.PROCEED: ILLEGAL, Event.REFUSE: ILLEGAL},
     )

@@ -26,7 +26,8 @@ from understudy.session.session import ServerSession
 from understudy.store.messages.reference import Part
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
 from understudy.wire.amqp091.frames import OVERHEAD_BYTES
-from understudy.wire.amqp091.methods import BasicConsume, BasicDeliver, BasicGet, BasicGetEmpty, BasicGetOk, Method
+from understudy.wire.amqp091.layout import Method
+from understudy.wire.amqp091.methods import BasicConsume, BasicDeliver, BasicGet, BasicGetEmpty, BasicGetOk
 
 #: A returned message is marked as redelivered, and counts for x-delivery-limit.
 RETURNED = modified(delivery_failed=True)

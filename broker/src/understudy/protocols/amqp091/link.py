@@ -7,13 +7,15 @@ from dataclasses import field
 from typing import Protocol
 
 from understudy.dataclass import dataclass
+from understudy.errors import BrokerError
+from understudy.ports import SealableConnection
 from understudy.protocols.amqp091.messages import Publish
 from understudy.protocols.handlers import AcceptorOptions
 from understudy.protocols.services import ProtocolServices
 from understudy.routing.memory import AddressMemory
 from understudy.session.connection_scope import ConnectionScope
 from understudy.wire.amqp091.codes import Amqp091Error
-from understudy.wire.amqp091.methods import Method
+from understudy.wire.amqp091.layout import Method
 
 
 class ReplyReceiver(Protocol):
@@ -84,3 +86,21 @@ class ConnectionLink(Protocol):
 
     def channel_ended(self, number: int) -> None:
         """The number of a channel is free again."""
+
+
+class HandshakeOwner(Protocol):
+    """A connection, as its handshake uses it."""
+
+    connection: SealableConnection
+    services: Amqp091Services
+    scope: ConnectionScope
+    peer: Peer
+
+    def send(self, method: Method, channel: int) -> None:
+        """Send a method."""
+
+    def proceed(self) -> None:
+        """A step of the handshake is done."""
+
+    def fail(self, error: BrokerError) -> None:
+        """Close the connection because of an error."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from understudy.protocols.amqp091.link import ConnectionLink
 from understudy.wire.amqp091.frames import OVERHEAD_BYTES, FrameType, content_frames, encode_frame, method_frame
-from understudy.wire.amqp091.methods import Method
+from understudy.wire.amqp091.layout import Method
 from understudy.wire.amqp091.properties import encode_header
 
 

@@ -10,11 +10,12 @@ import logging
 from functools import partial
 from typing import Final
 
-from understudy.errors import AddressFull, BrokerError, NotAuthorized, PublishRejected
+from understudy.errors import AddressFull, BrokerError, NotAuthorized
 from understudy.protocols.amqp091 import names
 from understudy.protocols.amqp091.link import ConnectionLink
 from understudy.protocols.amqp091.messages import Publish, further_keys, to_message
 from understudy.protocols.amqp091.output import ChannelOutput
+from understudy.routing.exchanges.errors import PublishRejected
 from understudy.routing.exchanges.publishing import Published
 from understudy.session.session import ServerSession
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode

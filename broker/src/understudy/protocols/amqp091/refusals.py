@@ -8,10 +8,8 @@ from understudy.errors import (
     AddressError,
     AddressNotFound,
     BrokerError,
-    ExchangeNotFound,
     LimitExceeded,
     NotAuthorized,
-    QueueLocked,
     QueueNotFound,
     RemoteProtocolError,
     SecurityError,
@@ -20,6 +18,7 @@ from understudy.errors import (
     StoreFormatHeld,
     TransactionError,
 )
+from understudy.routing.exchanges.errors import ExchangeNotFound, QueueLocked
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
 
 #: The first class that an error is an instance of decides.

@@ -14,6 +14,7 @@ from understudy.routing.exchanges.exchange import ExchangeBinding
 from understudy.routing.queues.queue import Queue
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
+from understudy.wire.amqp091.layout import Method
 
 
 def _not_served(text: str) -> Amqp091Error:
@@ -310,7 +311,7 @@ def _check_transacted(channel: Amqp091Channel) -> None:
         raise names.refused("the channel is not transacted")
 
 
-HANDLERS: Final[dict[type[m.Method], Callable[[Amqp091Channel, Any], None]]] = {
+HANDLERS: Final[dict[type[Method], Callable[[Amqp091Channel, Any], None]]] = {
     m.ChannelFlow: _flow,
     m.ChannelFlowOk: lambda channel, method: None,
     m.ChannelClose: _close,

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 from understudy.dataclass import dataclass
-from understudy.errors import ExchangeMismatch
 from understudy.limits import HEADERS_ARGUMENTS_MAX, TOPIC_WORDS_MAX
+from understudy.routing.exchanges.errors import ExchangeMismatch
 
 DIRECT: Final = "direct"
 FANOUT: Final = "fanout"

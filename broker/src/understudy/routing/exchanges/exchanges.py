@@ -10,13 +10,14 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
-from understudy.errors import ExchangeInUse, ExchangeMismatch, ExchangeNotFound, LimitExceeded, StoreError
+from understudy.errors import LimitExceeded, StoreError
 from understudy.limits import BINDINGS_MAX, BINDINGS_OF_EXCHANGE_MAX, EXCHANGES_MAX
 from understudy.message import Message
 from understudy.routing.addresses.address import Address
 from understudy.routing.addresses.configuration import check_name
 from understudy.routing.addresses.directory import Directory
 from understudy.routing.exchanges.carrier import Carrier
+from understudy.routing.exchanges.errors import ExchangeInUse, ExchangeMismatch, ExchangeNotFound
 from understudy.routing.exchanges.exchange import PREDECLARED, Exchange, ExchangeBinding, ExchangeConfiguration
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from understudy.dataclass import dataclass
-from understudy.errors import AddressFull, DiskFull, PublishRejected
+from understudy.errors import AddressFull, DiskFull
 from understudy.message import Message
 from understudy.routing.acceptance import Acceptance
 from understudy.routing.addresses.address import Address
 from understudy.routing.addresses.directory import Directory
 from understudy.routing.exchanges.carrier import Death, Reason
+from understudy.routing.exchanges.errors import PublishRejected
 from understudy.routing.exchanges.exchange import Exchange
 from understudy.routing.exchanges.exchanges import Exchanges
 from understudy.routing.exchanges.expiry import ExpiryTimers

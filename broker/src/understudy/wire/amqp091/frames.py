@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
-from understudy.wire.amqp091.methods import Method, encode_method
+from understudy.wire.amqp091.layout import Method, encode_method
 from understudy.wire.amqp091.properties import encode_header
 
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"

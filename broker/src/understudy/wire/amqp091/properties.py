@@ -10,7 +10,7 @@ from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
-from understudy.wire.amqp091.methods import decode_short
+from understudy.wire.amqp091.layout import decode_short
 from understudy.wire.amqp091.tables import (
     Table,
     decode_table,
