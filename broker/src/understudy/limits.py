@@ -365,11 +365,10 @@ AMQP091_CLOSE_TIMEOUT_MS = 30_000
 #: Consumers of one AMQP 0-9-1 channel.
 AMQP091_CONSUMERS_MAX = 1_000
 #: Exchanges of a node, bindings of one exchange and of all, words of a routing key that topics look at, arguments of a
-#: binding to a headers exchange, exchanges behind each other, and further routing keys (CC, BCC) of a message.
+#: binding to a headers exchange, and further routing keys (CC, BCC) of a message.
 EXCHANGES_MAX = 10_000
 BINDINGS_OF_EXCHANGE_MAX = 10_000
 BINDINGS_MAX = 100_000
 TOPIC_WORDS_MAX = 128
 HEADERS_ARGUMENTS_MAX = 64
-EXCHANGE_GRAPH_DEPTH_MAX = 16
 FURTHER_ROUTING_KEYS_MAX = 100

@@ -91,10 +91,8 @@ HandlerFactory = Callable[[SealableConnection, AddressPrefixes], ConnectionHandl
 class NodeProtocol(Protocol):
     """A protocol of one active node: an entry of the table of protocols."""
 
-    @property
-    def wire(self) -> Wire:
-        """The protocol that is detected."""
-        ...
+    wire: Wire
+    """The protocol as it is detected."""
 
     def handler(self, cluster: ClusterServices, options: AcceptorOptions) -> HandlerFactory:
         """Make the handlers of the connections of an acceptor."""

@@ -111,7 +111,7 @@ class SessionConsumers:
             self._queues.consumer_left(queue.name)
 
     def retire(self, consumer_id: int) -> None:
-        """Deliver nothing more to a consumer; what it has stays to be settled. Raises IllegalState."""
+        """Deliver nothing more to a consumer; its deliveries stay to be settled. Raises IllegalState."""
         consumer = self.with_id(consumer_id)
         consumer.started = False
         consumer.retired = True

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from understudy.errors import NotAuthorized, QueueInUse
+from understudy.errors import InvalidQueueConfiguration, NotAuthorized, QueueInUse
 from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.exchanges.errors import ExchangeMismatch, QueueLocked
 from understudy.routing.exchanges.exchange import Exchange, ExchangeBinding, ExchangeConfiguration
@@ -27,6 +27,7 @@ from understudy.session.queue_requests import QueueRequests
 from understudy.session.send_requests import SendRequests
 from understudy.session.state import SessionState
 from understudy.terms import Permission
+from understudy.wildcards import is_wild
 
 
 class ExchangeRequests:
@@ -111,6 +112,8 @@ class ExchangeRequests:
         """
         existing = self._directory.queues.get(configuration.name)
         if existing is None:
+            if is_wild(configuration.name, self._directory.settings.wildcards):
+                raise InvalidQueueConfiguration(f"queue {configuration.name!r} would be a wildcard address")
             arguments = configuration.arguments
             if arguments is not None and arguments.dead_letter_exchange:
                 self._state.security.check(Permission.SEND, arguments.host + arguments.dead_letter_exchange)

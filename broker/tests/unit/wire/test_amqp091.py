@@ -1,4 +1,4 @@
-"""AMQP 0-9-1: bytes of the specification, and what is refused with which code."""
+"""AMQP 0-9-1: bytes of the specification, and refused ones with their reply codes."""
 
 from __future__ import annotations
 

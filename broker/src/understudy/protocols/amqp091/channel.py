@@ -4,7 +4,7 @@ A request that fails closes the channel, or the connection, with the reply code 
 create or delete something are sent when that is durable; answers with numbers of messages after earlier publishes of
 the channel are in their queues.
 
-Not here: what comes with methods of single classes (``requests``), frames (``connection``).
+Not here: the requests of single methods (``requests``), frames (``connection``).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Amqp091Channel(Machine[State, Event]):
         """Open a channel.
 
         Args:
-            link: Its connection.
+            link: Connection to which the channel belongs.
             number: Number of the channel.
             make_session: Makes the session that calls this channel.
             handlers: Functions that carry methods out, by their class.

@@ -102,7 +102,7 @@ class Amqp091Connection(Machine[State, Event]):
         """Bytes of the protocol header that have not come."""
         self._liveness = Liveness(shared.clock, shared.connection_ttl_override_ms)
         self._handshake = Handshake(self)
-        self._heart = Heart(self, shared.sessions.post_office.timers)
+        self._heart = Heart(connection, shared.sessions.post_office.timers, self._is_blocked)
         self._blocked: str | None = None
         """Name of the full address because of which nothing is read."""
         shared.connections.opened(self)
@@ -371,9 +371,7 @@ class Amqp091Connection(Machine[State, Event]):
         for channel in self.channels.values():
             channel.check(now_ms)
 
-    @property
-    def blocked(self) -> bool:
-        """Whether the socket is not read, because an address is full."""
+    def _is_blocked(self) -> bool:
         return self._blocked is not None
 
     def _close_by_client(self) -> None:

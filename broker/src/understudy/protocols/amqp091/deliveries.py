@@ -36,7 +36,7 @@ _HEADER_BYTES = OVERHEAD_BYTES + 12
 
 
 class Settlement(Enum):
-    """What a client does with deliveries."""
+    """Ways in which a client settles deliveries."""
 
     ACCEPT = auto()
     REJECT = auto()
@@ -75,7 +75,7 @@ class ChannelDeliveries:
         self._next_id = 0
         self._last_tag = 0
         self._unacknowledged: dict[int, _Unacknowledged] = {}
-        """By delivery tag, in order."""
+        """Outstanding deliveries by their tag, in order."""
         self._deferred: list[tuple[Settlement, list[tuple[int, _Unacknowledged]]]] = []
         """Settlements of the open transaction."""
 
@@ -130,7 +130,7 @@ class ChannelDeliveries:
         self._by_tag[tag] = self._next_id
 
     def cancel(self, tag: str) -> None:
-        """End a consumer; what it has stays to be settled. One that does not exist is not missed."""
+        """End a consumer; its deliveries stay to be settled. Does nothing if there is none of this tag."""
         consumer_id = self._by_tag.pop(tag, None)
         if consumer_id is not None:
             self._session.consumers.retire(consumer_id)

@@ -80,7 +80,7 @@ class Handshake:
         owner.send(ConnectionTune(owner.peer.channel_max, limits.AMQP091_FRAME_BYTES_MAX, HEARTBEAT_S), 0)
 
     def login_failed(self, request: sasl.Credentials, error: BrokerError) -> None:
-        """The login is refused (``LoginOwner``). A client that can is told; the text does not say what was wrong."""
+        """The login is refused (``LoginOwner``). Clients with the capability get connection.close, whose text does not say why."""
         owner = self._owner
         refused = isinstance(error, AuthenticationFailed | Amqp091Error)
         if isinstance(error, AuthenticationFailed):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Protocol
+from collections.abc import Callable
 
 from understudy.ports import Connection, Timer, Timers
 from understudy.wire.amqp091.frames import HEARTBEAT
@@ -11,27 +11,19 @@ from understudy.wire.amqp091.frames import HEARTBEAT
 log = logging.getLogger(__name__)
 
 
-class Beating(Protocol):
-    """A connection, as its heart uses it."""
-
-    @property
-    def connection(self) -> Connection:
-        """Its socket."""
-        ...
-
-    @property
-    def blocked(self) -> bool:
-        """Whether its socket is not read."""
-        ...
-
-
 class Heart:
     """Sends and awaits heartbeats."""
 
-    __slots__ = ("_interval_ms", "_owner", "_silent", "_timer", "_timers", "received", "sent")
+    __slots__ = ("_connection", "_interval_ms", "_is_blocked", "_silent", "_timer", "_timers", "received", "sent")
 
-    def __init__(self, owner: Beating, timers: Timers) -> None:
-        self._owner = owner
+    def __init__(self, connection: Connection, timers: Timers, is_blocked: Callable[[], bool]) -> None:
+        """Args:
+        connection: The socket.
+        timers: For the next beat.
+        is_blocked: Whether the socket is not read now.
+        """
+        self._connection = connection
+        self._is_blocked = is_blocked
         self._timers = timers
         self._timer: Timer | None = None
         self._interval_ms = 0
@@ -53,11 +45,11 @@ class Heart:
             self._timer = self._timers.call_later(self._interval_ms // 2, self._beat)
 
     def _beat(self) -> None:
-        connection = self._owner.connection
+        connection = self._connection
         if not self.sent:
             connection.send(HEARTBEAT)
         self.sent = False
-        self._silent = 0 if self.received or self._owner.blocked else self._silent + 1
+        self._silent = 0 if self.received or self._is_blocked() else self._silent + 1
         self.received = False
         if self._silent >= 4:
             log.warning("connection dropped: no heartbeat", extra={"peer": connection.peer})

@@ -38,7 +38,7 @@ class Amqp091Services:
 
 @dataclass(slots=True)
 class Peer:
-    """What a client said of itself and what was negotiated."""
+    """Properties of a client, and the negotiated limits."""
 
     host: str = ""
     """Prefix of names of its virtual host."""

@@ -86,7 +86,7 @@ def to_message(publish: Publish, address: str, now_ms: int) -> Message:
 
     Args:
         publish: As it was received.
-        address: Address of the message: the name of its exchange, or of the queue behind the default exchange.
+        address: Address of the message: the name of its exchange, or of the queue that the default exchange leads to.
         now_ms: Wall time.
 
     Raises:
@@ -299,7 +299,7 @@ def _with_death(
 
 
 def large_list(message: LargeMessage, queue: str, header_bytes_max: int) -> Delivery:
-    """As ``to_delivery`` for a large message, whose text stays in the encoding of CORE."""
+    """Exchange, routing key and property list of a large message, whose text stays in the encoding of CORE."""
     delivery = to_delivery(message, queue, header_bytes_max)
     if PROPERTY_LIST in message.properties:
         return delivery

@@ -17,7 +17,7 @@ from understudy.wire.amqp091.methods import ExchangeDeclare, QueueDeclare
 from understudy.wire.amqp091.tables import Table, encode_table, join_fields, raw_fields
 
 DEFAULT_HOST: Final = "/"
-#: Beginning of names that clients may not give to what they declare.
+#: Beginning of names that clients may not give to queues and exchanges.
 RESERVED: Final = "amq."
 #: Name of the queue from which a client gets replies without declaring one.
 REPLIES: Final = "amq.rabbitmq.reply-to"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
 from understudy.cluster.membership.services import ClusterServices
 from understudy.protocols.amqp091.connection import Amqp091Connection
@@ -16,7 +15,7 @@ from understudy.wire.detect import Protocol
 class Amqp091Protocol:
     """AMQP 0-9-1 of one node, an entry of the table of protocols."""
 
-    wire: Final = Protocol.AMQP091
+    wire = Protocol.AMQP091
 
     def __init__(self, shared: ProtocolServices) -> None:
         self._shared = shared

@@ -43,8 +43,8 @@ def refusal(error: BrokerError, text: str) -> Amqp091Error:
     """The error with its reply code.
 
     Args:
-        error: Of a request.
-        text: Its text for clients.
+        error: Raised by a request.
+        text: The message of the error as clients may see it.
     """
     if isinstance(error, Amqp091Error):
         return error

@@ -130,7 +130,7 @@ def _declare_replies(channel: Amqp091Channel, method: m.QueueDeclare, name: str)
     """Whether a reply address has its consumer."""
     token = name.removeprefix(f"{names.REPLIES}.")
     if name != names.REPLIES and token not in channel.link.services.replies:
-        raise Amqp091Error(ReplyCode.NOT_FOUND, f"nobody waits for replies at {name!r}")
+        raise Amqp091Error(ReplyCode.NOT_FOUND, f"there is no consumer of replies at {name!r}")
     if not method.no_wait:
         channel.output.send(m.QueueDeclareOk(name, 0, 1 if name != names.REPLIES else 0))
 

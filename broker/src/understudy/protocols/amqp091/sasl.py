@@ -14,7 +14,7 @@ EXTERNAL = "EXTERNAL"
 
 
 class Credentials(NamedTuple):
-    """What a client logs in with; both are None with the mechanism EXTERNAL."""
+    """User and password of a client; both are None with the mechanism EXTERNAL."""
 
     user: str | None
     password: str | None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
 from understudy.cluster.membership.services import ClusterServices
 from understudy.ports import Clock, Timers
@@ -20,7 +19,7 @@ from understudy.wire.detect import Protocol
 class CoreProtocol:
     """CORE protocol of one node, an entry of the table of protocols."""
 
-    wire: Final = Protocol.CORE
+    wire = Protocol.CORE
 
     def __init__(
         self,

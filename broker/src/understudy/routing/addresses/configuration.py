@@ -61,7 +61,7 @@ class QueueConfiguration:
     user: str = ""
     """User whose client made the queue, or to whom the configuration accounts it."""
     arguments: QueueArguments | None = None
-    """What queue.declare of AMQP 0-9-1 said; None: the queue was made in another way."""
+    """Arguments of queue.declare of AMQP 0-9-1; None: the queue was made in another way."""
 
     def with_plain_name(self) -> QueueConfiguration:
         """The configuration with a plain name: ``address::queue`` is divided, ``::queue`` keeps the address."""

@@ -40,7 +40,7 @@ class DeadLetter:
 
     message: Message
     keys: tuple[str, ...]
-    """Its routing keys: the first one and those of the headers CC and BCC."""
+    """Routing keys: the first one and those of the headers CC and BCC."""
     headers: Mapping[str, object]
     passed: frozenset[str]
     """Names of queues in which it died before, if it was never rejected."""

@@ -62,7 +62,7 @@ class Matcher(Protocol):
 
 
 class DirectMatcher:
-    """Bindings by their routing key."""
+    """Bindings by their routing key. Implements ``Matcher``."""
 
     def __init__(self) -> None:
         self._by_key: dict[str, dict[ExchangeBinding, None]] = {}
@@ -81,7 +81,7 @@ class DirectMatcher:
 
 
 class FanoutMatcher:
-    """All bindings."""
+    """All bindings. Implements ``Matcher``."""
 
     def __init__(self) -> None:
         self._bindings: dict[ExchangeBinding, None] = {}
@@ -111,7 +111,7 @@ class TopicMatcher:
     """Bindings by patterns of words between dots: ``*`` is one word, ``#`` any number of words.
 
     The patterns are a tree of words. A routing key is read word by word with the set of all places that it may have
-    reached, so the cost is limited by words times places, however many ``#`` the patterns have.
+    reached, so the cost is limited by words times places, however many ``#`` the patterns have. Implements ``Matcher``.
     """
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class TopicMatcher:
 
 
 def _reached(places: Iterable[_Node]) -> dict[_Node, None]:
-    """The places, and those behind them that ``#`` reaches without a word."""
+    """The places, and further ones that ``#`` reaches without a word."""
     reached: dict[_Node, None] = {}
     for place in places:
         node: _Node | None = place
@@ -171,7 +171,7 @@ def _reached(places: Iterable[_Node]) -> dict[_Node, None]:
 
 
 class HeadersMatcher:
-    """Bindings by the headers of a message (``x-match``: all, any, all-with-x, any-with-x)."""
+    """Bindings by the headers of a message (``x-match``: all, any, all-with-x, any-with-x). Implements ``Matcher``."""
 
     def __init__(self) -> None:
         self._bindings: dict[ExchangeBinding, tuple[bool, dict[str, object]]] = {}
@@ -242,7 +242,7 @@ class Exchange:
         """Make an exchange without bindings.
 
         Args:
-            configuration: Its properties.
+            configuration: Name, type and other properties.
             predeclared: Whether every virtual host has it, so that it cannot be deleted.
 
         Raises:

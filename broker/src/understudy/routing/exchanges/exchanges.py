@@ -202,7 +202,7 @@ class Exchanges:
         Args:
             exchange: To which it was published.
             keys: Its routing keys, at least one.
-            headers: Its headers.
+            headers: Headers of the message, for exchanges of the type headers.
             message: The message, for the filters of queues that CORE clients have made.
         """
         found: dict[Queue, None] = {}
@@ -231,7 +231,7 @@ class Exchanges:
     def _step(
         self, exchange: Exchange, keys: tuple[str, ...], headers: Mapping[str, object], message: Message
     ) -> Iterator[tuple[Queue | None, Exchange | None]]:
-        """Queue or exchange behind each binding of one exchange that a message matches."""
+        """Queue or exchange at the end of each binding of one exchange that a message matches."""
         if exchange.predeclared and exchange.name.rpartition("/")[2] == "":
             for key in keys:
                 queue = self._named(exchange.name + key, message)

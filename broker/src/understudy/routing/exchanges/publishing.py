@@ -34,7 +34,7 @@ class Published:
     """A message with all that routing needs to know of it."""
 
     message: Message
-    """With its own priority and expiration."""
+    """The message, with the priority and expiration of its publisher."""
     exchange: Exchange
     keys: tuple[str, ...]
     """Routing keys, the first one and those of the headers CC and BCC."""

@@ -16,7 +16,7 @@ OVERFLOWS: Final = (DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX)
 
 @dataclass(frozen=True, slots=True)
 class QueueArguments:
-    """What queue.declare said about a queue; None: not given."""
+    """Arguments of queue.declare; None: not given."""
 
     host: str = ""
     """Prefix of the virtual host, which is put before names of exchanges and queues; empty for the default one."""
@@ -31,7 +31,7 @@ class QueueArguments:
     max_length_bytes: int | None = None
     """Most bytes of the messages of the queue (x-max-length-bytes)."""
     overflow: str = DROP_HEAD
-    """What happens to messages beyond those (x-overflow): one of ``OVERFLOWS``."""
+    """Treatment of messages above these limits (x-overflow): one of ``OVERFLOWS``."""
     dead_letter_exchange: str | None = None
     """Exchange that gets rejected, expired and dropped messages, without the prefix of the virtual host."""
     dead_letter_routing_key: str | None = None

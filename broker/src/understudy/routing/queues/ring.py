@@ -26,7 +26,7 @@ class Ring:
 
     def __init__(self, queue: SpecialQueue, size: int, size_bytes: int = _UNLIMITED) -> None:
         """Args:
-        queue: Its messages are counted.
+        queue: The bounded queue.
         size: Messages that may wait.
         size_bytes: Bytes of all messages that the queue may have while one waits.
         """

@@ -65,6 +65,16 @@ _IDS = struct.Struct(">HH")
 def method(
     class_id: int, method_id: int, name: str, *, client: bool = False, content: bool = False
 ) -> Callable[[M], M]:
+    """Declare a class as a method.
+
+    Args:
+        class_id: Number of its class in the specification.
+        method_id: Number in the class.
+        name: Name in the specification.
+        client: Whether clients may send it.
+        content: Whether a content follows.
+    """
+
     def declare(kind: M) -> M:
         kind.class_id, kind.method_id, kind.name = class_id, method_id, name
         kind.from_client, kind.has_content = client, content
