@@ -80,7 +80,7 @@ class Handshake:
         owner.send(ConnectionTune(owner.peer.channel_max, limits.AMQP091_FRAME_BYTES_MAX, HEARTBEAT_S), 0)
 
     def login_failed(self, request: sasl.Credentials, error: BrokerError) -> None:
-        """The login is refused (``LoginOwner``). Clients with the capability get connection.close, whose text does not say why."""
+        """The login is refused (``LoginOwner``); the client learns no more than that."""
         owner = self._owner
         refused = isinstance(error, AuthenticationFailed | Amqp091Error)
         if isinstance(error, AuthenticationFailed):
