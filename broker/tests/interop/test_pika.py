@@ -63,7 +63,12 @@ def test_publish_get_and_redelivery(channel: Any) -> None:
     with pytest.raises(UnroutableError):
         channel.basic_publish("", "missing", b"two", mandatory=True)
     method, found, body = channel.basic_get("plain")
-    assert (method.redelivered, found.headers, found.content_type, body) == (False, {"n": 1, "s": "x"}, "text/plain", b"one")
+    assert (method.redelivered, found.headers, found.content_type, body) == (
+        False,
+        {"n": 1, "s": "x"},
+        "text/plain",
+        b"one",
+    )
     channel.basic_nack(method.delivery_tag, requeue=True)
     method, _, _ = channel.basic_get("plain")
     assert method.redelivered
