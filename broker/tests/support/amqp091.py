@@ -140,3 +140,21 @@ class AmqpClient:
         """The socket is closed."""
         self.handler.connection_lost("cut")
         self.node.world.turn()
+
+
+def declared(client: AmqpClient, queue: str = "q", **options: Any) -> None:
+    client.ask(m.QueueDeclare(0, queue, **options), m.QueueDeclareOk)
+
+
+def got(client: AmqpClient, queue: str = "q") -> Any:
+    """The next message of a queue, with an acknowledgement; None: there is none."""
+    client.send(m.BasicGet(0, queue, no_ack=True))
+    (found,) = client.received()
+    return None if isinstance(found.method, m.BasicGetEmpty) else found
+
+
+def bodies(client: AmqpClient, queue: str = "q") -> list[bytes]:
+    found = []
+    while (message := got(client, queue)) is not None:
+        found.append(message.body)
+    return found
