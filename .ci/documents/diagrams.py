@@ -49,6 +49,9 @@ MODULES = (
     "understudy.runtime.net.tls_layer",
     "understudy.protocols.core.connection",
     "understudy.protocols.core.channel",
+    "understudy.protocols.amqp091.connection",
+    "understudy.protocols.amqp091.channel",
+    "understudy.protocols.amqp091.content",
     "understudy.session.uploads",
     "understudy.protocols.login",
     "understudy.routing.queues.dispatch_gate",
@@ -69,7 +72,7 @@ def machines() -> dict[str, type[Machine[Any, Any]]]:
 def _page_name(module: str) -> str:
     """The last part of the name of a module; in these folders that part alone would not say what the machine is."""
     folder, _, last = module.removeprefix("understudy.").rpartition(".")
-    name = f"{folder.rpartition('.')[2]}_{last}" if folder in ("ha.witness", "ha.votes") else last
+    name = f"{folder.rpartition('.')[2]}_{last}" if folder in ("ha.witness", "ha.votes", "protocols.amqp091") else last
     return name.replace("_", "-")
 
 

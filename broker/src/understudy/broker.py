@@ -30,7 +30,10 @@ from understudy.management.operations.invocation import (
 )
 from understudy.ports import Clock, Entropy, Timers
 from understudy.protocols.access import Access, LoginWorkers
+from understudy.protocols.amqp091.messages import MessageCarrier
+from understudy.protocols.amqp091.protocol import Amqp091Protocol
 from understudy.protocols.core.protocol import CoreProtocol
+from understudy.protocols.handlers import NodeProtocol
 from understudy.protocols.registry import ConnectionRegistry
 from understudy.protocols.services import ProtocolServices
 from understudy.routing.addresses.deployment import Refusals, deploy
@@ -81,6 +84,7 @@ class Broker:
         self.store = store
         clock, timers = host.clock, host.timers
         self.post_office = self._post_office(configuration, host)
+        self.post_office.routing.exchanges.carrier = MessageCarrier()
         registry: SessionRegistry[Any] = SessionRegistry(configuration.resource_limits)
         self.settings = NodeSettings(self.post_office, security.settings, registry, store)
         self.settings.restore(store.state)
@@ -112,7 +116,10 @@ class Broker:
         self.cluster = cluster
         self.exchange = MessageExchange(configuration, cluster, self.services, timers, self.notifications)
         self.queue_reports = self._queue_reports()
-        self.protocols = [CoreProtocol(self.services, clock, timers)]
+        self.protocols: list[NodeProtocol] = [
+            CoreProtocol(self.services, clock, timers),
+            Amqp091Protocol(self.services),
+        ]
         """Make the table of protocols of each acceptor (``protocols.handlers.Handlers``)."""
         self.server_dump = ServerDump(self.services, timers, configuration.server_dump_interval_ms)
         self.invocations = self._be_managed(configuration, host, handing_over, files)

@@ -340,3 +340,35 @@ PROMISE_MS_MAX = 60_000
 
 #: Bytes of operations that a replica in sync has not executed, above which no client is read until it has. Bytes.
 REPLICA_BEHIND_BYTES_PAUSE = 16 * 1024 * 1024
+#: Largest frame of AMQP 0-9-1 before connection.tune-ok (login), and the one that is offered then. Bytes.
+AMQP091_FRAME_BYTES_BEFORE_LOGIN_MAX = 8192
+AMQP091_FRAME_BYTES_MAX = 131_072
+#: Smallest frame size that an AMQP 0-9-1 client may choose. Bytes.
+AMQP091_FRAME_BYTES_MIN = 4096
+#: Field tables of AMQP 0-9-1 inside each other, and values in one with all inside it: before and after the login.
+AMQP091_TABLE_DEPTH_BEFORE_LOGIN_MAX = 8
+AMQP091_TABLE_VALUES_BEFORE_LOGIN_MAX = 256
+AMQP091_TABLE_DEPTH_MAX = 32
+AMQP091_TABLE_VALUES_MAX = 1_024
+#: Channels of one AMQP 0-9-1 connection.
+AMQP091_CHANNELS_MAX = 2_047
+#: Largest body of an AMQP 0-9-1 message. Bytes.
+AMQP091_MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+#: Body frames of a message beyond those that its size needs.
+AMQP091_BODY_FRAMES_EXTRA_MAX = 8_192
+#: Time for the rest of an AMQP 0-9-1 message after its first frame.
+AMQP091_CONTENT_TIMEOUT_MS = 30_000
+#: Deliveries of an AMQP 0-9-1 channel that are not acknowledged.
+AMQP091_UNACKNOWLEDGED_MAX = 1_000_000
+#: Time for the close-ok of an AMQP 0-9-1 client.
+AMQP091_CLOSE_TIMEOUT_MS = 30_000
+#: Consumers of one AMQP 0-9-1 channel.
+AMQP091_CONSUMERS_MAX = 1_000
+#: Exchanges of a node, bindings of one exchange and of all, words of a routing key that topics look at, arguments of a
+#: binding to a headers exchange, and further routing keys (CC, BCC) of a message.
+EXCHANGES_MAX = 10_000
+BINDINGS_OF_EXCHANGE_MAX = 10_000
+BINDINGS_MAX = 100_000
+TOPIC_WORDS_MAX = 128
+HEADERS_ARGUMENTS_MAX = 64
+FURTHER_ROUTING_KEYS_MAX = 100

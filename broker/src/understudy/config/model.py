@@ -76,7 +76,7 @@ class AcceptorConfiguration:
     """Host name or address to bind; an IPv6 address without brackets."""
     port: int
     """0 lets the system choose."""
-    protocols: tuple[str, ...] = ("CORE",)
+    protocols: tuple[str, ...] = ("CORE", "AMQP091")
     """The protocols of ``protocols`` that this version serves."""
     handshake_timeout_ms: int = limits.HANDSHAKE_TIMEOUT_MS
     """Time for the first bytes of a known protocol; 0 means no limit."""
@@ -95,6 +95,8 @@ class AcceptorConfiguration:
     multicast_prefixes: tuple[str, ...] = ()
     cluster_connection: str | None = None
     """Clients and members that connect here get the topology of this cluster connection; None: of the first one."""
+    virtual_hosts: tuple[str, ...] = ()
+    """Virtual hosts of AMQP 0-9-1 beside the default one; acceptor parameter ``virtualHosts``."""
     http_upgrade: bool = False
     """Whether the acceptor also takes requests for an HTTP upgrade."""
     tls: TlsSettings | None = None

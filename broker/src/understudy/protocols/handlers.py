@@ -9,9 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
+from understudy.cluster.membership.services import ClusterServices
+from understudy.dataclass import dataclass
+from understudy.limits import SESSIONS_PER_CONNECTION_MAX
 from understudy.ports import SealableConnection
 from understudy.session.prefixes import AddressPrefixes
 from understudy.wire.detect import Protocol as Wire
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptorOptions:
+    """Parameters of an acceptor that protocols use."""
+
+    sessions_max: int = SESSIONS_PER_CONNECTION_MAX
+    """Sessions that one connection may have."""
+    virtual_hosts: tuple[str, ...] = ()
+    """Virtual hosts of AMQP 0-9-1 beside the default one."""
 
 
 class ConnectionHandler(Protocol):
@@ -73,6 +86,21 @@ class ConnectionHandler(Protocol):
 
 HandlerFactory = Callable[[SealableConnection, AddressPrefixes], ConnectionHandler]
 """Makes the handler of a new connection, at an acceptor with these prefixes."""
+
+
+class NodeProtocol(Protocol):
+    """A protocol of one active node: an entry of the table of protocols."""
+
+    wire: Wire
+    """The protocol as it is detected."""
+
+    def handler(self, cluster: ClusterServices, options: AcceptorOptions) -> HandlerFactory:
+        """Make the handlers of the connections of an acceptor."""
+        ...
+
+    def close(self) -> None:
+        """Called when the node ends."""
+
 
 Handlers = Mapping[Wire, HandlerFactory]
 """Protocols of a node, or of one acceptor."""

@@ -46,6 +46,7 @@ from understudy.routing.destinations import (
     without_acknowledgements,
     without_chosen_queues,
 )
+from understudy.routing.exchanges.exchange_routing import ExchangeRouting
 from understudy.routing.lifecycle.auto_deletion import AutoDeletion
 from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.lifecycle.diverts import Diverts
@@ -142,6 +143,7 @@ class PostOffice:
         self.damaged = damaged = DamagedMessages(store, paging, scheduled, clock, timers, directory.queues)
         self.dead_letters = dead_letters = DeadLetters(directory, acceptance)
         self.redelivery = Redelivery(dead_letters, scheduled, damaged, store, clock, entropy)
+        self.routing = ExchangeRouting(directory, acceptance, self.redelivery, clock, timers)
         self.diverts = Diverts(directory, acceptance, dead_letters)
         self.auto_deletion = AutoDeletion(directory, clock)
         self._sweeps = [
@@ -163,6 +165,7 @@ class PostOffice:
         for sweep in self._sweeps:
             sweep.close()
         self.scheduled.close()
+        self.routing.close()
         self.memory.close()
         self.dirty.clear()
         self.paging.close()

@@ -85,6 +85,7 @@ def restore(office: PostOffice, state: StoreState) -> int:
             _adopt(office, queue, backlog)
     for queue_id in list(state.references):
         _give_up(office, state.take_references(queue_id))
+    office.routing.restore(state)
     return total
 
 
@@ -99,6 +100,7 @@ def settle(office: PostOffice, internal_naming_prefix: str) -> None:
     for queue in office.queues():
         if queue.kind is not None:
             queue.kind.load()
+    office.routing.exchanges.settle()
     office.directory.internal_prefix = internal_prefix(office.directory, internal_naming_prefix)
     Retroactive(office, office.directory.internal_prefix)
 

@@ -132,7 +132,7 @@ class ServerConsumer(Consumer):
 
     __slots__ = (
         "_callback", "_count_first", "_disconnected", "_forced", "_large", "_pre_acknowledge", "_send", "consumer_id",
-        "created_ms", "delivering", "messages_acknowledged", "messages_delivered", "queue", "session",
+        "created_ms", "delivering", "messages_acknowledged", "messages_delivered", "queue", "retired", "session",
     )  # fmt: skip
 
     def __init__(
@@ -148,7 +148,9 @@ class ServerConsumer(Consumer):
         """``disconnected``: called when the queue is deleted; closes the consumer."""
         super().__init__(filter, priority, flow)
         self.queue = queue
-        pre_acknowledge = session.options.pre_acknowledge and not self.browse_only
+        self.retired = False
+        """Whether the consumer gets nothing more and has left its queue; its deliveries are still to be settled."""
+        pre_acknowledge = (session.options.pre_acknowledge or flow.settles) and not self.browse_only
         self.consumer_id = consumer_id
         self.session = session
         self.created_ms = session.wall_ms()

@@ -11,6 +11,7 @@ from understudy.errors import IllegalState, LimitExceeded
 from understudy.limits import CONSUMERS_PER_SESSION_MAX
 from understudy.routing.filter import parse_filter
 from understudy.routing.queues.flow_control import ByteCredits, FlowControl
+from understudy.routing.queues.queue import Queue
 from understudy.session.consumer import BrowserConsumer, ServerConsumer
 from understudy.session.queue_requests import QueueQueryResult, QueueRequests, check_own, visible_queue
 from understudy.session.state import SessionState
@@ -98,11 +99,58 @@ class SessionConsumers:
         consumer.started = False
         queue = consumer.queue
         self._office.redelivery.cancel(queue, consumer.cancel(failed=failed), delay_redelivery=False)
+        if not consumer.retired:
+            self._leave(consumer)
+
+    def _leave(self, consumer: ServerConsumer) -> None:
+        queue = consumer.queue
         queue.remove_consumer(consumer)
         for listener in self._directory.listeners:
             listener.consumer_removed(queue, consumer)
         if not consumer.browse_only:
             self._queues.consumer_left(queue.name)
+
+    def retire(self, consumer_id: int) -> None:
+        """Deliver nothing more to a consumer; its deliveries stay to be settled. Raises IllegalState."""
+        consumer = self.with_id(consumer_id)
+        consumer.started = False
+        consumer.retired = True
+        self._leave(consumer)
+        self.forget_retired(consumer)
+
+    def forget_retired(self, consumer: ServerConsumer) -> None:
+        """Forget a consumer that is retired and has nothing left to be settled."""
+        if consumer.retired and not consumer.delivering.count:
+            self.by_id.pop(consumer.consumer_id, None)
+
+    def fetch(self, consumer_id: int, queue: Queue, flow: FlowControl, done: Callable[[bool], None]) -> None:
+        """Deliver at most one message of a queue, to a consumer that leaves at once.
+
+        Args:
+            consumer_id: Of the consumer, to which the message is delivered.
+            queue: The queue, which the session may use.
+            flow: With credit for one message.
+            done: Called, now or later, with whether there was a message.
+
+        Raises:
+            MaxConsumersExceeded, NotAuthorized, ObjectClosed
+        """
+        state = self._state
+        state.check_open()
+        state.security.check(Permission.CONSUME, queue.address.name, queue.name)
+        consumer = ServerConsumer(consumer_id, state, queue, None, 0, self.disconnected, flow)
+        consumer.started = True
+        queue.add_consumer(consumer)
+        self.by_id[consumer_id] = consumer
+
+        def drained(unused: int) -> None:
+            consumer.started = False
+            consumer.retired = True
+            queue.remove_consumer(consumer)
+            self.forget_retired(consumer)
+            done(not unused)
+
+        consumer.drain(drained)
 
     def disconnected(self, consumer: ServerConsumer) -> None:
         """Disconnect a consumer whose queue is being deleted."""

@@ -141,7 +141,10 @@ class QueueRequests:
     def consumer_left(self, name: str) -> None:
         """A consumer of the queue is gone: so is a shared queue that has no other consumer."""
         queue = self._directory.queues.get(name)
-        if queue is not None and not queue.consumers.count and name in self._directory.transient_queues:
+        if queue is None or queue.consumers.count:
+            return
+        arguments = queue.configuration.arguments
+        if name in self._directory.transient_queues or (arguments is not None and arguments.auto_delete):
             self._directory.delete_queue(name)
 
     def delete_queue(self, name: str) -> None:

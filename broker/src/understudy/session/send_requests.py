@@ -263,6 +263,12 @@ class SendRequests:
         target.permitted_until_ms = self._office.now_ms + state.security.permission_ms
         return target
 
+    def check(self, name: str) -> None:
+        """Check that messages may be sent to a name, of which the answer is kept. Raises as ``permit``."""
+        target = self._targets.get(name)
+        if target is None or target.permitted_until_ms < self._office.now_ms:
+            self.permit(name)
+
     def forget_permissions(self) -> None:
         """Ask for permission before the next message to each address: permissions have changed."""
         for target in self._targets.values():

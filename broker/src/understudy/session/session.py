@@ -25,6 +25,7 @@ from understudy.session.callback import SessionCallback, SessionSecurity
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.consumer import ServerConsumer
 from understudy.session.consumers import SessionConsumers
+from understudy.session.exchange_requests import ExchangeRequests
 from understudy.session.outcomes import ACCEPTED, EXPIRED, Outcome, apply_outcome
 from understudy.session.queue_requests import QueueRequests
 from understudy.session.send_requests import SendRequests
@@ -70,6 +71,7 @@ class ServerSession:
         self.consumers = SessionConsumers(state, self.queues)
         self.sends = SendRequests(state)
         self.uploads = Uploads(state, self.sends)
+        self.exchanges = ExchangeRequests(state, self.queues, self.sends)
         self.branches = XaRequests(state, self.give_back)
         self._office = state.office
         if not options.xa and not (options.auto_commit_sends and options.auto_commit_acks):
@@ -152,6 +154,19 @@ class ServerSession:
     def _begin(self) -> Transaction:
         state = self.state
         return Transaction(self._office, started_ms=state.services.clock.monotonic_ms(), within=state.work)
+
+    def begin_transactions(self) -> None:
+        """Work in transactions from now on (tx.select of AMQP 0-9-1)."""
+        self.state.auto_commit_sends = self.state.auto_commit_acks = False
+        self.state.enlist(self._begin())
+
+    def undo(self) -> None:
+        """Undo the open transaction and begin another one; other deliveries stay with their consumers."""
+        transaction = self.state.transaction
+        if transaction is not None:
+            self.state.enlist(self._begin())
+            for queue, references in transaction.roll_back().items():
+                self._office.redelivery.cancel(queue, references)
 
     def commit(self, done: Done | None = None) -> None:
         """Make the open transaction count; a new one begins. Without one nothing happens."""

@@ -1,7 +1,7 @@
 """SETTING records: address settings and security settings that management added or removed at run time, the
 target of a scale-down that is not complete, XA branches that it moved, stores of other nodes whose messages have moved
-here, the bindings of message groups in a cluster, bridges that management created, and named readers
-(docs/build/journal-format.md s. 4.15).
+here, the bindings of message groups in a cluster, bridges that management created, named readers, and the exchanges of
+AMQP 0-9-1 with their bindings (docs/build/journal-format.md s. 4.15).
 
 The store keeps the values as a JSON object and does not interpret them: ``config.json_settings``
 does. A later record for the same kind and match replaces an earlier one; a record without values
@@ -38,6 +38,10 @@ class SettingKind(StrEnum):
     """The node to which a scale-down moved the prepared XA branch whose name is the match, in hexadecimal digits."""
     MOVED_STORE = "moved-store"
     """A replica of the node whose id is the match has moved all messages of its store here (ADR 0126)."""
+    EXCHANGE = "exchange"
+    """The exchange of AMQP 0-9-1 whose name is the match (ADR 0185)."""
+    EXCHANGE_BINDING = "exchange-binding"
+    """A binding of such an exchange; the match has what identifies it."""
     READER = "reader"
     """The reader of the log whose name is the match (``store.named_readers``)."""
 
@@ -54,6 +58,8 @@ _VERSIONS: Final = {
     SettingKind.CONNECTOR: 3,
     SettingKind.MOVED_BRANCH: 4,
     SettingKind.MOVED_STORE: 5,
+    SettingKind.EXCHANGE: 6,
+    SettingKind.EXCHANGE_BINDING: 6,
 }
 
 

@@ -18,6 +18,9 @@ class Protocol(Enum):
     HTTP = "HTTP"
     """HTTP, also the start of a WebSocket or of a CORE upgrade."""
     AMQP = "AMQP"
+    """AMQP of a version other than those of ``AMQP091``."""
+    AMQP091 = "AMQP091"
+    """AMQP 0-9-1, and 0-9, which differs in nothing that clients use."""
     MQTT = "MQTT"
     STOMP = "STOMP"
     OPENWIRE = "OPENWIRE"
@@ -33,6 +36,8 @@ BYTES_NEEDED: Final = 8
 BYTES_MAX: Final = 9
 
 _HTTP_STARTS: Final = frozenset((b"GE", b"PO", b"PU", b"HE", b"OP", b"PA", b"DE", b"TR"))
+#: Bytes 4 to 7 of the protocol headers of AMQP 0-9-1 and 0-9.
+_AMQP_0_9: Final = frozenset((b"\x00\x00\x09\x01", b"\x01\x01\x00\x09"))
 _MQTT_CONNECT: Final = 0x10
 _MQTT_LENGTH_BYTES_MAX: Final = 4
 _OPENWIRE_WIRE_FORMAT_INFO: Final = 1
@@ -52,7 +57,7 @@ def detect(data: bytes) -> Protocol:
     if head.startswith(b"ARTEMIS"):
         return Protocol.CORE
     if head.startswith(b"AMQP"):
-        return Protocol.AMQP
+        return Protocol.AMQP091 if head[4:8] in _AMQP_0_9 else Protocol.AMQP
     if head[0] == _MQTT_CONNECT:
         mqtt = _detect_mqtt(head)
         if mqtt is not Protocol.UNKNOWN:

@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from understudy.dataclass import dataclass
+from understudy.wire.amqp091.frames import PROTOCOL_HEADER
 from understudy.wire.detect import Protocol
 
 _TEXT: Final = "This port speaks the CORE protocol of ActiveMQ Artemis"
@@ -31,11 +32,12 @@ class Refusal:
     """Version of the protocol that the client speaks, as far as its first bytes show it."""
 
 
-def refusal(protocol: Protocol, first: bytes, management: str | None) -> Refusal:
+def refusal(protocol: Protocol, first: bytes, management: str | None, *, serves_amqp091: bool = False) -> Refusal:
     """The answer to a client whose first bytes are known.
 
     Args:
         management: URL of the management of the node; None: it has none.
+        serves_amqp091: Whether the acceptor serves AMQP 0-9-1, which a client of another version may speak too.
     """
     if protocol is Protocol.HTTP:
         where = "the node has no management port" if management is None else f"management is at {management}"
@@ -46,8 +48,8 @@ def refusal(protocol: Protocol, first: bytes, management: str | None) -> Refusal
         found = _ACCEPTS.search(first)
         frame = f"ERROR\nmessage:protocol not served\ncontent-type:text/plain\n\n{_TEXT}, not STOMP.\n\x00\n"
         return Refusal(frame.encode(), None if found is None else found[1].decode())
-    if protocol is Protocol.AMQP:
-        return Refusal(_AMQP, _amqp_version(first))
+    if protocol in (Protocol.AMQP, Protocol.AMQP091):
+        return Refusal(PROTOCOL_HEADER if serves_amqp091 else _AMQP, _amqp_version(first))
     if protocol is Protocol.MQTT:
         level = _mqtt_level(first)
         return Refusal(_MQTT5_REFUSED if level == 5 else _MQTT_REFUSED, _MQTT_LEVELS.get(level))

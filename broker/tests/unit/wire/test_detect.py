@@ -18,6 +18,11 @@ OPENINGS = [
     (b"TRACE / HTTP/1.1", Protocol.HTTP),
     (b"AMQP\x00\x01\x00\x00", Protocol.AMQP),
     (b"AMQP\x03\x01\x00\x00", Protocol.AMQP),
+    (b"AMQP\x00\x00\x09\x01", Protocol.AMQP091),
+    (b"AMQP\x01\x01\x00\x09", Protocol.AMQP091),
+    (b"AMQP\x01\x01\x08\x00", Protocol.AMQP),  # 0-8
+    (b"AMQP\x01\x01\x00\x0a", Protocol.AMQP),  # 0-10
+    (b"AMQP\x00\x00\x09\x02", Protocol.AMQP),
     (b"\x10\x0c\x00\x04MQTT\x04\x02", Protocol.MQTT),
     (b"\x10\x80\x01\x00\x04MQTT\x04", Protocol.MQTT),
     (b"\x10\x80\x80\x01\x00\x04MQTT", Protocol.MQTT),

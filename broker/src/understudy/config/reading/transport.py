@@ -21,8 +21,8 @@ from understudy.config.schema.grammar import INT_MAX
 from understudy.texts import has_login, masked_url
 
 DEFAULT_PORT: Final = 61616
-SERVED_PROTOCOLS: Final = ("CORE",)
-KNOWN_PROTOCOLS: Final = ("CORE", "AMQP", "STOMP", "MQTT", "OPENWIRE", "HORNETQ")
+SERVED_PROTOCOLS: Final = ("CORE", "AMQP091")
+KNOWN_PROTOCOLS: Final = ("CORE", "AMQP091", "AMQP", "STOMP", "MQTT", "OPENWIRE", "HORNETQ")
 
 _BOOLEANS: Final = frozenset(
     {
@@ -57,7 +57,7 @@ _TEXTS: Final = frozenset(
         "multicastPrefix", "password-codec", "port", "protocol", "protocols", "router", "scheme", "servletPath",
         "sniHost", "socksHost", "socksPassword", "socksUsername", "sslContext", "sslProvider",
         "trustManagerFactoryPlugin", "trustStorePassword", "trustStorePath", "trustStoreProvider",
-        "trustStoreType", "webSocketEncoderType",
+        "trustStoreType", "virtualHosts", "webSocketEncoderType",
     }
 )  # fmt: skip
 _KNOWN: Final = _BOOLEANS | _NUMBERS | _TEXTS
@@ -66,7 +66,7 @@ _ACCEPTOR_USES: Final = frozenset(
     {
         "activemqServerName", "anycastPrefix", "autoStart", "backlog", "clusterConnection", "connectionsAllowed",
         "handshake-timeout", "httpUpgradeEnabled", "multicastPrefix", "protocol", "protocols", "sessionsAllowed",
-        "sslEnabled", "tcpReceiveBufferSize", "tcpSendBufferSize",
+        "sslEnabled", "tcpReceiveBufferSize", "tcpSendBufferSize", "virtualHosts",
     }
 )  # fmt: skip
 
@@ -127,6 +127,7 @@ def read_acceptor(node: Node, document: Document, tls: TlsReader) -> AcceptorCon
         anycast_prefixes=_list(parameters.get("anycastPrefix")),
         multicast_prefixes=_list(parameters.get("multicastPrefix")),
         cluster_connection=None if (named := parameters.get("clusterConnection")) is None else str(named),
+        virtual_hosts=_list(parameters.get("virtualHosts")),
         http_upgrade=parameters.get("httpUpgradeEnabled") is True,
         tls=settings,
         parameters=parameters,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
 from understudy.cluster.membership.services import ClusterServices
 from understudy.ports import Clock, Timers
@@ -12,7 +11,7 @@ from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.resend import ResendBudget
 from understudy.protocols.core.services import CoreServices
 from understudy.protocols.core.session import CoreSession
-from understudy.protocols.handlers import HandlerFactory
+from understudy.protocols.handlers import AcceptorOptions, HandlerFactory
 from understudy.protocols.services import ProtocolServices
 from understudy.wire.detect import Protocol
 
@@ -20,7 +19,7 @@ from understudy.wire.detect import Protocol
 class CoreProtocol:
     """CORE protocol of one node, an entry of the table of protocols."""
 
-    wire: Final = Protocol.CORE
+    wire = Protocol.CORE
 
     def __init__(
         self,
@@ -32,13 +31,14 @@ class CoreProtocol:
         self._reattachments: Reattachments[CoreSession] = Reattachments(clock, timers)
         self._resend_budget = ResendBudget()
 
-    def handler(self, cluster: ClusterServices, sessions_max: int) -> HandlerFactory:
+    def handler(self, cluster: ClusterServices, options: AcceptorOptions) -> HandlerFactory:
         """Makes the handlers of the connections of an acceptor.
 
         Args:
             cluster: With the topology of the cluster connection of the acceptor.
+            options: Parameters of the acceptor.
         """
-        services = CoreServices(self._shared, cluster, self._reattachments, self._resend_budget, sessions_max)
+        services = CoreServices(self._shared, cluster, self._reattachments, self._resend_budget, options.sessions_max)
         return partial(CoreConnection, services)
 
     def close(self) -> None:

@@ -78,6 +78,7 @@ class Address(AddressMemory):
         "filter_steps",
         "internal",
         "linked",
+        "message_ttl_ms",
         "pause_stored",
         "paused",
         "plain_queues",
@@ -111,6 +112,8 @@ class Address(AddressMemory):
         self.balancer: Balancer | None = None
         """Chooses the queues instead, while other nodes of the cluster have queues of the address, or if messages of
         groups come about which the members decide together."""
+        self.message_ttl_ms: int | None = None
+        """Longest time that messages may wait in a queue of the address that AMQP 0-9-1 has declared so."""
         self.diverts: tuple[Divert, ...] = ()
         """Which take or copy its messages; see ``divert_by``."""
         self.plain_queues: tuple[Queue, ...] = ()
@@ -149,6 +152,7 @@ class Address(AddressMemory):
         return (
             settings.no_expiry
             or settings.enable_ingress_timestamp
+            or self.message_ttl_ms is not None
             or (max(settings.expiry_delay, settings.min_expiry_delay, settings.max_expiry_delay) >= 0)
         )
 
@@ -176,6 +180,8 @@ class Address(AddressMemory):
             wanted = now_ms + settings.max_expiry_delay
         elif settings.min_expiry_delay >= 0 and current - now_ms < settings.min_expiry_delay:
             wanted = now_ms + settings.min_expiry_delay
+        if self.message_ttl_ms is not None:
+            wanted = min(wanted or now_ms + self.message_ttl_ms, now_ms + self.message_ttl_ms)
         return message if wanted == current else message.replace(expiration=wanted, message_id=message.message_id)
 
     # -- bindings -------------------------------------------------------------------------------
@@ -246,6 +252,14 @@ class Address(AddressMemory):
 
     def refresh(self) -> None:
         """Recompute the routes after a change here, of one of the queues, or in a linked wildcard address."""
+        self.message_ttl_ms = min(
+            (
+                arguments.message_ttl_ms
+                for binding in self.bindings.values()
+                if (arguments := binding.queue.configuration.arguments) and arguments.message_ttl_ms is not None
+            ),
+            default=None,
+        )
         if self.balancer is not None:
             self.balancer.refresh(each for address in (self, *self.linked) for each in address.bindings.values())
         if not self.linked and len(self.bindings) <= 1:

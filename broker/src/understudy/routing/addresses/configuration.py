@@ -13,6 +13,7 @@ from understudy.errors import InvalidQueueConfiguration
 from understudy.limits import NAME_UNITS_MAX
 from understudy.message import LAST_VALUE
 from understudy.routing.addresses.settings import AddressSettings
+from understudy.routing.exchanges.queue_arguments import QueueArguments
 from understudy.terms import RoutingType
 
 T = TypeVar("T")
@@ -59,6 +60,8 @@ class QueueConfiguration:
     configuration_managed: bool = False
     user: str = ""
     """User whose client made the queue, or to whom the configuration accounts it."""
+    arguments: QueueArguments | None = None
+    """Arguments of queue.declare of AMQP 0-9-1; None: the queue was made in another way."""
 
     def with_plain_name(self) -> QueueConfiguration:
         """The configuration with a plain name: ``address::queue`` is divided, ``::queue`` keeps the address."""
@@ -122,7 +125,9 @@ class QueueConfiguration:
 
     @property
     def bounded(self) -> bool:
-        """Whether the queue is a ring."""
+        """Whether the queue is a ring: the oldest messages leave when it holds too much."""
+        if self.arguments is not None and self.arguments.drops_head:
+            return True
         return self.ring_size is not None and self.ring_size >= 0
 
 

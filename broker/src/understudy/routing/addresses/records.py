@@ -10,6 +10,7 @@ from typing import Final, get_type_hints
 
 from understudy.errors import StoreError
 from understudy.routing.addresses.configuration import QueueConfiguration
+from understudy.routing.exchanges.queue_arguments import QueueArguments
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.terms import RoutingType
 
@@ -74,9 +75,13 @@ def queue_record(queue_id: int, address_id: int, full: QueueConfiguration) -> Qu
         kept["internal"] = True
     if full.user:
         kept["user"] = full.user
+    if full.arguments is not None:
+        kept[_ARGUMENTS] = full.arguments.as_values()
     return QueueRecord(queue_id, address_id, full.name, int(full.routing_type or 0), full.filter, full.durable, kept)
 
 
+#: Name of the arguments of AMQP 0-9-1 in the settings of a record.
+_ARGUMENTS: Final = "amqp091"
 _KEPT_TYPES: Final = {name: get_type_hints(QueueConfiguration)[name] for name in (*KEPT_ATTRIBUTES, "internal", "user")}
 _IS_FLAG: Final = {name: isinstance(True, hint) and not isinstance(2, hint) for name, hint in _KEPT_TYPES.items()}
 
@@ -93,11 +98,18 @@ def queue_configuration(record: QueueRecord, address: str) -> QueueConfiguration
         # a flag is no number, although Python has it as one
         if not isinstance(value, _KEPT_TYPES[name]) or (isinstance(value, bool) and not _IS_FLAG[name]):
             raise StoreError(f"queue {record.name!r} in the log has {name} {value!r}")
+    arguments = None
+    if _ARGUMENTS in record.settings:
+        try:
+            arguments = QueueArguments.of_values(record.settings[_ARGUMENTS])
+        except ValueError as error:
+            raise StoreError(f"queue {record.name!r} in the log: {error}") from error
     return QueueConfiguration(
         name=record.name,
         address=address,
         routing_type=RoutingType(record.routing_type),
         filter=record.filter,
         durable=record.durable,
+        arguments=arguments,
         **kept,  # type: ignore[arg-type]  # written by queue_record with the field's own types
     )

@@ -9,10 +9,12 @@ Not here: the address they go to (``dead_letters``), ends of transactions (``ses
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from understudy.errors import BrokerError, DiskFull, MessageUnreadable, StoreError
 from understudy.ports import Clock, Entropy
+from understudy.routing.exchanges.carrier import Reason
 from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.lifecycle.quarantine import NEVER_MS, DamagedMessages
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
@@ -30,7 +32,7 @@ TRY_AGAIN_MS: Final = 30_000
 class Redelivery:
     """Gives messages back to their queues, or moves them to the dead letters or the expiry address."""
 
-    __slots__ = ("_clock", "_damaged", "_dead_letters", "_entropy", "_scheduled", "_store")
+    __slots__ = ("_clock", "_damaged", "_dead_letters", "_entropy", "_scheduled", "_store", "bury")
 
     def __init__(
         self,
@@ -48,6 +50,8 @@ class Redelivery:
         self._store = store
         self._clock = clock
         self._entropy = entropy
+        self.bury: Callable[[Queue, MessageReference, Reason], None]
+        """Ends a message of a queue that was declared over AMQP 0-9-1; set by ``exchange_routing``."""
 
     def cancel(
         self,
@@ -73,7 +77,8 @@ class Redelivery:
             queue.forget(References(references))
             return
         settings = queue.address.settings
-        attempts = settings.max_delivery_attempts
+        arguments = queue.configuration.arguments
+        attempts = settings.max_delivery_attempts if arguments is None else arguments.attempts_max
         back: list[MessageReference] = []
         purged = References()
         for reference in references:
@@ -122,14 +127,28 @@ class Redelivery:
     def expire(self, queue: Queue, reference: MessageReference) -> None:
         """A reference in no place any more whose time is over: to the expiry address, as soon as that takes it."""
         try:
-            self._dead_letters.expire(queue, reference)
+            if queue.configuration.arguments is None:
+                self._dead_letters.expire(queue, reference)
+            else:
+                self.bury(queue, reference, Reason.EXPIRED)
+                queue.messages_expired += 1
         except BrokerError as error:
             self._try_again(queue, reference, error)
 
-    def kill(self, queue: Queue, reference: MessageReference) -> None:
-        """Send a message that was delivered too often, and is in no place any more, to the dead letter address."""
+    def kill(self, queue: Queue, reference: MessageReference, reason: Reason = Reason.DELIVERY_LIMIT) -> None:
+        """Send a message that was delivered too often, and is in no place any more, to the dead letter address.
+
+        Args:
+            queue: Had the message.
+            reference: The message.
+            reason: Why it ends, for a dead letter exchange.
+        """
         try:
-            self._dead_letters.kill(queue, reference)
+            if queue.configuration.arguments is None:
+                self._dead_letters.kill(queue, reference)
+            else:
+                self.bury(queue, reference, reason)
+                queue.messages_killed += 1
         except BrokerError as error:
             self._try_again(queue, reference, error)
 
@@ -143,7 +162,15 @@ class Redelivery:
         if queue.deleted:
             queue.forget(References((reference,)))
             return
-        self.kill(queue, reference)
+        self.kill(queue, reference, Reason.REJECTED)
+
+    def drop(self, queue: Queue, reference: MessageReference) -> None:
+        """A message that waited first in a queue of AMQP 0-9-1 leaves, because the queue holds too much."""
+        queue.messages_replaced += 1
+        try:
+            self.bury(queue, reference, Reason.MAX_LENGTH)
+        except BrokerError as error:
+            self._try_again(queue, reference, error)
 
     def _try_again(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
         """The target cannot take it: it waits, and after a while it is in its place again. One that cannot

@@ -24,6 +24,8 @@ class FlowControl(ABC):
 
     counts_bytes: ClassVar[bool]
     """Whether credit is in bytes; otherwise in messages."""
+    settles: ClassVar[bool] = False
+    """Whether messages are acknowledged when they are delivered."""
 
     def __init__(self) -> None:
         self.credits = 0

@@ -15,7 +15,7 @@ from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.dispatch_gate import DispatchGate
 from understudy.routing.queues.last_value import LastValues
 from understudy.routing.queues.non_destructive import NonDestructiveDeliveries
-from understudy.routing.queues.ring import Ring
+from understudy.routing.queues.ring import Ring, ring_of
 from understudy.routing.queues.special import SpecialQueue
 from understudy.store.messages.reference import MessageReference
 
@@ -60,7 +60,7 @@ class QueueKind:
             queue.pending.keep_open()
             self.last_values = LastValues(queue, full.last_value_key or "")
             self.last_values.load()
-        self.ring = Ring(queue, full.ring_size or 0) if full.bounded else None
+        self.ring = ring_of(queue) if full.bounded else None
         self.non_destructive = bool(full.non_destructive)
         self.gate.joined()
 

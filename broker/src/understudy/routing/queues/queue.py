@@ -83,6 +83,10 @@ class ExpiredMessages(Protocol):
         """Move a reference that is in no place any more to the expiry address."""
         ...
 
+    def drop(self, queue: Queue, reference: MessageReference) -> None:
+        """End a message of a queue of AMQP 0-9-1 that holds too much."""
+        ...
+
 
 class PermittedDeliveries(Protocol):
     """The permission of the node to deliver messages, as its queues use it."""
@@ -296,6 +300,9 @@ class Queue(QueueCounts):
 
     def replaced(self, reference: MessageReference) -> None:
         """Acknowledge a message that a newer one has replaced; it is not in ``pending`` any more."""
+        if self.configuration.arguments is not None:
+            self.office.redelivery.drop(self, reference)
+            return
         self.messages_replaced += 1
         only = References((reference,))
         self.log_acknowledges(only)

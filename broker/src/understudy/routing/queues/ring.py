@@ -11,34 +11,54 @@ Not here: queues (``queue``) and their other properties (``kinds``).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from understudy.routing.queues.special import SpecialQueue
 from understudy.store.messages.reference import MessageReference
+
+_UNLIMITED: Final = 1 << 62
 
 
 class Ring:
     """Bound of the messages of one queue."""
 
-    __slots__ = ("_queue", "size")
+    __slots__ = ("_queue", "size", "size_bytes")
 
-    def __init__(self, queue: SpecialQueue, size: int) -> None:
-        """``size``: messages that may wait."""
+    def __init__(self, queue: SpecialQueue, size: int, size_bytes: int = _UNLIMITED) -> None:
+        """Args:
+        queue: The bounded queue.
+        size: Messages that may wait.
+        size_bytes: Bytes of all messages that the queue may have while one waits.
+        """
         self._queue = queue
         self.size = size
+        self.size_bytes = size_bytes
 
     @property
     def full(self) -> bool:
         """Whether the queue holds as many messages as it may."""
         return len(self._queue.pending) >= self.size
 
+    @property
+    def _holds_too_much(self) -> bool:
+        return len(self._queue.pending) > 0 and self._queue.address.size_bytes > self.size_bytes
+
     def added(self) -> None:
-        """A message was added at the end: the first is removed, if they are too many now."""
+        """A message was added at the end: the first is removed, if they are too many now, and further ones while they
+        have too many bytes.
+        """
+        if len(self._queue.pending) > self.size:
+            self._remove_first()
+        while self._holds_too_much and self._remove_first():
+            pass
+
+    def _remove_first(self) -> bool:
         queue = self._queue
-        if len(queue.pending) > self.size:
-            level = queue.pending.first_level()
-            reference = level.pop() if level is not None else None
-            if reference is not None:
-                queue.replaced(reference)
+        level = queue.pending.first_level()
+        reference = level.pop() if level is not None else None
+        if reference is not None:
+            queue.replaced(reference)
+        return reference is not None
 
     def returned(self, references: Sequence[MessageReference]) -> None:
         """Deliveries that failed wait again: where they are too many, the oldest message goes for each of them."""
@@ -54,3 +74,14 @@ class Ring:
         """Remove the oldest messages after a restart or takeover, when all messages wait again."""
         while len(self._queue.pending) > self.size:
             self.added()
+
+
+def ring_of(queue: SpecialQueue) -> Ring:
+    """The bound that the configuration of a queue asks for."""
+    arguments, size = queue.configuration.arguments, queue.configuration.ring_size
+    bounds = [] if size is None or size < 0 else [size]
+    size_bytes = _UNLIMITED
+    if arguments is not None and arguments.drops_head:
+        bounds += [] if arguments.max_length is None else [arguments.max_length]
+        size_bytes = _UNLIMITED if arguments.max_length_bytes is None else arguments.max_length_bytes
+    return Ring(queue, min(bounds, default=_UNLIMITED), size_bytes)

@@ -8,7 +8,7 @@ from understudy.cluster.membership.services import ClusterPeers, ClusterServices
 from understudy.config.model import AcceptorConfiguration
 from understudy.management.operations.invocation import HandingOver, InstanceFiles
 from understudy.protocols.access import LoginWorkers
-from understudy.protocols.handlers import served
+from understudy.protocols.handlers import AcceptorOptions, served
 from understudy.runtime.base.parts import NodeParts, Owner
 from understudy.runtime.base.process import upgrade_server
 from understudy.runtime.net.acceptor import Acceptor, StreamLayer
@@ -64,9 +64,8 @@ def make_acceptor(
     """
     current, environment = parts.configuration.current, parts.environment
     cluster = broker.cluster.of(configuration.cluster_connection)
-    handlers = {
-        protocol.wire: protocol.handler(cluster, configuration.sessions_allowed) for protocol in broker.protocols
-    }
+    options = AcceptorOptions(configuration.sessions_allowed, configuration.virtual_hosts)
+    handlers = {protocol.wire: protocol.handler(cluster, options) for protocol in broker.protocols}
     return Acceptor(
         configuration,
         parts.turn,

@@ -9,6 +9,7 @@ that needs it (``store.log_format``): in a new segment, so that an older node re
 3. SETTING records of connectors.
 4. SETTING records of XA branches that a scale-down moved.
 5. SETTING records of stores of other nodes, whose messages have moved here.
+6. SETTING records of exchanges of AMQP 0-9-1 and of their bindings.
 """
 
 from __future__ import annotations
@@ -17,4 +18,4 @@ from typing import Final
 
 FORMAT_VERSION_FIRST: Final = 1
 #: Newest version that this Understudy reads.
-FORMAT_VERSION: Final = 5
+FORMAT_VERSION: Final = 6

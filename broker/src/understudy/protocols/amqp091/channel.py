@@ -1,0 +1,298 @@
+"""One channel of an AMQP 0-9-1 connection: its methods as calls of a session, and the session's calls as methods.
+
+A request that fails closes the channel, or the connection, with the reply code of its error. Answers to requests that
+create or delete something are sent when that is durable; answers with numbers of messages after earlier publishes of
+the channel are in their queues.
+
+Not here: the requests of single methods (``requests``), frames (``connection``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from typing import Any, ClassVar
+
+from understudy.errors import BrokerError, DiskFull, RemoteProtocolError, StoreError, forget_frames
+from understudy.limits import AMQP091_CONTENT_TIMEOUT_MS
+from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
+from understudy.message import LargeMessage
+from understudy.protocols.amqp091.content import Content
+from understudy.protocols.amqp091.deliveries import ChannelDeliveries
+from understudy.protocols.amqp091.link import ConnectionLink
+from understudy.protocols.amqp091.messages import Publish
+from understudy.protocols.amqp091.output import ChannelOutput
+from understudy.protocols.amqp091.publisher import ChannelPublisher
+from understudy.protocols.amqp091.refusals import refusal
+from understudy.session.session import ServerSession
+from understudy.store.messages.reference import Part
+from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
+from understudy.wire.amqp091.frames import FrameType
+from understudy.wire.amqp091.layout import Method, decode_method
+from understudy.wire.amqp091.methods import BasicCancel, BasicPublish, ChannelClose, ChannelCloseOk
+
+log = logging.getLogger(__name__)
+
+
+class State(Enum):
+    """States of a channel."""
+
+    OPEN = auto()
+    CLOSING = auto()
+    """channel.close was sent; everything but close and close-ok is ignored."""
+    CLOSED = auto()
+
+
+class Event(Enum):
+    """Events of a channel."""
+
+    REFUSE = auto()
+    """A request has failed."""
+    CLOSE = auto()
+    """The client closes the channel, or confirms its end."""
+    LOSE = auto()
+    """The connection ends."""
+
+
+class Amqp091Channel(Machine[State, Event]):
+    """One channel. Implements ``SessionCallback`` and ``ReplyReceiver``."""
+
+    STATES: ClassVar[type[Enum]] = State
+    EVENTS: ClassVar[type[Enum]] = Event
+    INITIAL: ClassVar[Enum] = State.OPEN
+
+    delivery_overhead_bytes = 0
+
+    def __init__(
+        self,
+        link: ConnectionLink,
+        number: int,
+        make_session: Callable[[Amqp091Channel], ServerSession],
+        handlers: Mapping[type[Method], Callable[[Amqp091Channel, Any], None]],
+    ) -> None:
+        """Open a channel.
+
+        Args:
+            link: Connection to which the channel belongs.
+            number: Number of the channel.
+            make_session: Makes the session that calls this channel.
+            handlers: Functions that carry methods out, by their class.
+        """
+        super().__init__()
+        self.link = link
+        self.number = number
+        self._handlers = handlers
+        self.session = make_session(self)
+        self.output = ChannelOutput(link, number)
+        self.content = Content()
+        self.publisher = ChannelPublisher(link, self.session, self.output)
+        self.deliveries = ChannelDeliveries(link, self.session, self.output)
+        self.last_queue = ""
+        """Queue that was declared last, which requests without a name mean."""
+        self.reply_tag: str | None = None
+        """Tag of the consumer of direct replies; None: there is none."""
+        self.session.consumers.start()
+
+    @property
+    def open(self) -> bool:
+        """Whether requests are carried out."""
+        return self._state is State.OPEN
+
+    # --- frames ----------------------------------------------------------------------------------
+
+    def receive(self, kind: int, payload: bytes, now_ms: int) -> None:
+        """Carry out a frame of this channel.
+
+        Args:
+            kind: Type of the frame.
+            payload: Payload of the frame.
+            now_ms: Monotonic time.
+
+        Raises:
+            Amqp091Error: after channel.close a method that cannot be read.
+        """
+        if self._state is not State.OPEN:
+            self._receive_closing(kind, payload)
+            return
+        method: Method | None = None
+        try:
+            if kind == FrameType.METHOD:
+                if self.content.open:
+                    raise Amqp091Error(ReplyCode.UNEXPECTED_FRAME, "a method between the frames of a content")
+                method = decode_method(payload)
+                self._carry_out(method, now_ms)
+            elif kind == FrameType.HEADER:
+                if self.content.receive_header(payload):
+                    self._publish()
+            elif self.content.receive_body(payload):
+                self._publish()
+        except BrokerError as error:
+            forget_frames(error)
+            self.refuse(error, method)
+
+    def _receive_closing(self, kind: int, payload: bytes) -> None:
+        """A frame that comes after channel.close was sent; contents under way are discarded."""
+        if kind != FrameType.METHOD:
+            return
+        method = decode_method(payload)
+        if isinstance(method, ChannelClose):
+            # both sides close: the end is confirmed, and the confirmation of the client still comes
+            self.output.send(ChannelCloseOk())
+        elif isinstance(method, ChannelCloseOk):
+            self.fire(Event.CLOSE)
+
+    def _carry_out(self, method: Method, now_ms: int) -> None:
+        if isinstance(method, BasicPublish):
+            self.content.begin(method, now_ms)
+            return
+        handler = self._handlers.get(type(method))
+        if handler is None:
+            raise Amqp091Error(ReplyCode.COMMAND_INVALID, f"{method.name} is no request of a client on a channel")
+        handler(self, method)
+
+    def _publish(self) -> None:
+        method, publish = self.content.take()
+        try:
+            self.publisher.publish(method, publish)
+        except BrokerError as error:
+            forget_frames(error)
+            transaction = self.session.state.sending_transaction
+            if transaction is not None:
+                transaction.fail(error)
+            self.refuse(error, method)
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    def answer(self, method: Method, *, wanted: bool = True) -> None:
+        """Answer a request when everything that it wrote is durable, if its client waits for that."""
+        if wanted:
+            self.session.state.when_durable(self._send_open, method)
+
+    def in_order(self, request: Method, call: Callable[[], None]) -> None:
+        """Make a call after the answers to earlier requests; an error of it is that of the request."""
+
+        def attempt() -> None:
+            if self._state is not State.OPEN:
+                return
+            try:
+                call()
+            except BrokerError as error:
+                forget_frames(error)
+                self.refuse(error, request)
+
+        self.session.state.in_order(attempt)
+
+    def _send_open(self, method: Method) -> None:
+        if self._state is State.OPEN:
+            self.output.send(method)
+
+    def refuse(self, error: BrokerError, method: Method | None) -> None:
+        """Close the channel, or the connection, because a request has failed."""
+        if isinstance(error, StoreError) and not isinstance(error, DiskFull):
+            # what became of the request is unknown, and an answer would tell the client that it failed for certain
+            self.session.state.office.store.fail(error)
+            self.link.abort()
+            return
+        refused = refusal(error, self.link.services.shared.error_texts.remote(error))
+        if refused.closes_connection or self.output.in_large:
+            self.link.refuse(refused, method)
+        elif self._state is State.OPEN:
+            log.info(
+                "channel closed: request failed",
+                extra={"channel": self.number, "code": int(refused.reply_code), "error": str(error)},
+            )
+            self.fire(Event.REFUSE, refused, method)
+
+    def _send_close(self, error: Amqp091Error, method: Method | None) -> None:
+        self._end_session()
+        ids = (method.class_id, method.method_id) if method is not None else (0, 0)
+        text = f"{error.reply_code.text} - {error}"
+        self.output.send(ChannelClose(error.reply_code, shortened(text), *ids))
+
+    def _free(self) -> None:
+        self._end_session()
+        self.link.channel_ended(self.number)
+
+    def _end_session(self) -> None:
+        """Return all deliveries to their queues. They count as delivered, because the client may have seen them."""
+        self.publisher.closed = True
+        if self.publisher.reply_token is not None:
+            self.link.services.replies.pop(self.publisher.reply_token, None)
+        if not self.session.state.closed:
+            self.session.close(failed=True)
+            self.session.release_parts()
+            self.link.services.shared.connections.session_ended()
+
+    def check(self, now_ms: int) -> None:
+        """Check for a content that does not come. Raises RemoteProtocolError."""
+        if self.content.open and now_ms - self.content.since_ms > AMQP091_CONTENT_TIMEOUT_MS:
+            raise RemoteProtocolError("the content of a publish did not come within its time")
+
+    # --- SessionCallback, ReplyReceiver ----------------------------------------------------------
+
+    def deliver(self, consumer_id: int, part: Part) -> int:
+        return self.deliveries.deliver(consumer_id, part)
+
+    def deliver_large(self, consumer_id: int, message: LargeMessage, delivery_count: int) -> int:
+        return self.deliveries.deliver_large(consumer_id, message, delivery_count)
+
+    def deliver_piece(self, consumer_id: int, piece: bytes, continues: bool) -> int:
+        return self.output.send_piece(piece, last=not continues)
+
+    def deliver_reply(self, publish: Publish) -> bool:
+        if self._state is not State.OPEN or self.reply_tag is None:
+            return False
+        self.deliveries.deliver_reply(publish, self.reply_tag)
+        return True
+
+    def disconnect_consumer(self, consumer_id: int) -> None:
+        tag = self.deliveries.disconnected(consumer_id)
+        if self.output.in_large:
+            # the client has a part of a message that has no end
+            self.link.kill("the body of a message cannot be read")
+        elif tag is not None and self.link.peer.capabilities.get("consumer_cancel_notify") is True:
+            self._send_open(BasicCancel(tag, no_wait=True))
+
+    def forced_delivery(self, consumer_id: int, sequence: int) -> None:
+        """Do nothing: no client of this protocol asks for it."""
+
+    def producer_credits(self, address: str, credit_bytes: int) -> None:
+        """Do nothing: clients of this protocol have no credits."""
+
+    def producer_credits_refused(self, address: str, credit_bytes: int) -> None:
+        """Do nothing: clients of this protocol have no credits."""
+
+    def kill_connection(self, reason: str) -> None:
+        self.link.kill(reason)
+
+    def internal_error(self, bug: Exception) -> None:
+        self.link.internal_error(bug)
+
+    def operation_failed(self, error: BrokerError) -> None:
+        """A settlement failed."""
+        log.info("request failed", extra={"channel": self.number, "error": str(error)})
+
+    def writable(self) -> bool:
+        return self.link.writable()
+
+    # The table comes last: it names the functions above.
+    TABLE = table(
+        State,
+        Event,
+        {
+            (State.OPEN, Event.REFUSE): To(State.CLOSING, _send_close),
+            (State.OPEN, Event.CLOSE): To(State.CLOSED, _free),
+            (State.OPEN, Event.LOSE): To(State.CLOSED, _end_session),
+            (State.CLOSING, Event.CLOSE): To(State.CLOSED, _free),
+            (State.CLOSING, Event.LOSE): To(State.CLOSED, _end_session),
+            (State.CLOSED, Event.LOSE): IGNORED,
+        },
+        otherwise={Event.REFUSE: ILLEGAL, Event.CLOSE: ILLEGAL, Event.LOSE: ILLEGAL},
+    )
+
+
+def shortened(text: str) -> str:
+    """A text that fits into a short string."""
+    raw = text.encode("utf-8", "replace")
+    return raw[:255].decode("utf-8", "ignore")

@@ -1,0 +1,123 @@
+"""The beginning of a connection: login, negotiated limits and virtual host (AMQP 0-9-1, class connection)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from understudy import limits
+from understudy.errors import AuthenticationFailed, BrokerError
+from understudy.protocols.amqp091 import names, sasl
+from understudy.protocols.amqp091.link import HandshakeOwner
+from understudy.protocols.login import LoginStep
+from understudy.security.authentication import Principal
+from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
+from understudy.wire.amqp091.methods import (
+    ConnectionClose,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+)
+
+#: Heartbeat interval that is offered, in seconds.
+HEARTBEAT_S: Final = 60
+_CAPABILITIES: Final = (
+    "publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify", "connection.blocked",
+    "consumer_priorities", "authentication_failure_close", "per_consumer_qos", "direct_reply_to",
+)  # fmt: skip
+
+
+class Handshake:
+    """The handshake of one connection. Implements ``LoginOwner``."""
+
+    def __init__(self, owner: HandshakeOwner) -> None:
+        """No byte has come; ``owner``: the connection."""
+        self._owner = owner
+        self.host = owner.connection.peer.rpartition(":")[0]
+        """Host of the client, without its port."""
+        self.user: str | None = None
+        self.principal: Principal | None = None
+        """The user after the login; None before."""
+        logins = owner.services.shared.access.logins
+        self.login = LoginStep[sasl.Credentials, None](self, logins, owner.connection.certificate_subject)
+
+    def start(self) -> None:
+        """Offer the protocol and mechanisms."""
+        offered = sasl.mechanisms(has_certificate=self._owner.connection.certificate_subject is not None)
+        properties: dict[str, object] = {
+            "product": "Understudy",
+            "platform": "Python",
+            "copyright": "",
+            "information": "",
+            "capabilities": dict.fromkeys(_CAPABILITIES, True),
+        }
+        self._owner.send(ConnectionStart(0, 9, properties, " ".join(offered).encode(), b"en_US"), 0)
+
+    def log_in(self, method: ConnectionStartOk) -> None:
+        """Check the credentials of a client, at once or on another thread."""
+        owner = self._owner
+        capabilities = method.client_properties.get("capabilities")
+        if isinstance(capabilities, dict):
+            owner.peer.capabilities = {name: value for name, value in capabilities.items() if value is True}
+        request = sasl.Credentials(None, None)
+        try:
+            owner.services.shared.connections.check_accepting()
+            certified = owner.connection.certificate_subject is not None
+            request = sasl.credentials(method.mechanism, method.response, has_certificate=certified)
+            self.login.log_in(request, request.user, request.password)
+        except BrokerError as error:
+            self.login_failed(request, error)
+
+    def logged_in(self, request: sasl.Credentials, principal: Principal) -> None:
+        """The login succeeded (``LoginOwner``)."""
+        owner = self._owner
+        self.principal = principal
+        self.user = owner.peer.user = principal.user
+        owner.peer.channel_max = min(limits.AMQP091_CHANNELS_MAX, owner.services.options.sessions_max)
+        owner.proceed()
+        owner.send(ConnectionTune(owner.peer.channel_max, limits.AMQP091_FRAME_BYTES_MAX, HEARTBEAT_S), 0)
+
+    def login_failed(self, request: sasl.Credentials, error: BrokerError) -> None:
+        """The login is refused (``LoginOwner``); the client learns no more than that."""
+        owner = self._owner
+        refused = isinstance(error, AuthenticationFailed | Amqp091Error)
+        if isinstance(error, AuthenticationFailed):
+            owner.services.shared.access.login_refused(request.user, owner.scope, error)
+        if owner.peer.capabilities.get("authentication_failure_close") is True:
+            code = ReplyCode.ACCESS_REFUSED if refused else ReplyCode.CONNECTION_FORCED
+            owner.send(ConnectionClose(code, f"{code.text} - the login was refused"), 0)
+        owner.connection.close()
+
+    def receive_held(self, item: None) -> None:
+        """Do nothing (``LoginOwner``): frames stay undecoded during a login."""
+
+    def fail(self, error: BrokerError) -> None:
+        """Close the connection because of an error (``LoginOwner``)."""
+        self._owner.fail(error)
+
+    def tune(self, method: ConnectionTuneOk) -> int:
+        """Take the limits that the client chooses. Returns the heartbeat interval in seconds.
+
+        Raises:
+            Amqp091Error: NOT_ALLOWED: a limit above what was offered, or none.
+        """
+        peer = self._owner.peer
+        if not 0 < method.channel_max <= peer.channel_max:
+            raise Amqp091Error(
+                ReplyCode.NOT_ALLOWED, f"channel-max {method.channel_max}, 1 to {peer.channel_max} was offered"
+            )
+        least, most = limits.AMQP091_FRAME_BYTES_MIN, limits.AMQP091_FRAME_BYTES_MAX
+        if not least <= method.frame_max <= most:
+            raise Amqp091Error(ReplyCode.NOT_ALLOWED, f"frame-max {method.frame_max}, not from {least} to {most}")
+        peer.channel_max, peer.frame_max = method.channel_max, method.frame_max
+        self._owner.proceed()
+        return method.heartbeat
+
+    def open(self, method: ConnectionOpen) -> None:
+        """Enter a virtual host. Raises Amqp091Error: NOT_ALLOWED: there is none of that name."""
+        owner = self._owner
+        owner.peer.host = names.host_prefix(method.virtual_host, owner.services.options.virtual_hosts)
+        owner.proceed()
+        owner.send(ConnectionOpenOk(), 0)

@@ -1,0 +1,307 @@
+"""Messages of AMQP 0-9-1 as messages of this broker, and back.
+
+The property list of a publish is kept byte for byte in one property (``PROPERTY_LIST``) and is sent again unchanged.
+Beside it, properties that selectors and CORE clients read are set from it, so both protocols use the same queue. A
+message of a CORE client gets a property list when it is delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from understudy.errors import LocalProtocolError, RemoteProtocolError
+from understudy.ids import uuid_bytes, uuid_text
+from understudy.limits import FURTHER_ROUTING_KEYS_MAX
+from understudy.message import CORRELATION_ID, REPLY_TO, LargeMessage, Message, MessageType
+from understudy.properties import Properties, decode_simple_string
+from understudy.routing.exchanges.carrier import DeadLetter, Death, Reason
+from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
+from understudy.wire.amqp091.properties import (
+    PERSISTENT,
+    BasicProperties,
+    decode_properties,
+    encode_properties,
+    with_fields,
+)
+from understudy.wire.amqp091.tables import Timestamp, decode_table, encode_short, encode_value
+
+#: Property with the encoded property list of AMQP 0-9-1.
+PROPERTY_LIST: Final = "_UND_AMQP091"
+#: Properties with the exchange and the routing key of the publish, without the prefix of the virtual host.
+EXCHANGE: Final = "amqp_exchange"
+ROUTING_KEY: Final = "amqp_routing_key"
+#: Header that says that a property list did not fit into a frame.
+TRUNCATED: Final = "x-understudy-truncated"
+_TYPE: Final = "JMSType"
+#: Beginnings of header names that do not become properties: they have a meaning for the broker or for JMS.
+_KEPT_APART: Final = ("_AMQ", "_UND_", "_hornetq", "JMS", "amqp_")
+_DEATHS: Final = "x-death"
+_CONTENT_TYPES: Final[Mapping[int, str]] = {
+    MessageType.TEXT: "text/plain; charset=utf-8",
+    MessageType.MAP: "application/x-understudy-map",
+    MessageType.STREAM: "application/x-understudy-stream",
+    MessageType.OBJECT: "application/x-understudy-object",
+}
+_MILLISECONDS_MAX: Final = (1 << 32) - 1
+
+
+class Publish(NamedTuple):
+    """A publish as its channel received it."""
+
+    exchange: str
+    """Name without the prefix of the virtual host."""
+    routing_key: str
+    properties: BasicProperties
+    encoded: bytes
+    """Encoded property list."""
+    body: bytes
+
+
+def expiration_ms(text: str | None) -> int | None:
+    """Time to live of a message in milliseconds; None: it has none. Raises Amqp091Error: PRECONDITION_FAILED."""
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()) or len(text) > 10 or int(text) > _MILLISECONDS_MAX:
+        raise Amqp091Error(ReplyCode.PRECONDITION_FAILED, f"expiration {text[:20]!r} is no number of milliseconds")
+    return int(text)
+
+
+def further_keys(headers: Mapping[str, object]) -> tuple[str, ...]:
+    """Routing keys in the headers CC and BCC. Raises Amqp091Error: PRECONDITION_FAILED."""
+    keys: list[str] = []
+    for name in ("CC", "BCC"):
+        values = headers.get(name, ())
+        if not isinstance(values, list | tuple) or not all(isinstance(each, str) for each in values):
+            raise Amqp091Error(ReplyCode.PRECONDITION_FAILED, f"header {name} is no list of routing keys")
+        keys += values
+    if len(keys) > FURTHER_ROUTING_KEYS_MAX:
+        raise Amqp091Error(ReplyCode.PRECONDITION_FAILED, f"more than {FURTHER_ROUTING_KEYS_MAX} keys in CC and BCC")
+    return tuple(keys)
+
+
+def to_message(publish: Publish, address: str, now_ms: int) -> Message:
+    """The message of a publish; without an id.
+
+    Args:
+        publish: As it was received.
+        address: Address of the message: the name of its exchange, or of the queue that the default exchange leads to.
+        now_ms: Wall time.
+
+    Raises:
+        Amqp091Error: PRECONDITION_FAILED: an expiration that is no number.
+    """
+    given, headers = publish.properties, publish.properties.headers or {}
+    encoded = publish.encoded
+    if "BCC" in headers:
+        encoded = with_fields(encoded, headers={"BCC": None})
+    values = Properties({PROPERTY_LIST: encoded, EXCHANGE: publish.exchange, ROUTING_KEY: publish.routing_key})
+    for name, value in (
+        (CORRELATION_ID, given.correlation_id),
+        (REPLY_TO, given.reply_to),
+        (_TYPE, given.type),
+    ):
+        if value is not None:
+            values[name] = value
+    for name, value in headers.items():
+        fits = isinstance(value, int) and -(1 << 63) <= value < 1 << 63
+        if (fits or isinstance(value, bool | str | float | bytes)) and not name.startswith(_KEPT_APART):
+            values[name] = value
+    ttl_ms = expiration_ms(given.expiration)
+    return Message(
+        publish.body,
+        address=address,
+        durable=given.delivery_mode == PERSISTENT,
+        priority=4 if given.priority is None else min(given.priority, 9),
+        expiration=0 if ttl_ms is None else now_ms + ttl_ms,
+        timestamp=now_ms if given.timestamp is None else min(given.timestamp * 1000, (1 << 63) - 1),
+        user_id=_uuid_bytes(given.message_id),
+        properties=values,
+    )
+
+
+def _uuid_bytes(text: str | None) -> bytes | None:
+    if text is None or len(text) != 36:
+        return None
+    try:
+        return uuid_bytes(text)
+    except ValueError:
+        return None
+
+
+class Delivery(NamedTuple):
+    """A message as it is sent to a client."""
+
+    exchange: str
+    routing_key: str
+    properties: bytes
+    """Encoded property list."""
+
+
+def to_delivery(message: Message, queue: str, header_bytes_max: int) -> Delivery:
+    """Exchange, routing key and property list of a message.
+
+    Args:
+        message: From any protocol.
+        queue: Name of its queue without the prefix of the virtual host: the routing key of a message of CORE.
+        header_bytes_max: Longest property list that fits into a frame. Bytes.
+    """
+    values = message.properties
+    exchange, key, encoded = values.get(EXCHANGE), values.get(ROUTING_KEY), values.get(PROPERTY_LIST)
+    if isinstance(encoded, bytes):
+        try:
+            # a CORE client may have written the property
+            decode_properties(encoded)
+        except Amqp091Error:
+            encoded = None
+    if not isinstance(encoded, bytes):
+        encoded = property_list(message)
+    if len(encoded) > header_bytes_max:
+        kept = replace(decode_properties(encoded), headers={TRUNCATED: True})
+        encoded = encode_properties(kept)
+        if len(encoded) > header_bytes_max:
+            encoded = encode_properties(BasicProperties(headers={TRUNCATED: True}))
+    exchange = exchange if isinstance(exchange, str) and _is_short(exchange) else ""
+    key = key if isinstance(key, str) and _is_short(key) else queue
+    return Delivery(exchange, key if _is_short(key) else "", encoded)
+
+
+def _is_short(text: str) -> bool:
+    return len(text.encode("utf-8", "surrogatepass")) <= 255
+
+
+def property_list(message: Message) -> bytes:
+    """The property list of a message that has none: its properties are headers, as far as they can be."""
+    headers: dict[str, object] = {}
+    for name, value in message.properties.items():
+        if not name.startswith(_KEPT_APART) and _is_short(name):
+            headers[name] = value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+    texts = {
+        field: value
+        for field, name in (("correlation_id", CORRELATION_ID), ("reply_to", REPLY_TO), ("type", _TYPE))
+        if isinstance(value := message.properties.get(name), str) and _is_short(value)
+    }
+    return encode_properties(
+        BasicProperties(
+            content_type=_CONTENT_TYPES.get(message.type),
+            headers=headers or None,
+            delivery_mode=PERSISTENT if message.durable else 1,
+            priority=message.priority,
+            message_id=None if message.user_id is None else uuid_text(message.user_id),
+            timestamp=message.timestamp // 1000 if message.timestamp > 0 else None,
+            **texts,
+        )
+    )
+
+
+def body_of(message: Message) -> bytes:
+    """The body that a client gets: text as UTF-8, everything else as it is."""
+    body = message.body
+    if message.type == MessageType.TEXT and body[:1] == b"\x01":
+        try:
+            text, end = decode_simple_string(body, 1, len(body))
+        except RemoteProtocolError:
+            return body
+        return text.encode("utf-8", "replace") if end == len(body) else body
+    return b"" if message.type == MessageType.TEXT and body == b"\x00" else body
+
+
+class MessageCarrier:
+    """Implements ``routing.exchanges.carrier.Carrier``."""
+
+    def arguments(self, table: bytes) -> Mapping[str, object]:
+        try:
+            return decode_table(table, 0, len(table))[0]
+        except Amqp091Error as error:
+            raise ValueError(str(error)) from error
+
+    def dead_letter(self, message: Message, death: Death) -> DeadLetter:
+        values = message.properties.copy()
+        encoded = values.get(PROPERTY_LIST)
+        try:
+            given = decode_properties(encoded) if isinstance(encoded, bytes) else None
+        except Amqp091Error:
+            given = None
+        if given is None or not isinstance(encoded, bytes):
+            encoded = property_list(message)
+            given = decode_properties(encoded)
+        headers = dict(given.headers or {})
+        exchange, key = _text(values.get(EXCHANGE), ""), _text(values.get(ROUTING_KEY), death.queue)
+        cc = [each for each in _list(headers.get("CC")) if isinstance(each, str)]
+        deaths = _with_death(_list(headers.get(_DEATHS)), death, [exchange, key, *cc], given.expiration)
+        changed: dict[str, object] = {_DEATHS: deaths}
+        if "x-first-death-reason" not in headers:
+            changed |= {
+                "x-first-death-reason": str(death.reason),
+                "x-first-death-queue": death.queue,
+                "x-first-death-exchange": exchange,
+            }
+        removed = ["CC"] if death.routing_key is not None and "CC" in headers else []
+        headers |= changed
+        new_headers: dict[str, bytes | None] = {name: encode_value(value) for name, value in changed.items()}
+        new_headers |= dict.fromkeys(removed)
+        for name in removed:
+            del headers[name]
+        if death.routing_key is not None:
+            key, cc = death.routing_key, []
+        try:
+            encoded = with_fields(encoded, headers=new_headers, fields={"expiration": None})
+        except LocalProtocolError:
+            encoded = with_fields(encoded, fields={"expiration": None})
+        values[PROPERTY_LIST] = encoded
+        values[EXCHANGE] = death.exchange
+        values[ROUTING_KEY] = key
+        passed: set[str] = set()
+        if not any(each.get("reason") == Reason.REJECTED for each in deaths):
+            passed = {queue for each in deaths if isinstance(queue := each.get("queue"), str)}
+        letter = message.replace(properties=values, expiration=0)
+        return DeadLetter(letter, (key, *cc), headers, frozenset(passed))
+
+
+def _text(value: object, default: str) -> str:
+    return value if isinstance(value, str) else default
+
+
+def _list(value: object) -> list[object]:
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def _with_death(
+    deaths: list[object], death: Death, route: list[str], expiration: str | None
+) -> list[dict[str, object]]:
+    """The entries of the header ``x-death``, with that of this death first.
+
+    Args:
+        deaths: Entries of the message.
+        death: The new one; an entry with its queue and reason is counted once more.
+        route: Exchange and routing keys with which the message came to the queue.
+        expiration: Expiration of the message, which is removed from it.
+    """
+    entries = [dict(each) for each in deaths if isinstance(each, Mapping)]
+    for number, entry in enumerate(entries):
+        if entry.get("queue") == death.queue and entry.get("reason") == death.reason:
+            count = entry.get("count")
+            entry["count"] = count + 1 if isinstance(count, int) and not isinstance(count, bool) else 1
+            del entries[number]
+            return [entry, *entries]
+    new: dict[str, object] = {
+        "count": 1,
+        "reason": str(death.reason),
+        "queue": death.queue,
+        "time": Timestamp(death.time_ms // 1000),
+        "exchange": route[0],
+        "routing-keys": route[1:],
+    }
+    if expiration is not None and _is_short(expiration):
+        new["original-expiration"] = expiration
+    return [new, *entries]
+
+
+def large_list(message: LargeMessage, queue: str, header_bytes_max: int) -> Delivery:
+    """Exchange, routing key and property list of a large message, whose text stays in the encoding of CORE."""
+    delivery = to_delivery(message, queue, header_bytes_max)
+    if PROPERTY_LIST in message.properties:
+        return delivery
+    content_type = encode_short("application/octet-stream")
+    return delivery._replace(properties=with_fields(delivery.properties, fields={"content_type": content_type}))

@@ -1,0 +1,170 @@
+"""Names of virtual hosts, exchanges and queues, and the arguments of queue.declare and exchange.declare.
+
+A virtual host other than the default one is a prefix: the queue ``q`` of the host ``v`` has the name ``v/q`` here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from understudy.routing.addresses.configuration import FQQN_SEPARATOR, QueueConfiguration
+from understudy.routing.exchanges.exchange import PREDECLARED, ExchangeConfiguration
+from understudy.routing.exchanges.queue_arguments import DROP_HEAD, OVERFLOWS, QueueArguments
+from understudy.terms import RoutingType
+from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
+from understudy.wire.amqp091.methods import ExchangeDeclare, QueueDeclare
+from understudy.wire.amqp091.tables import Table, encode_table, join_fields, raw_fields
+
+DEFAULT_HOST: Final = "/"
+#: Beginning of names that clients may not give to queues and exchanges.
+RESERVED: Final = "amq."
+#: Name of the queue from which a client gets replies without declaring one.
+REPLIES: Final = "amq.rabbitmq.reply-to"
+_NUMBER_MAX: Final = (1 << 32) - 1
+#: Arguments with numbers, by the name of the value in ``QueueArguments``, with the least one.
+_NUMBERS: Final[Mapping[str, tuple[str, int]]] = {
+    "x-expires": ("expires_ms", 1),
+    "x-message-ttl": ("message_ttl_ms", 0),
+    "x-max-length": ("max_length", 0),
+    "x-max-length-bytes": ("max_length_bytes", 0),
+    "x-delivery-limit": ("delivery_limit", 0),
+}
+
+
+def refused(text: str) -> Amqp091Error:
+    """The error of a request that is not possible as it is."""
+    return Amqp091Error(ReplyCode.PRECONDITION_FAILED, text)
+
+
+def host_prefix(name: str, allowed: tuple[str, ...]) -> str:
+    """The prefix of names of a virtual host.
+
+    Args:
+        name: As connection.open has it.
+        allowed: Virtual hosts of the acceptor beside the default one.
+
+    Raises:
+        Amqp091Error: NOT_ALLOWED: there is no such virtual host.
+    """
+    if name in (DEFAULT_HOST, ""):
+        return ""
+    if name not in allowed:
+        raise Amqp091Error(ReplyCode.NOT_ALLOWED, f"there is no virtual host {name!r}")
+    return f"{name.strip('/')}/"
+
+
+def plain(name: str) -> str:
+    """A name of a client without line ends."""
+    return name.replace("\r", "").replace("\n", "")
+
+
+def check_new(name: str) -> None:
+    """Check the name of a queue or exchange that is made.
+
+    Raises:
+        Amqp091Error: ACCESS_REFUSED: it is reserved. PRECONDITION_FAILED: it would mean something else here.
+    """
+    if name.startswith(RESERVED):
+        raise Amqp091Error(ReplyCode.ACCESS_REFUSED, f"names that begin with {RESERVED!r} are reserved")
+    if FQQN_SEPARATOR in name:
+        raise refused(f"a name with {FQQN_SEPARATOR!r} would name an address and a queue")
+    if name.startswith(("$", "activemq.")):
+        raise refused("names that begin with '$' or 'activemq.' are names of the broker")
+
+
+def queue_configuration(method: QueueDeclare, name: str, host: str) -> QueueConfiguration:
+    """The queue that is declared.
+
+    Args:
+        method: The request.
+        name: Name of the queue, which the broker may have chosen, without the prefix.
+        host: Prefix of the virtual host.
+
+    Raises:
+        Amqp091Error: PRECONDITION_FAILED: an argument that cannot be used. NOT_IMPLEMENTED: a stream.
+    """
+    arguments = queue_arguments(method.arguments, host, auto_delete=method.auto_delete)
+    return QueueConfiguration(
+        name=host + name,
+        address=host + name,
+        routing_type=RoutingType.ANYCAST,
+        durable=method.durable and not method.exclusive,
+        temporary=method.exclusive,
+        exclusive=arguments.single_active_consumer,
+        group_rebalance=False,
+        last_value=False,
+        non_destructive=False,
+        purge_on_no_consumers=False,
+        max_consumers=-1,
+        ring_size=-1,
+        auto_delete=False,
+        arguments=arguments,
+    )
+
+
+def queue_arguments(table: Table, host: str, *, auto_delete: bool) -> QueueArguments:
+    """The arguments of queue.declare; those that are not known are ignored. Raises as ``queue_configuration``."""
+    values: dict[str, object] = {"host": host, "auto_delete": auto_delete}
+    for argument, (name, least) in _NUMBERS.items():
+        if argument in table:
+            values[name] = _number(argument, table[argument], least, _NUMBER_MAX)
+    if "x-max-priority" in table:
+        values["max_priority"] = min(_number("x-max-priority", table["x-max-priority"], 0, 255), 9) or None
+    for argument, name in (
+        ("x-dead-letter-exchange", "dead_letter_exchange"),
+        ("x-dead-letter-routing-key", "dead_letter_routing_key"),
+    ):
+        if argument in table:
+            if not isinstance(table[argument], str):
+                raise refused(f"{argument} is no text")
+            values[name] = table[argument]
+    if "dead_letter_routing_key" in values and "dead_letter_exchange" not in values:
+        raise refused("x-dead-letter-routing-key without x-dead-letter-exchange")
+    values["overflow"] = _choice(table, "x-overflow", OVERFLOWS, DROP_HEAD)
+    if "x-single-active-consumer" in table:
+        if not isinstance(table["x-single-active-consumer"], bool):
+            raise refused("x-single-active-consumer is neither true nor false")
+        values["single_active_consumer"] = table["x-single-active-consumer"]
+    if table.get("x-queue-type") == "stream":
+        raise Amqp091Error(ReplyCode.NOT_IMPLEMENTED, "queues of the type stream are not served")
+    values["queue_type"] = _choice(table, "x-queue-type", ("classic", "quorum"), "classic")
+    return QueueArguments(**values)  # type: ignore[arg-type]  # each value was checked above
+
+
+def _number(argument: str, value: object, least: int, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise refused(f"{argument} is no number from {least} to {most}")
+    return value
+
+
+def _choice(table: Table, argument: str, choices: tuple[str, ...], default: str) -> str:
+    value = table.get(argument, default)
+    if value not in choices:
+        raise refused(f"{argument} is not one of {', '.join(choices)}")
+    return str(value)
+
+
+def exchange_configuration(method: ExchangeDeclare, host: str) -> ExchangeConfiguration:
+    """The exchange that is declared. Raises Amqp091Error: PRECONDITION_FAILED: an argument that cannot be used."""
+    alternate = method.arguments.get("alternate-exchange")
+    if alternate is not None and not isinstance(alternate, str):
+        raise refused("alternate-exchange is no text")
+    return ExchangeConfiguration(
+        name=host + plain(method.exchange),
+        type=method.type,
+        durable=method.durable,
+        auto_delete=method.auto_delete,
+        internal=method.internal,
+        alternate=None if alternate is None else host + alternate,
+    )
+
+
+def binding_arguments(table: Table) -> bytes:
+    """The arguments of a binding as they identify it; empty without arguments."""
+    return join_fields(dict(sorted(raw_fields(encode_table(table))))) if table else b""
+
+
+def is_predeclared(name: str) -> bool:
+    """Whether every virtual host has an exchange of this name."""
+    return name in PREDECLARED

@@ -1,0 +1,67 @@
+"""Frames of one channel to its client.
+
+While a large message is delivered piece by piece, no other frame of the channel may come between its body frames; other
+frames wait until its end.
+"""
+
+from __future__ import annotations
+
+from understudy.protocols.amqp091.link import ConnectionLink
+from understudy.wire.amqp091.frames import OVERHEAD_BYTES, FrameType, content_frames, encode_frame, method_frame
+from understudy.wire.amqp091.layout import Method
+from understudy.wire.amqp091.properties import encode_header
+
+
+class ChannelOutput:
+    """Sends the frames of one channel, in order."""
+
+    __slots__ = ("_link", "_number", "_waiting")
+
+    def __init__(self, link: ConnectionLink, number: int) -> None:
+        self._link = link
+        self._number = number
+        self._waiting: list[bytes] | None = None
+        """Frames that wait for the end of a large message; None: none is delivered."""
+
+    @property
+    def in_large(self) -> bool:
+        """Whether a large message is begun and not at its end."""
+        return self._waiting is not None
+
+    def send(self, method: Method) -> None:
+        """Send a method without a content."""
+        self._send(method_frame(method, self._number))
+
+    def send_content(self, method: Method, properties: bytes, body: bytes) -> int:
+        """Send a method with its content. Returns the bytes of the frames."""
+        frames = content_frames(method, properties, body, self._number, self._link.peer.frame_max)
+        self._send(frames)
+        return len(frames)
+
+    def _send(self, frames: bytes) -> None:
+        if self._waiting is None:
+            self._link.send_bytes(frames)
+        else:
+            self._waiting.append(frames)
+
+    def begin_large(self, method: Method, properties: bytes, body_bytes: int) -> int:
+        """Send a method and the header of a content whose body comes in pieces. Returns the bytes of the frames."""
+        header = encode_frame(FrameType.HEADER, self._number, encode_header(body_bytes, properties))
+        frames = method_frame(method, self._number) + header
+        self._link.send_bytes(frames)
+        self._waiting = []
+        return len(frames)
+
+    def send_piece(self, piece: bytes, *, last: bool) -> int:
+        """Send the next piece of the body. Returns the bytes of the frames."""
+        step = self._link.peer.frame_max - OVERHEAD_BYTES
+        frames = b"".join(
+            encode_frame(FrameType.BODY, self._number, piece[start : start + step])
+            for start in range(0, len(piece), step)
+        )
+        self._link.send_bytes(frames)
+        if last:
+            waiting, self._waiting = self._waiting or [], None
+            for each in waiting:
+                self._link.send_bytes(each)
+        return len(frames)

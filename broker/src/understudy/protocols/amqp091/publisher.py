@@ -1,0 +1,169 @@
+"""The publishing side of a channel: routing, confirms, returns, transactions.
+
+A publish is confirmed when the broker has it safe (ADR 0003): one basic.ack confirms all publishes that became safe
+together. A message that no queue gets is returned if its publisher asked for that (mandatory), before it is confirmed.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Final
+
+from understudy.errors import AddressFull, BrokerError, NotAuthorized
+from understudy.protocols.amqp091 import names
+from understudy.protocols.amqp091.link import ConnectionLink
+from understudy.protocols.amqp091.messages import Publish, further_keys, to_message
+from understudy.protocols.amqp091.output import ChannelOutput
+from understudy.routing.exchanges.errors import PublishRejected
+from understudy.routing.exchanges.publishing import Published
+from understudy.session.session import ServerSession
+from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
+from understudy.wire.amqp091.methods import BasicAck, BasicNack, BasicPublish, BasicReturn
+from understudy.wire.amqp091.properties import with_fields
+from understudy.wire.amqp091.tables import encode_short
+
+log = logging.getLogger(__name__)
+
+_REPLY_PREFIX: Final = f"{names.REPLIES}."
+NO_ROUTE: Final = "NO_ROUTE"
+
+
+class ChannelPublisher:
+    """Publishes of one channel."""
+
+    def __init__(self, link: ConnectionLink, session: ServerSession, output: ChannelOutput) -> None:
+        self._link = link
+        self._session = session
+        self._output = output
+        self._office = session.state.office
+        self.confirms = False
+        """Whether publishes are confirmed (confirm.select)."""
+        self.transacted = False
+        """Whether publishes become visible with a commit (tx.select)."""
+        self.reply_token: str | None = None
+        """Secret of the reply address that the channel consumes from; None: it has none."""
+        self.closed = False
+        self._next = 1
+        """Number of the next publish."""
+        self._confirmed = 0
+        """Number of the last publish that was answered."""
+        self._safe = 0
+        """Number of the last publish that is safe and is not answered yet; 0: none."""
+        self._flushing = False
+        self._returns: list[tuple[BasicReturn, Publish]] = []
+        """Returns that wait for the commit of their transaction."""
+
+    def publish(self, method: BasicPublish, publish: Publish) -> None:
+        """Take a publish with its content.
+
+        Raises:
+            Amqp091Error: NOT_IMPLEMENTED: immediate. ACCESS_REFUSED: an internal exchange. PRECONDITION_FAILED: a
+                property that cannot be used.
+            ExchangeNotFound, NotAuthorized, TransactionTooLarge: it is not taken, and the channel ends.
+        """
+        if method.immediate:
+            raise Amqp091Error(ReplyCode.NOT_IMPLEMENTED, "immediate publishes are not served")
+        number = 0
+        if self.confirms:
+            number, self._next = self._next, self._next + 1
+        publish = self._with_reply_address(publish)
+        token = publish.routing_key.removeprefix(_REPLY_PREFIX)
+        if not publish.exchange and len(token) < len(publish.routing_key):
+            receiver = self._link.services.replies.get(token)
+            routed = receiver is not None and receiver.deliver_reply(publish)
+        else:
+            try:
+                routed = self._route(publish, number)
+            except (AddressFull, PublishRejected) as error:
+                if not number:
+                    log.info("publish dropped", extra={"exchange": publish.exchange, "error": str(error)})
+                else:
+                    self._office.acceptance.answer(self._session.state.order, partial(self._done, number), error=error)
+                return
+            if routed:
+                return
+        if not routed and method.mandatory:
+            self._return(publish)
+        if number:
+            self._office.acceptance.answer(self._session.state.order, partial(self._done, number))
+
+    def _route(self, publish: Publish, number: int) -> bool:
+        """Whether a queue gets the message; then it is confirmed by its number when it is safe."""
+        peer, session = self._link.peer, self._session
+        if publish.properties.user_id not in (None, peer.user):
+            raise names.refused(f"user-id {publish.properties.user_id!r} is not the name of the login")
+        exchange = session.exchanges.exchange(peer.host + publish.exchange)
+        if exchange.configuration.internal:
+            raise NotAuthorized(f"exchange {publish.exchange!r} is internal")
+        headers = publish.properties.headers or {}
+        keys = (publish.routing_key, *further_keys(headers))
+        # through the default exchange the message has the address of its queue
+        address = peer.host + (publish.exchange or publish.routing_key)
+        if not publish.exchange:
+            queue = self._office.directory.queues.get(address)
+            if queue is not None:
+                address = queue.address.name
+        message = to_message(publish, address, self._office.now_ms)
+        done = partial(self._done, number) if number else None
+        queues = session.exchanges.publish(Published(message, exchange, keys, headers), address, done)
+        if not queues:
+            return False
+        full = self._office.routing.publishing.when_room(queues, self._link, self._link.unblock)
+        if full is not None:
+            self._link.block(full)
+        return True
+
+    def _with_reply_address(self, publish: Publish) -> Publish:
+        """The publish with the secret reply address of the channel, if it asks for direct replies."""
+        if publish.properties.reply_to != names.REPLIES:
+            return publish
+        if self.reply_token is None:
+            raise names.refused("direct reply-to without a consumer for it")
+        encoded = with_fields(publish.encoded, fields={"reply_to": encode_short(_REPLY_PREFIX + self.reply_token)})
+        return publish._replace(encoded=encoded)
+
+    def _return(self, publish: Publish) -> None:
+        method = BasicReturn(ReplyCode.NO_ROUTE, NO_ROUTE, publish.exchange, publish.routing_key)
+        if self.transacted:
+            self._returns.append((method, publish))
+        else:
+            self._output.send_content(method, publish.encoded, publish.body)
+
+    def send_returns(self) -> None:
+        """Send the returns of a transaction, which is committed."""
+        returns, self._returns = self._returns, []
+        for method, publish in returns:
+            self._output.send_content(method, publish.encoded, publish.body)
+
+    def drop_returns(self) -> None:
+        """Forget the returns of a transaction, which was rolled back."""
+        self._returns.clear()
+
+    # --- confirms --------------------------------------------------------------------------------
+
+    def _done(self, number: int, error: BrokerError | None) -> None:
+        """A publish is safe, or was not taken. Called in the order of the publishes."""
+        if self.closed:
+            return
+        if error is not None:
+            self._flush()
+            self._confirmed = number
+            self._output.send(BasicNack(number))
+            return
+        self._safe = number
+        if number == self._next - 1:
+            self._flush()
+        elif not self._flushing:
+            # further publishes may become safe with it
+            self._flushing = True
+            self._office.timers.call_later(0, self._flush_later)
+
+    def _flush_later(self) -> None:
+        self._flushing = False
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._safe > self._confirmed and not self.closed:
+            self._output.send(BasicAck(self._safe, multiple=self._safe > self._confirmed + 1))
+            self._confirmed = self._safe

@@ -1,0 +1,341 @@
+"""The requests of a channel beside basic.publish: one function for each method of a client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from understudy.errors import BrokerError
+from understudy.protocols.amqp091 import names
+from understudy.protocols.amqp091.channel import Amqp091Channel, Event
+from understudy.protocols.amqp091.deliveries import Settlement
+from understudy.routing.exchanges.exchange import ExchangeBinding
+from understudy.routing.queues.queue import Queue
+from understudy.wire.amqp091 import methods as m
+from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
+from understudy.wire.amqp091.layout import Method
+
+
+def _not_served(text: str) -> Amqp091Error:
+    return Amqp091Error(ReplyCode.NOT_IMPLEMENTED, text)
+
+
+# --- channel -------------------------------------------------------------------------------------
+
+
+def _flow(channel: Amqp091Channel, method: m.ChannelFlow) -> None:
+    if not method.active:
+        raise _not_served("channel.flow with active=false is not served: use basic.qos")
+    channel.output.send(m.ChannelFlowOk(True))
+
+
+def _close(channel: Amqp091Channel, method: m.ChannelClose) -> None:
+    # confirms of earlier publishes come before the end
+    channel.session.state.in_order(partial(_close_now, channel))
+
+
+def _close_now(channel: Amqp091Channel) -> None:
+    if channel.open:
+        channel.output.send(m.ChannelCloseOk())
+        channel.fire(Event.CLOSE)
+
+
+# --- exchanges -----------------------------------------------------------------------------------
+
+
+def _declare_exchange(channel: Amqp091Channel, method: m.ExchangeDeclare) -> None:
+    host, name = channel.link.peer.host, names.plain(method.exchange)
+    if method.passive:
+        channel.session.exchanges.exchange(host + name)
+    else:
+        if not name:
+            raise Amqp091Error(ReplyCode.ACCESS_REFUSED, "the default exchange cannot be declared")
+        configuration = names.exchange_configuration(method, host)
+        if not names.is_predeclared(name):
+            names.check_new(name)
+        channel.session.exchanges.declare_exchange(configuration)
+    channel.answer(m.ExchangeDeclareOk(), wanted=not method.no_wait)
+
+
+def _delete_exchange(channel: Amqp091Channel, method: m.ExchangeDelete) -> None:
+    name = names.plain(method.exchange)
+    channel.session.exchanges.delete_exchange(channel.link.peer.host + name, if_unused=method.if_unused)
+    channel.answer(m.ExchangeDeleteOk(), wanted=not method.no_wait)
+
+
+def _exchange_binding(channel: Amqp091Channel, method: m.ExchangeBind | m.ExchangeUnbind) -> ExchangeBinding:
+    if not method.source or not method.destination:
+        raise Amqp091Error(ReplyCode.ACCESS_REFUSED, "the default exchange cannot be bound")
+    host = channel.link.peer.host
+    return ExchangeBinding(
+        host + names.plain(method.source),
+        host + names.plain(method.destination),
+        True,
+        method.routing_key,
+        names.binding_arguments(method.arguments),
+    )
+
+
+def _bind_exchange(channel: Amqp091Channel, method: m.ExchangeBind) -> None:
+    channel.session.exchanges.bind(_exchange_binding(channel, method))
+    channel.answer(m.ExchangeBindOk(), wanted=not method.no_wait)
+
+
+def _unbind_exchange(channel: Amqp091Channel, method: m.ExchangeUnbind) -> None:
+    channel.session.exchanges.unbind(_exchange_binding(channel, method))
+    channel.answer(m.ExchangeUnbindOk(), wanted=not method.no_wait)
+
+
+# --- queues --------------------------------------------------------------------------------------
+
+
+def _queue_name(channel: Amqp091Channel, name: str) -> str:
+    """The name of a queue with its prefix; without a name the one that was declared last is meant."""
+    name = names.plain(name)
+    if not name:
+        if not channel.last_queue:
+            raise Amqp091Error(ReplyCode.NOT_FOUND, "no queue was declared on the channel")
+        name = channel.last_queue
+    return channel.link.peer.host + name
+
+
+def _declare_queue(channel: Amqp091Channel, method: m.QueueDeclare) -> None:
+    name = names.plain(method.queue)
+    if name.startswith(names.REPLIES):
+        _declare_replies(channel, method, name)
+        return
+    if method.passive:
+        queue = channel.session.exchanges.queue(_queue_name(channel, name))
+        name = queue.name.removeprefix(channel.link.peer.host)
+    else:
+        if name:
+            if channel.link.peer.host + name not in channel.session.state.office.directory.queues:
+                names.check_new(name)
+        else:
+            name = f"amq.gen-{channel.link.services.shared.entropy.token(16).hex()}"
+        configuration = names.queue_configuration(method, name, channel.link.peer.host)
+        queue = channel.session.exchanges.declare_queue(configuration)
+    channel.last_queue = name
+    if not method.no_wait:
+        channel.session.state.when_durable(_declared, channel, queue, name)
+
+
+def _declared(channel: Amqp091Channel, queue: Queue, name: str) -> None:
+    if channel.open:
+        channel.output.send(m.QueueDeclareOk(name, len(queue.pending), queue.consumers.count))
+
+
+def _declare_replies(channel: Amqp091Channel, method: m.QueueDeclare, name: str) -> None:
+    """Whether a reply address has its consumer."""
+    token = name.removeprefix(f"{names.REPLIES}.")
+    if name != names.REPLIES and token not in channel.link.services.replies:
+        raise Amqp091Error(ReplyCode.NOT_FOUND, f"there is no consumer of replies at {name!r}")
+    if not method.no_wait:
+        channel.output.send(m.QueueDeclareOk(name, 0, 1 if name != names.REPLIES else 0))
+
+
+def _queue_binding(channel: Amqp091Channel, method: m.QueueBind | m.QueueUnbind) -> ExchangeBinding:
+    if not method.exchange:
+        raise Amqp091Error(ReplyCode.ACCESS_REFUSED, "bindings of the default exchange cannot be changed")
+    key = method.routing_key
+    if not method.queue and not key:
+        # the specification, queue.bind: the name of the queue that was declared last is the key too
+        key = channel.last_queue
+    return ExchangeBinding(
+        channel.link.peer.host + names.plain(method.exchange),
+        _queue_name(channel, method.queue),
+        False,
+        key,
+        names.binding_arguments(method.arguments),
+    )
+
+
+def _bind_queue(channel: Amqp091Channel, method: m.QueueBind) -> None:
+    channel.session.exchanges.bind(_queue_binding(channel, method))
+    channel.answer(m.QueueBindOk(), wanted=not method.no_wait)
+
+
+def _unbind_queue(channel: Amqp091Channel, method: m.QueueUnbind) -> None:
+    channel.session.exchanges.unbind(_queue_binding(channel, method))
+    channel.answer(m.QueueUnbindOk())
+
+
+def _purge(channel: Amqp091Channel, method: m.QueuePurge) -> None:
+    name = _queue_name(channel, method.queue)
+
+    def purge() -> None:
+        count = channel.session.exchanges.purge(name)
+        channel.answer(m.QueuePurgeOk(count), wanted=not method.no_wait)
+
+    channel.in_order(method, purge)
+
+
+def _delete_queue(channel: Amqp091Channel, method: m.QueueDelete) -> None:
+    name = _queue_name(channel, method.queue)
+
+    def delete() -> None:
+        count = channel.session.exchanges.delete_queue(name, if_unused=method.if_unused, if_empty=method.if_empty)
+        channel.answer(m.QueueDeleteOk(count), wanted=not method.no_wait)
+
+    channel.in_order(method, delete)
+
+
+# --- basic ---------------------------------------------------------------------------------------
+
+
+def _qos(channel: Amqp091Channel, method: m.BasicQos) -> None:
+    if method.prefetch_size:
+        raise _not_served("basic.qos with a prefetch size is not served")
+    channel.deliveries.limit(method.prefetch_count, for_channel=method.for_channel)
+    channel.output.send(m.BasicQosOk())
+
+
+def _consume(channel: Amqp091Channel, method: m.BasicConsume) -> None:
+    tag = method.consumer_tag or f"amq.ctag-{channel.link.services.shared.entropy.token(16).hex()}"
+    channel.deliveries.check_tag(tag)
+    if method.queue == names.REPLIES:
+        _consume_replies(channel, method, tag)
+        return
+    name = _queue_name(channel, method.queue)
+
+    def consume() -> None:
+        channel.deliveries.check_tag(tag)
+        channel.deliveries.consume(method, channel.session.exchanges.queue(name), tag)
+        if not method.no_wait:
+            channel.output.send(m.BasicConsumeOk(tag))
+
+    channel.in_order(method, consume)
+
+
+def _consume_replies(channel: Amqp091Channel, method: m.BasicConsume, tag: str) -> None:
+    if not method.no_ack:
+        raise names.refused("replies are consumed with no-ack")
+    if channel.reply_tag is not None:
+        raise names.refused("the channel consumes replies already")
+    token = channel.link.services.shared.entropy.token(16).hex()
+    channel.reply_tag, channel.publisher.reply_token = tag, token
+    channel.link.services.replies[token] = channel
+    if not method.no_wait:
+        channel.output.send(m.BasicConsumeOk(tag))
+
+
+def _cancel(channel: Amqp091Channel, method: m.BasicCancel) -> None:
+    if method.consumer_tag == channel.reply_tag:
+        channel.link.services.replies.pop(channel.publisher.reply_token or "", None)
+        channel.reply_tag = channel.publisher.reply_token = None
+    else:
+        channel.deliveries.cancel(method.consumer_tag)
+    channel.answer(m.BasicCancelOk(method.consumer_tag), wanted=not method.no_wait)
+
+
+def _get(channel: Amqp091Channel, method: m.BasicGet) -> None:
+    name = _queue_name(channel, method.queue)
+    channel.in_order(method, lambda: channel.deliveries.get(method, channel.session.exchanges.queue(name)))
+
+
+def _ack(channel: Amqp091Channel, method: m.BasicAck) -> None:
+    _settle(channel, method.delivery_tag, Settlement.ACCEPT, multiple=method.multiple)
+
+
+def _nack(channel: Amqp091Channel, method: m.BasicNack) -> None:
+    settlement = Settlement.RETURN if method.requeue else Settlement.REJECT
+    _settle(channel, method.delivery_tag, settlement, multiple=method.multiple)
+
+
+def _reject(channel: Amqp091Channel, method: m.BasicReject) -> None:
+    _settle(channel, method.delivery_tag, Settlement.RETURN if method.requeue else Settlement.REJECT, multiple=False)
+
+
+def _settle(channel: Amqp091Channel, tag: int, settlement: Settlement, *, multiple: bool) -> None:
+    channel.deliveries.settle(tag, settlement, multiple=multiple, transacted=channel.publisher.transacted)
+
+
+def _recover(channel: Amqp091Channel, method: m.BasicRecover) -> None:
+    _recover_async(channel, method)
+    channel.output.send(m.BasicRecoverOk())
+
+
+def _recover_async(channel: Amqp091Channel, method: m.BasicRecover | m.BasicRecoverAsync) -> None:
+    if not method.requeue:
+        raise _not_served("basic.recover without requeue is not served")
+    channel.deliveries.recover()
+
+
+# --- confirm, tx ---------------------------------------------------------------------------------
+
+
+def _select_confirms(channel: Amqp091Channel, method: m.ConfirmSelect) -> None:
+    if channel.publisher.transacted:
+        raise names.refused("the channel is transacted")
+    channel.publisher.confirms = True
+    channel.answer(m.ConfirmSelectOk(), wanted=not method.no_wait)
+
+
+def _select_transactions(channel: Amqp091Channel, method: m.TxSelect) -> None:
+    if channel.publisher.confirms:
+        raise names.refused("publishes of the channel are confirmed")
+    if not channel.publisher.transacted:
+        channel.publisher.transacted = True
+        channel.session.begin_transactions()
+    channel.answer(m.TxSelectOk())
+
+
+def _commit(channel: Amqp091Channel, method: m.TxCommit) -> None:
+    _check_transacted(channel)
+    channel.deliveries.settle_deferred()
+
+    def done(error: BrokerError | None) -> None:
+        if not channel.open:
+            return
+        if error is not None:
+            channel.publisher.drop_returns()
+            channel.refuse(error, method)
+            return
+        channel.publisher.send_returns()
+        channel.output.send(m.TxCommitOk())
+
+    channel.session.commit(done)
+
+
+def _rollback(channel: Amqp091Channel, method: m.TxRollback) -> None:
+    _check_transacted(channel)
+    channel.deliveries.restore_deferred()
+    channel.publisher.drop_returns()
+    channel.session.undo()
+    channel.answer(m.TxRollbackOk())
+
+
+def _check_transacted(channel: Amqp091Channel) -> None:
+    if not channel.publisher.transacted:
+        raise names.refused("the channel is not transacted")
+
+
+HANDLERS: Final[dict[type[Method], Callable[[Amqp091Channel, Any], None]]] = {
+    m.ChannelFlow: _flow,
+    m.ChannelFlowOk: lambda channel, method: None,
+    m.ChannelClose: _close,
+    m.ExchangeDeclare: _declare_exchange,
+    m.ExchangeDelete: _delete_exchange,
+    m.ExchangeBind: _bind_exchange,
+    m.ExchangeUnbind: _unbind_exchange,
+    m.QueueDeclare: _declare_queue,
+    m.QueueBind: _bind_queue,
+    m.QueueUnbind: _unbind_queue,
+    m.QueuePurge: _purge,
+    m.QueueDelete: _delete_queue,
+    m.BasicQos: _qos,
+    m.BasicConsume: _consume,
+    m.BasicCancel: _cancel,
+    m.BasicCancelOk: lambda channel, method: None,
+    m.BasicGet: _get,
+    m.BasicAck: _ack,
+    m.BasicNack: _nack,
+    m.BasicReject: _reject,
+    m.BasicRecover: _recover,
+    m.BasicRecoverAsync: _recover_async,
+    m.ConfirmSelect: _select_confirms,
+    m.TxSelect: _select_transactions,
+    m.TxCommit: _commit,
+    m.TxRollback: _rollback,
+}

@@ -1,0 +1,281 @@
+"""AMQP 0-9-1 from the client's side: each request, its answer, and the code with which a wrong one is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.amqp091 import PLAIN, AmqpNode, bodies, declared, got
+from understudy.errors import RemoteProtocolError
+from understudy.protocols.handlers import AcceptorOptions
+from understudy.wire.amqp091 import methods as m
+from understudy.wire.amqp091.frames import PROTOCOL_HEADER, FrameType, encode_frame, method_frame
+from understudy.wire.amqp091.layout import Method
+
+# --- connection ----------------------------------------------------------------------------------
+
+
+def test_a_handshake_in_single_bytes() -> None:
+    client = AmqpNode().amqp_client()
+    client.send_bytes(PROTOCOL_HEADER)
+    client.only(m.ConnectionStart)
+    for byte in method_frame(m.ConnectionStartOk({}, "AMQPLAIN", b"\x05LOGINS\0\0\0\1u\x08PASSWORDS\0\0\0\1p", ""), 0):
+        client.send_bytes(bytes((byte,)))
+    assert client.only(m.ConnectionTune)[0] == m.ConnectionTune(2000, 131_072, 60)
+    together = method_frame(m.ConnectionTuneOk(10, 4096, 0), 0) + method_frame(m.ConnectionOpen("/"), 0)
+    client.send_bytes(together)
+    assert client.only(m.ConnectionOpenOk)[0] == m.ConnectionOpenOk("")
+    client.ask(m.ConnectionClose(200, ""), m.ConnectionCloseOk, 0)
+    assert client.connection.closed
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        method_frame(m.ConnectionTuneOk(10, 4096, 0), 0),
+        method_frame(m.ConnectionOpen("/"), 0),
+        method_frame(m.ChannelOpen(), 1),
+        method_frame(m.BasicPublish(0, "", "q"), 1),
+        encode_frame(FrameType.HEADER, 0, b""),
+        encode_frame(FrameType.METHOD, 0, bytes(8193)),
+        b"\x01\0\0\0\0\0\0\0",
+        method_frame(m.ConnectionStartOk({"x": [None] * 300}, "PLAIN", PLAIN, ""), 0),
+    ],
+)
+def test_nothing_but_the_login_is_taken_before_it(frames: bytes) -> None:
+    client = AmqpNode().amqp_client()
+    client.send_bytes(PROTOCOL_HEADER)
+    client.received()
+    with pytest.raises(RemoteProtocolError):
+        client.send_bytes(frames)
+    assert client.received() == []
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "response"), [("PLAIN", b"u\0p"), ("AMQPLAIN", b"\xff"), ("EXTERNAL", b""), ("ANONYMOUS", b"")]
+)
+def test_a_refused_login_says_no_more_than_that(mechanism: str, response: bytes) -> None:
+    client = AmqpNode().amqp_client()
+    client.send_bytes(PROTOCOL_HEADER)
+    client.received()
+    properties = {"capabilities": {"authentication_failure_close": True}}
+    closed = client.ask(m.ConnectionStartOk(properties, mechanism, response, ""), m.ConnectionClose, 0)
+    assert closed == m.ConnectionClose(403, "ACCESS_REFUSED - the login was refused")
+    assert client.connection.closed
+
+
+@pytest.mark.parametrize(("channels", "frame_bytes"), [(0, 4096), (2001, 4096), (1, 0), (1, 4095), (1, 131_073)])
+def test_limits_above_the_offer_are_refused(channels: int, frame_bytes: int) -> None:
+    client = AmqpNode().amqp_client()
+    client.send_bytes(PROTOCOL_HEADER)
+    client.send(m.ConnectionStartOk({}, "PLAIN", PLAIN, ""), 0)
+    client.received()
+    assert client.ask(m.ConnectionTuneOk(channels, frame_bytes, 0), m.ConnectionClose, 0).reply_code == 530
+
+
+def test_virtual_hosts_are_apart() -> None:
+    node = AmqpNode(AcceptorOptions(virtual_hosts=("v",)))
+    one, other = node.channel(), node.channel(virtual_host="v")
+    declared(one)
+    declared(other)
+    one.publish("q", b"default")
+    other.publish("q", b"of v")
+    assert bodies(one) == [b"default"]
+    other.send(m.BasicGet(0, "q"))
+    assert other.only(m.BasicGetOk)[1].method == m.BasicGetOk(1, False, "", "q", 0)
+    client = node.amqp_client(virtual_host="unknown")
+    with pytest.raises(AssertionError, match="530"):
+        client.open()
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (encode_frame(FrameType.HEARTBEAT, 1, b""), 505),
+        (encode_frame(9, 1, b""), 505),
+        (encode_frame(FrameType.METHOD, 1, b"\0\x3c\0\x63"), 503),
+        (encode_frame(FrameType.METHOD, 1, b"\0\x3c\0\x28\0"), 502),
+        (encode_frame(FrameType.BODY, 1, b""), 505),
+        (encode_frame(FrameType.BODY, 2, b""), 504),
+        (method_frame(m.ChannelOpen(), 1), 504),
+        (method_frame(m.TxSelect(), 2), 504),
+        (method_frame(m.ConnectionOpen("/"), 0), 503),
+        (method_frame(m.ConnectionStart(), 0), 503),
+        (method_frame(m.ConnectionUpdateSecret(b"", ""), 0), 540),
+        (method_frame(m.BasicDeliver("t", 1, False, "", ""), 1), 503),
+        (method_frame(m.BasicPublish(0, "", "q"), 1) + method_frame(m.TxSelect(), 1), 505),
+        (method_frame(m.BasicQos(1, 0), 1), 540),
+        (method_frame(m.ChannelFlow(False), 1), 540),
+        (method_frame(m.BasicRecover(requeue=False), 1), 540),
+        (method_frame(m.ChannelOpen(), 2001), 530),
+        (b"\x01\0\x01\0\0\0\0\0", 501),
+        (b"\x01\0\x01\xff\0\0\0\0", 501),
+    ],
+)
+def test_breaches_of_the_protocol_end_the_connection(frame: bytes, code: int) -> None:
+    client = AmqpNode().channel()
+    client.send_bytes(frame)
+    assert client.only(m.ConnectionClose)[0].reply_code == code
+    client.send(m.ChannelOpen(), 5)
+    assert client.received() == []
+    client.send(m.ConnectionCloseOk(), 0)
+    assert client.connection.closed
+
+
+def test_closes_that_cross() -> None:
+    client = AmqpNode().channel()
+    client.send(m.QueueDeclare(0, "missing", passive=True))
+    assert client.only(m.ChannelClose)[0].reply_code == 404
+    client.publish("q")
+    client.ask(m.ChannelClose(200, ""), m.ChannelCloseOk)
+    client.send(m.ChannelCloseOk())
+    client.ask(m.ChannelOpen(), m.ChannelOpenOk)
+    client.send(m.ConnectionOpen("/"), 0)
+    client.received()
+    client.ask(m.ConnectionClose(200, ""), m.ConnectionCloseOk, 0)
+
+
+def test_heartbeats_are_sent_and_awaited() -> None:
+    node = AmqpNode()
+    client = node.amqp_client()
+    client.open(heartbeat=2)
+    beat = encode_frame(FrameType.HEARTBEAT, 0, b"")
+    for _ in range(6):
+        node.world.clock.advance(1000)
+        client.send_bytes(beat)
+    assert not client.connection.closed
+    assert b"".join(client.connection.sent).count(beat) >= 5
+    node.world.clock.advance(5000)
+    assert client.connection.aborted
+
+
+def test_a_node_that_stops_says_so() -> None:
+    client = AmqpNode().channel()
+    client.handler.disconnect()
+    assert client.only(m.ConnectionClose)[0].reply_code == 320
+
+
+# --- exchanges and queues ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (m.QueueDeclare(0, "missing", passive=True), 404),
+        (m.QueueDeclare(0, "amq.x"), 403),
+        (m.QueueDeclare(0, "a::b"), 406),
+        (m.QueueDeclare(0, "a.#"), 406),
+        (m.QueueDeclare(0, "q", durable=True), 406),
+        (m.QueueDeclare(0, "q", arguments={"x-message-ttl": 1}), 406),
+        (m.QueueDeclare(0, "n", arguments={"x-message-ttl": "1"}), 406),
+        (m.QueueDeclare(0, "n", arguments={"x-expires": 0}), 406),
+        (m.QueueDeclare(0, "n", arguments={"x-overflow": "what"}), 406),
+        (m.QueueDeclare(0, "n", arguments={"x-dead-letter-routing-key": "k"}), 406),
+        (m.QueueBind(0, "q", "missing", "k"), 404),
+        (m.QueueBind(0, "missing", "amq.direct", "k"), 404),
+        (m.QueueBind(0, "q", "", "k"), 403),
+        (m.QueueBind(0, "q", "amq.headers", "", arguments={"x-match": "some"}), 406),
+        (m.QueuePurge(0, "missing"), 404),
+        (m.QueueDelete(0, "q", if_empty=True), 406),
+        (m.BasicGet(0, "missing"), 404),
+        (m.BasicGet(0, ""), 404),
+        (m.BasicConsume(0, "missing", "t"), 404),
+        (m.BasicConsume(0, "q", "t", arguments={"x-priority": "high"}), 406),
+        (m.BasicAck(1), 406),
+        (m.BasicAck(5, multiple=True), 406),
+        (m.TxCommit(), 406),
+        (m.ExchangeDeclare(0, "", "direct"), 403),
+        (m.ExchangeDeclare(0, "amq.x", "direct"), 403),
+        (m.ExchangeDeclare(0, "amq.topic", "direct", durable=True), 406),
+        (m.ExchangeDeclare(0, "x", "strange"), 406),
+        (m.ExchangeDeclare(0, "missing", "", passive=True), 404),
+        (m.ExchangeDelete(0, "amq.topic"), 403),
+        (m.ExchangeBind(0, "missing", "amq.direct", ""), 404),
+        (m.ExchangeBind(0, "amq.direct", "", ""), 403),
+    ],
+)
+def test_requests_that_close_their_channel(request_: Method, code: int) -> None:
+    client = AmqpNode().channel()
+    client.ask(m.QueueDeclare(0, "q"), m.QueueDeclareOk)
+    client.send(m.ChannelClose(200, ""))
+    client.received()
+    client.ask(m.ChannelOpen(), m.ChannelOpenOk)
+    client.publish("q")
+    assert client.code(request_) == code
+
+
+def test_streams_are_not_implemented() -> None:
+    client = AmqpNode().channel()
+    client.send(m.QueueDeclare(0, "s", arguments={"x-queue-type": "stream"}))
+    assert client.only(m.ConnectionClose)[0].reply_code == 540
+
+
+def test_requests_without_an_answer() -> None:
+    client = AmqpNode().channel()
+    for request in (
+        m.QueueDeclare(0, "q", no_wait=True),
+        m.ExchangeDeclare(0, "x", "fanout", no_wait=True),
+        m.QueueBind(0, "q", "x", "", no_wait=True),
+        m.ExchangeBind(0, "x", "amq.fanout", "", no_wait=True),
+        m.ConfirmSelect(no_wait=True),
+    ):
+        client.send(request)
+    assert client.received() == []
+    client.publish("", b"1", "amq.fanout")
+    assert client.only(m.BasicAck)[0] == m.BasicAck(1)
+    assert bodies(client) == [b"1"]
+
+
+def test_an_exclusive_queue_belongs_to_its_connection() -> None:
+    node = AmqpNode()
+    owner, other = node.channel(), node.channel()
+    declared(owner, exclusive=True)
+    for request in (m.QueueDeclare(0, "q", passive=True), m.BasicGet(0, "q"), m.QueueDelete(0, "q")):
+        assert other.code(request) == 405
+    owner.ask(m.ConnectionClose(200, ""), m.ConnectionCloseOk, 0)
+    declared(other, exclusive=True)
+
+
+def test_auto_delete_of_queues_and_exchanges() -> None:
+    node = AmqpNode()
+    client = node.channel()
+    declared(client, auto_delete=True)
+    client.ask(m.ExchangeDeclare(0, "x", "direct", auto_delete=True), m.ExchangeDeclareOk)
+    client.ask(m.QueueBind(0, "q", "x", "k"), m.QueueBindOk)
+    client.send(m.BasicGet(0, "q"))
+    client.only(m.BasicGetEmpty)
+    client.ask(m.BasicConsume(0, "q", "t"), m.BasicConsumeOk)
+    client.ask(m.BasicCancel("t"), m.BasicCancelOk)
+    assert client.code(m.QueueDeclare(0, "q", passive=True)) == 404
+    assert client.code(m.ExchangeDeclare(0, "x", "", passive=True)) == 404
+
+
+def test_routing_by_every_type_of_exchange() -> None:
+    client = AmqpNode().channel()
+    for name, kind, key, arguments in (
+        ("d", "direct", "k", {}),
+        ("f", "fanout", "", {}),
+        ("t", "topic", "a.*.#", {}),
+        ("h", "headers", "", {"x-match": "any", "one": 1, "two": "2"}),
+    ):
+        declared(client, name)
+        client.ask(m.ExchangeDeclare(0, f"x{name}", kind), m.ExchangeDeclareOk)
+        client.ask(m.QueueBind(0, name, f"x{name}", key, arguments=arguments), m.QueueBindOk)
+    declared(client, "alternate")
+    client.ask(
+        m.ExchangeDeclare(0, "xa", "direct", arguments={"alternate-exchange": "amq.fanout"}), m.ExchangeDeclareOk
+    )
+    client.ask(m.QueueBind(0, "alternate", "amq.fanout", ""), m.QueueBindOk)
+    client.publish("k", b"d", "xd")
+    client.publish("other", b"no", "xd")
+    client.publish("anything", b"f", "xf")
+    client.publish("a.b", b"t", "xt")
+    client.publish("b.a", b"no", "xt")
+    client.publish("", b"h", "xh", headers={"two": "2"})
+    client.publish("", b"no", "xh", headers={"two": 2})
+    client.publish("k", b"a", "xa")
+    assert [bodies(client, name) for name in ("d", "f", "t", "h", "alternate")] == [
+        [b"d"], [b"f"], [b"t"], [b"h"], [b"a"],
+    ]  # fmt: skip
+    client.publish("d", b"cc", headers={"CC": ["f"], "BCC": ["t"]})
+    assert [bodies(client, name) for name in ("d", "f")] == [[b"cc"], [b"cc"]]
+    assert got(client, "t").properties.headers == {"CC": ["f"]}

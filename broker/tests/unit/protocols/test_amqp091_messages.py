@@ -1,0 +1,356 @@
+"""AMQP 0-9-1 from the client's side: messages, their settlement, dead letters, CORE clients, restarts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.amqp091 import AmqpNode, bodies, declared, got
+from support.routing import World, text
+from understudy.message import MessageType
+from understudy.properties import encode_simple_string
+from understudy.protocols.amqp091.messages import MessageCarrier
+from understudy.routing.restore import restore, settle
+from understudy.wire.amqp091 import methods as m
+from understudy.wire.amqp091.codes import ReplyCode
+from understudy.wire.amqp091.frames import FrameType, encode_frame, method_frame
+from understudy.wire.amqp091.properties import encode_header
+from understudy.wire.amqp091.tables import Timestamp
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+def test_properties_come_back_as_they_were_sent() -> None:
+    client = AmqpNode().channel()
+    declared(client)
+    headers = {"a": 1, "b": [1, {"c": None}], "d": b"\xff", "e": 1.5, "f": True, "t": Timestamp(5), "JMSType": "x"}
+    given: dict[str, Any] = {
+        "headers": headers, "content_type": "c", "content_encoding": "e", "delivery_mode": 2, "priority": 200,
+        "correlation_id": "co", "reply_to": "r", "message_id": "m", "timestamp": 7, "type": "t", "app_id": "a",
+        "expiration": "10000",
+    }  # fmt: skip
+    client.publish("q", b"x" * 10_000, **given)
+    found = got(client)
+    assert found.body == b"x" * 10_000
+    assert {name: getattr(found.properties, name) for name in given} == given
+
+
+@pytest.mark.parametrize(
+    "properties", [{"expiration": "x"}, {"expiration": "-1"}, {"user_id": "somebody"}, {"headers": {"CC": "k"}}]
+)
+def test_properties_that_cannot_be_used(properties: dict[str, Any]) -> None:
+    client = AmqpNode().channel()
+    declared(client)
+    client.publish("q", **properties)
+    assert client.only(m.ChannelClose)[0].reply_code == 406
+
+
+def test_bodies_are_limited_before_they_come() -> None:
+    client = AmqpNode().channel()
+    client.send_bytes(
+        method_frame(m.BasicPublish(0, "", "q"), 1)
+        + encode_frame(FrameType.HEADER, 1, encode_header(17 * 1024 * 1024, b"\0\0"))
+    )
+    assert client.only(m.ChannelClose)[0].reply_code == ReplyCode.CONTENT_TOO_LARGE
+    client.send_bytes(encode_frame(FrameType.BODY, 1, bytes(1000)))
+    assert client.received() == []
+
+
+def test_confirms_wait_for_the_disk_and_returns_come_before_them() -> None:
+    node = AmqpNode(automatic=False)
+    client = node.channel()
+    client.send(m.QueueDeclare(0, "q", durable=True))
+    client.send(m.ConfirmSelect())
+    assert client.received() == []
+    node.sync()
+    assert [each.method for each in client.received()] == [m.QueueDeclareOk("q", 0, 0), m.ConfirmSelectOk()]
+    client.publish("q", b"1", delivery_mode=2)
+    client.publish("q", b"2", delivery_mode=2)
+    client.publish("nowhere", b"3", mandatory=True)
+    client.publish("nowhere", b"4")
+    (returned,) = client.received()
+    assert returned.method == m.BasicReturn(312, "NO_ROUTE", "", "nowhere")
+    assert returned.body == b"3"
+    node.sync()
+    assert client.received()[-1].method in (m.BasicAck(4, multiple=True), m.BasicAck(4))
+    assert bodies(client) == [b"1", b"2"]
+
+
+def test_a_full_queue_rejects_publishes() -> None:
+    client = AmqpNode().channel()
+    declared(client, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    client.ask(m.ConfirmSelect(), m.ConfirmSelectOk)
+    client.publish("q", b"1")
+    client.publish("q", b"2")
+    assert [each.method for each in client.received()] == [m.BasicAck(1), m.BasicNack(2)]
+    assert bodies(client) == [b"1"]
+
+
+def test_transactions() -> None:
+    client = AmqpNode().channel()
+    declared(client)
+    client.publish("q", b"0")
+    client.ask(m.TxSelect(), m.TxSelectOk)
+    assert client.code(m.ConfirmSelect()) == 406
+    client.ask(m.TxSelect(), m.TxSelectOk)
+    client.publish("q", b"1")
+    client.publish("nowhere", b"2", mandatory=True)
+    client.send(m.BasicGet(0, "q"))
+    client.only(m.BasicGetOk)
+    client.send(m.BasicAck(1))
+    client.ask(m.TxRollback(), m.TxRollbackOk)
+    client.send(m.BasicGet(0, "q"))
+    client.only(m.BasicGetEmpty)
+    # the delivery is outstanding again
+    client.send(m.BasicAck(1))
+    client.publish("q", b"3")
+    client.publish("nowhere", b"4", mandatory=True)
+    client.send(m.TxCommit())
+    returned, committed = client.received()
+    assert (returned.body, committed.method) == (b"4", m.TxCommitOk())
+    assert bodies(client) == [b"3"]
+
+
+def test_prefetch_of_a_consumer_and_of_the_channel() -> None:
+    client = AmqpNode().channel()
+    declared(client)
+    client.ask(m.BasicQos(0, 2), m.BasicQosOk)
+    client.ask(m.BasicConsume(0, "q", "one"), m.BasicConsumeOk)
+    for number in range(5):
+        client.publish("q", b"%d" % number)
+    assert [each.body for each in client.received()] == [b"0", b"1"]
+    client.send(m.BasicAck(1))
+    assert [each.body for each in client.received()] == [b"2"]
+    client.ask(m.BasicQos(0, 3, for_channel=True), m.BasicQosOk)
+    client.send(m.BasicAck(3, multiple=True))
+    assert [each.body for each in client.received()] == [b"3", b"4"]
+    client.send(m.BasicNack(0, multiple=True, requeue=True))
+    again = client.received()
+    assert [(each.body, each.method.redelivered) for each in again] == [(b"3", True), (b"4", True)]  # type: ignore[attr-defined]
+    client.ask(m.BasicCancel("one"), m.BasicCancelOk)
+    client.send(m.BasicAck(0, multiple=True))
+    assert bodies(client) == []
+    assert client.code(m.BasicAck(1)) == 406
+
+
+def test_deliveries_return_when_their_channel_ends() -> None:
+    node = AmqpNode()
+    client, other = node.channel(), node.channel()
+    declared(client)
+    client.ask(m.BasicConsume(0, "q", "t"), m.BasicConsumeOk)
+    for body in (b"1", b"2", b"3"):
+        client.publish("q", body)
+    assert len(client.received()) == 3
+    client.send(m.BasicAck(2))
+    client.lose()
+    other.send(m.BasicConsume(0, "q", "u", no_ack=True))
+    first, *deliveries = other.received()
+    assert first.method == m.BasicConsumeOk("u")
+    assert [(each.body, each.method.redelivered) for each in deliveries] == [(b"1", True), (b"3", True)]  # type: ignore[attr-defined]
+    assert node.world.office.directory.queues["q"].message_count == 0
+
+
+def test_consumers_alone_and_by_priority() -> None:
+    node = AmqpNode()
+    client, other = node.channel(), node.channel()
+    declared(client)
+    client.ask(m.BasicConsume(0, "q", "low", no_ack=True, arguments={"x-priority": -1}), m.BasicConsumeOk)
+    client.ask(m.BasicConsume(0, "q", "high", no_ack=True, arguments={"x-priority": 5}), m.BasicConsumeOk)
+    client.publish("q")
+    client.publish("q")
+    assert {each.method.consumer_tag for each in client.received()} == {"high"}  # type: ignore[attr-defined]
+    assert other.code(m.BasicConsume(0, "q", "x", exclusive=True)) == 403
+    client.send(m.BasicConsume(0, "q", "low"))
+    assert client.only(m.ConnectionClose)[0].reply_code == 530
+    client.lose()
+    other.ask(m.BasicConsume(0, "q", "x", exclusive=True), m.BasicConsumeOk)
+    assert node.channel().code(m.BasicConsume(0, "q", "y")) == 403
+
+
+def test_consumers_are_told_that_their_queue_is_gone() -> None:
+    node = AmqpNode()
+    client, other = node.channel(), node.channel()
+    declared(client)
+    client.ask(m.BasicConsume(0, "q", "t"), m.BasicConsumeOk)
+    client.publish("q")
+    client.received()
+    other.ask(m.QueueDelete(0, "q"), m.QueueDeleteOk)
+    assert client.only(m.BasicCancel)[0] == m.BasicCancel("t", no_wait=True)
+    client.send(m.BasicAck(1))
+    assert client.received() == []
+
+
+def test_replies_without_a_queue() -> None:
+    node = AmqpNode()
+    client, server = node.channel(), node.channel()
+    declared(server)
+    client.publish("q", reply_to="amq.rabbitmq.reply-to")
+    assert client.only(m.ChannelClose)[0].reply_code == 406
+    client.send(m.ChannelCloseOk())
+    client.ask(m.ChannelOpen(), m.ChannelOpenOk)
+    assert client.code(m.BasicConsume(0, "amq.rabbitmq.reply-to", "r")) == 406
+    client.ask(m.BasicConsume(0, "amq.rabbitmq.reply-to", "r", no_ack=True), m.BasicConsumeOk)
+    client.publish("q", b"question", reply_to="amq.rabbitmq.reply-to")
+    address = got(server).properties.reply_to
+    server.publish(address, b"answer")
+    delivered, found = client.only(m.BasicDeliver)
+    assert (delivered.consumer_tag, delivered.routing_key, found.body) == ("r", address, b"answer")
+    server.ask(m.QueueDeclare(0, address, passive=True), m.QueueDeclareOk)
+    client.lose()
+    assert server.code(m.QueueDeclare(0, address, passive=True)) == 404
+    server.publish(address, b"late", mandatory=True)
+    assert server.only(m.BasicReturn)[1].body == b"late"
+
+
+# --- dead letters --------------------------------------------------------------------------------
+
+
+def test_dead_letters_of_every_reason() -> None:
+    node = AmqpNode()
+    client = node.channel()
+    declared(client, "dead")
+    dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    declared(client, "limited", arguments={**dead, "x-max-length": 1})
+    declared(client, "counted", arguments={**dead, "x-delivery-limit": 1})
+    declared(client, "timed", arguments={**dead, "x-message-ttl": 100})
+    for name in ("limited", "counted", "timed"):
+        client.publish(name, name.encode())
+    client.publish("limited", b"newer")
+    client.send(m.BasicGet(0, "limited"))
+    client.send(m.BasicReject(1))
+    for tag in (2, 3):
+        client.send(m.BasicGet(0, "counted"))
+        client.send(m.BasicNack(tag, requeue=True))
+    node.world.clock.advance(101)
+    node.world.turn()
+    client.received()
+    reasons = {}
+    while (found := got(client, "dead")) is not None:
+        (death,) = found.properties.headers["x-death"]
+        assert (death["count"], death["exchange"]) == (1, "")
+        assert death["routing-keys"] == [death["queue"]]
+        assert found.properties.headers["x-first-death-reason"] == death["reason"]
+        reasons[found.body] = death["reason"]
+    assert reasons == {
+        b"limited": "maxlen", b"newer": "rejected", b"counted": "delivery_limit", b"timed": "expired",
+    }  # fmt: skip
+
+
+def test_a_circle_of_dead_letters_ends_unless_they_are_rejected() -> None:
+    node = AmqpNode()
+    client = node.channel()
+    declared(
+        client, "a", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "b", "x-message-ttl": 10}
+    )
+    declared(
+        client, "b", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "a", "x-message-ttl": 10}
+    )
+    client.publish("a")
+    for _ in range(5):
+        node.world.clock.advance(20)
+        node.world.turn()
+    queues = node.world.office.directory.queues
+    assert (queues["a"].message_count, queues["b"].message_count) == (0, 0)
+    assert queues["b"].messages_added == 1
+
+
+def test_unused_queues_expire() -> None:
+    node = AmqpNode()
+    client = node.channel()
+    declared(client, arguments={"x-expires": 1000})
+    node.world.clock.advance(900)
+    declared(client, arguments={"x-expires": 1000})
+    node.world.clock.advance(900)
+    client.ask(m.QueueDeclare(0, "q", passive=True), m.QueueDeclareOk)
+    client.ask(m.BasicConsume(0, "q", "t"), m.BasicConsumeOk)
+    node.world.clock.advance(5000)
+    client.ask(m.BasicCancel("t"), m.BasicCancelOk)
+    node.world.clock.advance(2000)
+    assert client.code(m.QueueDeclare(0, "q", passive=True)) == 404
+
+
+# --- CORE, restart -------------------------------------------------------------------------------
+
+
+def test_one_queue_for_both_protocols() -> None:
+    node = AmqpNode()
+    amqp, core = node.channel(), node.client()
+    core.create_session(window=-1)
+    declared(amqp)
+    core.consume()
+    amqp.publish("q", b"from amqp", headers={"n": 1, "s": "x"}, correlation_id="c", delivery_mode=2, priority=7)
+    (received,) = [each for each in core.received() if hasattr(each, "message")]
+    message = received.message
+    assert (message.body, message.durable, message.properties["n"]) == (b"from amqp", True, 1)
+    assert message.properties["JMSCorrelationID"] == "c"
+    core.lose()
+    declared(amqp, "r")
+    session = node.world.session()
+    session.sends.send(text("plain", "r"))
+    raw = b"\x01" + encode_simple_string("grün")
+    other = text("", "r", type=MessageType.TEXT, properties={"n": 2, "_AMQ_GROUP_ID": "g", "JMSReplyTo": "queue://x"})
+    session.sends.send(type(other)(raw, address="r", type=MessageType.TEXT, properties=other.properties))
+    node.world.turn()
+    assert got(amqp, "r").body == b"plain"
+    found = got(amqp, "r")
+    assert (found.body.decode(), found.properties.headers) == ("grün", {"n": 2})
+    assert (found.properties.reply_to, found.properties.content_type) == ("queue://x", "text/plain; charset=utf-8")
+    assert (found.method.exchange, found.method.routing_key) == ("", "r")
+
+
+def test_a_property_list_of_a_core_client_is_checked() -> None:
+    node = AmqpNode()
+    client = node.channel()
+    declared(client)
+    node.world.session().sends.send(
+        text("x", "q", properties={"_UND_AMQP091": b"\xff\xff", "amqp_exchange": "y" * 300})
+    )
+    node.world.turn()
+    found = got(client)
+    assert (found.body, found.method.exchange) == (b"x", "")
+
+
+def test_durable_exchanges_bindings_and_arguments_survive() -> None:
+    node = AmqpNode()
+    client = node.channel()
+    declared(client, durable=True, arguments={"x-max-length": 2, "x-dead-letter-exchange": "x"})
+    declared(client, "transient")
+    client.ask(m.ExchangeDeclare(0, "x", "topic", durable=True, arguments={"alternate-exchange": "amq.fanout"}),
+               m.ExchangeDeclareOk)  # fmt: skip
+    client.ask(m.ExchangeDeclare(0, "y", "headers", durable=True), m.ExchangeDeclareOk)
+    client.ask(m.QueueBind(0, "q", "y", "", arguments={"n": 1}), m.QueueBindOk)
+    client.ask(m.ExchangeBind(0, "y", "x", "a.#"), m.ExchangeBindOk)
+    client.ask(m.QueueBind(0, "transient", "x", "#"), m.QueueBindOk)
+    client.ask(m.QueueBind(0, "q", "x", "gone"), m.QueueBindOk)
+    client.ask(m.QueueUnbind(0, "q", "x", "gone"), m.QueueUnbindOk)
+    client.publish("a.b", b"1", "x", headers={"n": 1}, delivery_mode=2)
+    world = World(store=node.store)
+    world.office.routing.exchanges.carrier = MessageCarrier()
+    assert restore(world.office, node.store.found()) == 1
+    settle(world.office, "$.internal")
+    again = AmqpNode(world=world).channel()
+    assert world.office.routing.exchanges.binding_count == 2
+    declared(again, durable=True, arguments={"x-max-length": 2, "x-dead-letter-exchange": "x"})
+    again.publish("a.c", b"2", "x", headers={"n": 1})
+    again.publish("gone", b"3", "x")
+    assert bodies(again) == [b"1", b"2"]
+    again.ask(m.ExchangeDelete(0, "x"), m.ExchangeDeleteOk)
+    again.ask(m.QueueDelete(0, "q"), m.QueueDeleteOk)
+    assert world.office.routing.exchanges.binding_count == 0
+    assert world.store.state.format_version == 6
+
+
+def test_a_full_address_pauses_its_publishers() -> None:
+    world = World({"q": {"max_size_bytes": 1000, "address_full_policy": "BLOCK"}})
+    node = AmqpNode(world=world)
+    client, consumer = node.channel(), node.channel()
+    declared(client)
+    client.publish("q", bytes(2000))
+    client.publish("q", b"")
+    assert isinstance(client.received()[0].method, m.ConnectionBlocked)
+    assert client.handler.congested()
+    consumer.send(m.QueuePurge(0, "q"))
+    node.world.turn()
+    client.only(m.ConnectionUnblocked)
+    assert not client.handler.congested()
