@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import secrets
 import sys
@@ -24,7 +23,6 @@ from understudy.ha.locks.sequence_verdict import SEQUENCE_MAX, newest
 from understudy.ha.witness.frames import TOKEN_BYTES, Kind, Request
 from understudy.limits import LEASE_MS_MAX, LEASE_MS_MIN
 from understudy.runtime.base.environment import LoopTimers, SystemEntropy
-from understudy.runtime.base.file_modes import check_directories
 from understudy.runtime.base.logs import configure_logs
 from understudy.runtime.base.turn import Turn
 from understudy.runtime.locks.providers import WitnessGroupOptions, make_group, read_secret
@@ -36,7 +34,6 @@ from understudy.units import format_duration_ms
 
 Places = tuple[tuple[str, int], ...]
 
-log = logging.getLogger(__name__)
 
 _SECRET = click.option(
     "--secret-file",
@@ -113,8 +110,6 @@ def run(
     scrape = _place(metrics) if metrics else None
     configure_logs(log_level, log_file)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for complaint in check_directories([str(directory)]):
-        log.warning("file modes", extra={"detail": complaint})
     sys.exit(uvloop.run(serve_witness(str(directory.resolve()), places, secret, lease_max_ms, scrape)))
 
 
