@@ -30,7 +30,6 @@ from understudy.runtime.locks.witness_dialer import LoopWitnessDialer
 from understudy.runtime.locks.witness_groups import form, replace, text_of
 from understudy.runtime.locks.witness_process import serve_witness
 from understudy.runtime.locks.witness_requests import WitnessRequests
-from understudy.units import format_duration_ms
 
 Places = tuple[tuple[str, int], ...]
 
@@ -152,7 +151,7 @@ def _figures(found: dict[str, Any]) -> dict[str, str]:
     figures = {"identity": str(found["identity"])}
     if found.get("configuration"):
         figures["group"] = f"{found['group']}  configuration {found['configuration']}"
-    figures["uptime"] = format_duration_ms(found["uptime_ms"])
+    figures["uptime"] = f"{found['uptime_ms'] // 1000} s"
     if found["grants_in_ms"]:
         figures["grants in"] = f"{found['grants_in_ms']} ms"
     return figures
