@@ -136,7 +136,7 @@ def test_changes_by_lines_are_adopted_or_dropped(site: Site) -> None:
     # the variables that make the changes superfluous, which are then those of the inventory
     adopted = site.play("site", broker_cli_overrides="adopt")
     assert site.changes(adopted) == 0
-    for text in ("broker_config_extra:", "id-cache-size: 1000", "broker_address_settings:", "match: late"):
+    for text in ("broker_config_extra:", "id-cache-size: '1000'", "broker_address_settings:", "match: late"):
         assert text in adopted, adopted
     site.variables |= {
         "broker_config_extra": {"id-cache-size": 1000},

@@ -92,7 +92,7 @@ def test_the_directory_of_retained_segments(given: str, path: str) -> None:
 
 def test_without_retention_there_is_nothing_more() -> None:
     settings = unit()
-    assert settings["ReadWritePaths"] == [STORE, f"{INSTANCE}/log", f"{INSTANCE}/run"]
+    assert settings["ReadWritePaths"] == [STORE, f"{INSTANCE}/log", f"{INSTANCE}/run", f"{INSTANCE}/etc/broker.d"]
     assert settings["RequiresMountsFor"] == [STORE, INSTANCE]
 
 
