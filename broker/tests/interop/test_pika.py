@@ -132,7 +132,7 @@ def test_a_queue_of_both_protocols(pair: Pair, channel: Any) -> None:
             received = consumer.receive(30)
             assert received is not None
             assert bytes(received.body) == b"from pika"
-            received.acknowledge()
+            received.ack()
         with session.producer("both") as producer:
             producer.send(Message(b"from core", address="both", properties={"n": 7}))
     _, found, body = next(channel.consume("both", auto_ack=True))
