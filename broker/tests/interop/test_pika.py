@@ -166,7 +166,7 @@ def _kill_while_publishing(nodes: Nodes) -> None:
         except (AMQPError, OSError):
             channel = connected_again(*ports).channel()
             channel.confirm_delivery()
-            # as an application does: what was not confirmed is sent again
+            # as an application does: an unconfirmed message is sent again
             continue
         confirmed.append(number)
         number += 1
