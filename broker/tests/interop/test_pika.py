@@ -132,7 +132,7 @@ def test_a_queue_of_both_protocols(pair: Pair, channel: Any) -> None:
             received = consumer.receive(30)
             assert received is not None
             assert bytes(received.body) == b"from pika"
-            received.acknowledge()
+            received.ack()
         with session.producer("both") as producer:
             producer.send(Message(b"from core", address="both", properties={"n": 7}))
     _, found, body = next(channel.consume("both", auto_ack=True))
@@ -166,7 +166,7 @@ def _kill_while_publishing(nodes: Nodes) -> None:
         except (AMQPError, OSError):
             channel = connected_again(*ports).channel()
             channel.confirm_delivery()
-            # as an application does: what was not confirmed is sent again
+            # as an application does: an unconfirmed message is sent again
             continue
         confirmed.append(number)
         number += 1

@@ -49,7 +49,7 @@ FIELD_VALUES: dict[Kind, st.SearchStrategy[Any]] = {
     Kind.U64: st.integers(0, (1 << 64) - 1),
     Kind.SHORT_TEXT: SHORT,
     Kind.LONG_BYTES: st.binary(max_size=100),
-    Kind.TABLE: TABLES,
+    Kind.FIELDS: TABLES,
     Kind.BIT: st.booleans(),
 }
 METHOD_VALUES = st.sampled_from(sorted(METHODS.values(), key=lambda kind: kind.name)).flatmap(

@@ -168,7 +168,7 @@ def test_consumers_alone_and_by_priority() -> None:
     assert node.channel().code(m.BasicConsume(0, "q", "y")) == 403
 
 
-def test_consumers_are_told_that_their_queue_is_gone() -> None:
+def test_consumers_learn_that_their_queue_is_gone() -> None:
     node = AmqpNode()
     client, other = node.channel(), node.channel()
     declared(client)

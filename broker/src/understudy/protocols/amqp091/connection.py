@@ -402,6 +402,7 @@ class Amqp091Connection(Machine[State, Event]):
         self.connection.close()
 
     def fail(self, error: BrokerError) -> None:
+        """Close the connection because of an error."""
         log.warning("connection dropped", extra={"peer": self.connection.peer, "code": error.code, "error": str(error)})
         self.connection.close()
 

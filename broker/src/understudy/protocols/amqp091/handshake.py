@@ -101,7 +101,7 @@ class Handshake:
         """Take the limits that the client chooses. Returns the heartbeat interval in seconds.
 
         Raises:
-            Amqp091Error: NOT_ALLOWED: a limit above what was offered, or none.
+            Amqp091Error: NOT_ALLOWED: a limit above the offered one, or none.
         """
         peer = self._owner.peer
         if not 0 < method.channel_max <= peer.channel_max:

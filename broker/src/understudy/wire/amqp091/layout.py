@@ -27,7 +27,7 @@ class Kind(Enum):
     U64 = auto()
     SHORT_TEXT = auto()
     LONG_BYTES = auto()
-    TABLE = auto()
+    FIELDS = auto()
     BIT = auto()
 
 
@@ -37,7 +37,7 @@ U32 = Annotated[int, Kind.U32]
 U64 = Annotated[int, Kind.U64]
 ShortText = Annotated[str, Kind.SHORT_TEXT]
 LongBytes = Annotated[bytes, Kind.LONG_BYTES]
-Fields = Annotated[Table, Kind.TABLE]
+Fields = Annotated[Table, Kind.FIELDS]
 Bit = Annotated[bool, Kind.BIT]
 
 
