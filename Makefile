@@ -101,6 +101,8 @@ test-all: $(VENV)/.kernel $(VENV)/.spark $(VENV)/.site ## make test, new example
 	  "molecule-quorum=$(MAKE) --no-print-directory molecule-quorum" \
 	  "molecule-scale_down=$(MAKE) --no-print-directory molecule-scale_down" \
 	  "molecule-colocated=$(MAKE) --no-print-directory molecule-colocated" \
+	  "molecule-colocated_http=$(MAKE) --no-print-directory molecule-colocated_http" \
+	  "molecule-colocated_replication=$(MAKE) --no-print-directory molecule-colocated_replication" \
 	  "molecule-colocated_scale_down=$(MAKE) --no-print-directory molecule-colocated_scale_down" \
 	  "lab=tests/lab/lab check && $(MAKE) --no-print-directory lab" \
 	  "molecule-booted=tests/lab/lab check && $(MAKE) --no-print-directory molecule-booted" \

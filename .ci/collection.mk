@@ -85,10 +85,10 @@ collection-integration: $(VENV)/.complete $(COLLECTION)
 	$(COLLECTION_PYTEST) tests/integration $(addprefix --ignore ,$(COLLECTION_LONG))
 
 # Deployments of several nodes, which take too long for each change.
-COLLECTION_LONG := tests/integration/test_growing_cluster.py tests/integration/test_rolling_waves.py
+COLLECTION_LONG := $(addprefix tests/integration/,test_cli_overrides.py test_growing_cluster.py test_rolling_waves.py)
 
 .PHONY: collection-long
-collection-long: $(VENV)/.complete $(COLLECTION) ## New nodes and certificates in a running cluster, waves of a roll with lost hosts
+collection-long: $(VENV)/.complete $(COLLECTION) ## New nodes and certificates in a running cluster, waves of a roll with lost hosts, changes by lines
 	$(COLLECTION_PYTEST) $(COLLECTION_LONG)
 
 # The archive of the collection, installed with ansible-core alone.
@@ -113,7 +113,7 @@ molecule-default: $(VENV)/.complete $(COLLECTION) ## Deploy, kill, fail back and
 	$(ANSIBLE) molecule test --scenario-name default
 
 # One scenario for each inventory of a cluster, and one for the data pipeline: deploy, drill, and remove.
-MOLECULE_CLUSTERS := cluster replicated quorum scale_down colocated colocated_scale_down upgrade faults pipeline
+MOLECULE_CLUSTERS := cluster replicated quorum scale_down colocated colocated_http colocated_replication colocated_scale_down upgrade faults pipeline
 
 .PHONY: molecule-clusters
 molecule-clusters: $(addprefix molecule-,$(MOLECULE_CLUSTERS)) ## Every drill of a cluster, on local addresses

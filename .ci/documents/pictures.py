@@ -42,7 +42,7 @@ understudy produce --queue invoices --count 40
 understudy consume --queue invoices --count 40
 understudy produce --queue parcels --rate 300 >/dev/null &
 understudy produce --queue letters --rate 40 >/dev/null &
-for queue in parcels parcels letters; do understudy consume --queue $queue >/dev/null & done
+for queue in parcels parcels letters; do understudy consume --queue $queue --follow >/dev/null & done
 until understudy queue show parcels --instance a; do sleep 0.2; done
 """
 #: The font of the drawing is one of the reader: nothing is loaded from another host.

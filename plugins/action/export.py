@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.understudy.broker.plugins.module_utils.redaction import MASK, redact, spellings
+from ansible_collections.understudy.broker.plugins.module_utils.redaction import redact, spellings
 from ansible_collections.understudy.broker.plugins.module_utils.user_store import Unreadable
-from ansible_collections.understudy.broker.plugins.plugin_utils.export_node import Files, export_node, without_drill
+from ansible_collections.understudy.broker.plugins.plugin_utils.export_node import (
+    Files,
+    export_node,
+    inventory_of,
+    masked,
+    without_drill,
+)
 from ansible_collections.understudy.broker.plugins.plugin_utils.render import Misplaced
 from ansible_collections.understudy.broker.plugins.plugin_utils.structured import NoConfiguration
-from ansible_collections.understudy.broker.plugins.plugin_utils.topology import relevant_names
 
 FILES = ("document", "users", "roles", "service")
 """Results of the module that are not passed on: they hold secrets."""
@@ -36,7 +40,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         include = self._task.args.get("secrets") == "include"
         host = str(variables["inventory_hostname"])
         try:
-            exported = export_node(files, str(self._task.args["directory"]), host, _inventory(variables, host))
+            exported = export_node(files, str(self._task.args["directory"]), host, inventory_of(variables, host))
         except (Misplaced, NoConfiguration, Unreadable) as error:
             return {**result, "failed": True, "msg": f"{host}: {error}"}
         own = variables["hostvars"][host]
@@ -49,33 +53,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             files.document.splitlines(), exported.document.splitlines(), "on the host", "exported", lineterm="", n=1
         )
         result.update(
-            variables=_masked(shown, hidden),
+            variables=masked(shown, hidden),
             equal=exported.document == files.document,
             difference=[redact(line, exported.secrets) for line in lines],
             unexpressed=[redact(line, exported.secrets) for line in exported.unexpressed],
         )
         return result
-
-
-def _inventory(variables: Mapping[str, Any], host: str) -> dict[str, dict[str, object]]:
-    """Variables of the hosts of the group broker, of the present host also if it is not one of them."""
-    names = [*variables.get("groups", {}).get("broker", [])]
-    relevant = relevant_names()
-    found = {name: _relevant(variables["hostvars"][name], relevant) for name in names}
-    found.setdefault(host, {})
-    return found
-
-
-def _relevant(given: Mapping[str, object], relevant: frozenset[str]) -> dict[str, object]:
-    return {name: given[name] for name in relevant if name in given}
-
-
-def _masked(value: Any, hidden: list[str]) -> Any:
-    if isinstance(value, dict):
-        return {key: _masked(below, hidden) for key, below in value.items()}
-    if isinstance(value, list):
-        return [_masked(each, hidden) for each in value]
-    if isinstance(value, str):
-        for secret in hidden:
-            value = value.replace(secret, MASK)
-    return value

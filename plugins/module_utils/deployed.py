@@ -15,12 +15,14 @@ from ansible_collections.understudy.broker.plugins.module_utils.management impor
     ManagementClient,
     NodeState,
 )
+from ansible_collections.understudy.broker.plugins.module_utils.process import read_record
 from ansible_collections.understudy.broker.plugins.module_utils.service import (
     Run,
     ServiceDefinition,
     ServiceError,
     open_service,
 )
+from ansible_collections.understudy.broker.plugins.module_utils.user_store import ROLES_FILE, USERS_FILE
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
 
 
@@ -63,6 +65,29 @@ STORE_ELEMENTS = {
     "paging-directory": "paging",
 }
 """Elements of broker.xml with the directories of a store, and their defaults below ``data``."""
+
+
+def read_files(directory: Path) -> dict[str, object]:
+    """The files of an instance that its variables are read from: ``document``, ``users``, ``roles`` and ``service``.
+
+    Raises:
+        ServiceError: there is no broker.xml.
+        OSError, ValueError: a file cannot be read.
+    """
+    etc = directory / "etc"
+
+    def text(name: str) -> str:
+        path = etc / name
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
+    if not (etc / "broker.xml").exists():
+        raise ServiceError(f"{etc / 'broker.xml'} does not exist; directory must be the instance directory of a node")
+    return {
+        "document": text("broker.xml"),
+        "users": text(USERS_FILE),
+        "roles": text(ROLES_FILE),
+        "service": read_record(etc / "service.json"),
+    }
 
 
 def broker_elements(directory: Path) -> dict[str, str]:

@@ -50,6 +50,10 @@ class Row:
     witness_answers: bool = True
     clock_s: tuple[float, float] | None = None
     """Least and greatest difference from the clock of the controller that the times of the question allow."""
+    overrides: int = 0
+    """Changes of the management CLI that count instead of broker.xml."""
+    pending: tuple[str, ...] = ()
+    """Elements of the configuration that the node uses after a restart or a reload only."""
     silent: tuple[str, ...] = ()
     """Advertised addresses of other active members that did not answer from this host."""
 
@@ -71,6 +75,8 @@ class Row:
             "witness": self.witness,
             "clock_off_s": None if self.clock_s is None else list(self.clock_s),
             "silent_members": list(self.silent),
+            "overrides": self.overrides,
+            "pending": list(self.pending),
         }
 
     def line(self) -> str:
@@ -86,6 +92,8 @@ class Row:
             f"peer {self.partner}" if self.partner else "",
             f"witness {self.witness}" if self.witness else "",
             f"in a roll: {self.roll_phase}" if self.roll_phase else "",
+            f"changes of the management CLI override broker.xml ({self.overrides})" if self.overrides else "",
+            f"used after a restart or reload: {', '.join(self.pending)}" if self.pending else "",
             self.reason,
         ]
         return ", ".join(part for part in parts if part)
@@ -231,6 +239,8 @@ def _row(name: str, result: Mapping[str, object], inventory: Mapping[str, object
         witness=_witness_text(witness),
         witness_answers=not witness or witness.get("rc") == 0,
         clock_s=_clock(result),
+        overrides=int(str(state.node.get("overrides") or 0)),
+        pending=tuple(_texts(state.node, "pending")),
         silent=(*_texts(endpoints, "refused"), *_texts(endpoints, "silent")),
     )
 

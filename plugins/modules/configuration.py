@@ -46,8 +46,8 @@ options:
     default: {}
   beside_present:
     description:
-      - Names of files in the directory of O(path) that the checking command must find as well, if they exist and
-        O(beside) does not give them.
+      - Names of files in the directory of O(path), or in a directory of it, that the checking command must find as
+        well, if they exist and O(beside) does not give them.
     type: list
     elements: str
     default: []
@@ -185,11 +185,13 @@ def write_copies(module: AnsibleModule, path: Path, copy: Path, content: str, *,
     """Write the content of the file ``path`` to ``copy`` and have it checked there; what the check printed."""
     files = {copy.name: content}
     if checked:
-        present = {name: read(path.with_name(name)) for name in module.params["beside_present"]}
+        present = {name: read(path.parent / name) for name in module.params["beside_present"]}
         found = {name: text for name, text in present.items() if text is not None}
         files = {**found, **module.params["beside"], **files}
     for name, text in files.items():
-        with open(copy.with_name(name), "w", encoding="utf-8", opener=private) as target:
+        beside = copy.parent / name
+        beside.parent.mkdir(mode=0o700, exist_ok=True)
+        with open(beside, "w", encoding="utf-8", opener=private) as target:
             target.write(text)
     command = [argument.replace("%s", str(copy)) for argument in module.params["check"]] if checked else []
     # Before the first installation, in check mode, the command that would check is not there yet.

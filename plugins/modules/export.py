@@ -12,6 +12,7 @@ description:
     variables that give the same files.
   - Use it to take a node that was configured by hand, or by another tool, into the inventory, and to find what was
     changed on a host since the last deployment.
+  - Changes of the management CLI in C(etc/broker.d) count, as they do for the node.
   - An element without a variable becomes a part of C(broker_config_extra).
 version_added: 0.2.0
 author:
@@ -85,16 +86,18 @@ unexpressed:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.understudy.broker.plugins.module_utils.process import read_record
-from ansible_collections.understudy.broker.plugins.module_utils.user_store import ROLES_FILE, USERS_FILE
+from ansible_collections.understudy.broker.plugins.module_utils.console import Overrides
+from ansible_collections.understudy.broker.plugins.module_utils.deployed import read_files
+from ansible_collections.understudy.broker.plugins.module_utils.service import ServiceDefinition, ServiceError
 
 
-def read(path: Path) -> str:
-    """Content of a file; empty if there is none."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
+def read(directory: Path) -> dict[str, object]:
+    """The files of an instance, with the changes of the management CLI in broker.xml. Raises ServiceError, OSError."""
+    files = read_files(directory)
+    definition = ServiceDefinition.read(directory)
+    if definition is not None:
+        files["document"] = Overrides(directory, definition).document()
+    return files
 
 
 def main() -> None:
@@ -105,17 +108,12 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    etc = Path(module.params["directory"]) / "etc"
     try:
-        document = (etc / "broker.xml").read_text(encoding="utf-8")
-        users, roles = read(etc / USERS_FILE), read(etc / ROLES_FILE)
-        service = read_record(etc / "service.json")
-    except FileNotFoundError as error:
-        module.fail_json(msg=f"{error.filename} does not exist; directory must be the instance directory of a node")
-    except (OSError, ValueError) as error:
+        files = read(Path(module.params["directory"]))
+    except (ServiceError, OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     else:
-        module.exit_json(changed=False, document=document, users=users, roles=roles, service=service)
+        module.exit_json(changed=False, **files)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from ansible_collections.understudy.broker.plugins.module_utils.redaction import MASK, redact, spellings
 from ansible_collections.understudy.broker.plugins.module_utils.user_store import ROLES_FILE, USERS_FILE, entries
 from ansible_collections.understudy.broker.plugins.plugin_utils.exporter import export_core
 from ansible_collections.understudy.broker.plugins.plugin_utils.render import broker_xml
 from ansible_collections.understudy.broker.plugins.plugin_utils.structured import core_of_document
-from ansible_collections.understudy.broker.plugins.plugin_utils.topology import build_topology
+from ansible_collections.understudy.broker.plugins.plugin_utils.topology import build_topology, relevant_names
 from ansible_collections.understudy.broker.plugins.plugin_utils.variables import Unusable, Variable, table
 
 INVENTORY_ONLY = ("broker_pair", "broker_failure_domain", "broker_port_offset", "broker_cluster_name")
@@ -184,3 +185,56 @@ def _default(variable: Variable, values: Mapping[str, object]) -> object:
         return variable.read(variable.default_for(values))
     except (KeyError, Unusable):
         return None
+
+
+def inventory_of(variables: Mapping[str, Any], host: str) -> dict[str, dict[str, object]]:
+    """Variables of the hosts of the group broker, of the present host also if it is not one of them.
+
+    Args:
+        variables: Variables of the task.
+        host: The present host.
+    """
+    names = [*variables.get("groups", {}).get("broker", [])]
+    relevant = relevant_names()
+    found = {name: _relevant(variables["hostvars"][name], relevant) for name in names}
+    found.setdefault(host, {})
+    return found
+
+
+def _relevant(given: Mapping[str, object], relevant: frozenset[str]) -> dict[str, object]:
+    return {name: given[name] for name in relevant if name in given}
+
+
+def masked(value: Any, hidden: Sequence[str]) -> Any:
+    """A value without the texts to be hidden."""
+    if isinstance(value, dict):
+        return {key: masked(below, hidden) for key, below in value.items()}
+    if isinstance(value, list):
+        return [masked(each, hidden) for each in value]
+    if isinstance(value, str):
+        for secret in hidden:
+            value = value.replace(secret, MASK)
+    return value
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The variables in which two documents of one node differ."""
+
+    variables: dict[str, object]
+    """Those of the second document; secrets are masked."""
+    defaults: tuple[str, ...]
+    """Variables that have their default in the second document."""
+    unexpressed: tuple[str, ...]
+    """Elements of the second document that no variable can set, with the reason."""
+
+
+def difference(before: ExportedNode, after: ExportedNode) -> Difference:
+    """The variables that turn the first document into the second one."""
+    hidden = sorted(spellings([*before.secrets, *after.secrets]), key=len, reverse=True)
+    changed = {
+        name: masked(value, hidden) for name, value in after.variables.items() if before.variables.get(name) != value
+    }
+    defaults = tuple(name for name in before.variables if name not in after.variables)
+    unexpressed = tuple(redact(line, after.secrets) for line in after.unexpressed)
+    return Difference(changed, defaults, unexpressed)

@@ -49,3 +49,7 @@ def test_drains(broker: Broker) -> None:
         play("drain.yml", deployed)
     finally:
         broker.start()
+
+
+def test_lines_of_the_management_cli(broker: Broker) -> None:
+    play("cli.yml", {"directory": str(broker.directory)})

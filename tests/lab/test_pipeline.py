@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 
 import pytest
-from understudy_lab.errors import run
+from understudy_lab import image as images
 from understudy_lab.hosts import Lab
 from understudy_lab.pair import PASSWORDS, UNDERSTUDY, await_that, play, record
 
@@ -28,23 +28,30 @@ REPORTS = "/var/lib/understudy-pipeline/reports/flow"
 UNIT = "understudy-pipeline-flow"
 INSTALL_TIMEOUT_S = 3000.0
 JOB_TIMEOUT_S = 900.0
+JAVA = {"12": "17", "13": "21"}
+"""Version of Java of each release of Debian."""
 AS_USER = "setpriv --reuid understudy-pipeline --regid understudy-pipeline --groups understudy-readers --"
+
+
+def java_of(lab: Lab) -> str:
+    """Name of the hosts' package with Java."""
+    return f"openjdk-{JAVA[lab.image.release]}-jre-headless"
+
+
+def with_java(lab: Lab) -> tuple[str, ...]:
+    """Options of ansible-playbook: which Java the inventory names."""
+    return ("--extra-vars", f"java_version={JAVA[lab.image.release]}")
 
 
 @pytest.fixture(scope="module")
 def java_package(lab: Lab) -> Path:
-    """Debian's package with Java 17, downloaded once for an image."""
-    directory = lab.image.directory / "packages"
-    directory.mkdir(exist_ok=True)
-    name = "openjdk-17-jre-headless"
-    if not list(directory.glob(f"{name}_*.deb")):
-        run(["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", name], cwd=directory)
-    return sorted(directory.glob(f"{name}_*.deb"))[-1]
+    """Debian's package with Java, downloaded once for an image."""
+    return images.package(lab.image, java_of(lab))
 
 
 def played(lab: Lab, *playbooks: str, options: tuple[str, ...] = ()) -> str:
     """Output of playbooks that must succeed."""
-    done = play(lab, INVENTORY, *playbooks, options=options, timeout_s=INSTALL_TIMEOUT_S)
+    done = play(lab, INVENTORY, *playbooks, options=(*with_java(lab), *options), timeout_s=INSTALL_TIMEOUT_S)
     assert done.code == 0, done.output[-3000:]
     record(TABLE, {"play": " ".join((*playbooks, *options)), "seconds": round(done.seconds, 1)})
     return done.output
@@ -62,9 +69,9 @@ def host(lab: Lab, java_package: Path) -> Lab:
             --queue drill --count {MESSAGES}
         """,
     )
-    refused = play(lab, INVENTORY, "playbooks/pipeline.yml")
+    refused = play(lab, INVENTORY, "playbooks/pipeline.yml", options=with_java(lab))
     assert refused.code != 0
-    assert "openjdk-17-jre-headless, or set broker_pipeline_java_home" in " ".join(refused.output.split())
+    assert f"{java_of(lab)}, or set broker_pipeline_java_home" in " ".join(refused.output.split())
     assert lab.execute(NODE, f"ls {ROOT}").code != 0, "nothing is made before the refusal"
     played(lab, "tests/lab/playbooks/java.yml", options=("--extra-vars", f"java_package={java_package}"))
     played(lab, "playbooks/pipeline.yml")

@@ -13,6 +13,7 @@ from typing import Any
 from understudy.cluster.balancing.exchange import MessageExchange
 from understudy.cluster.membership.services import ClusterServices
 from understudy.config.model import Configuration
+from understudy.dataclass import dataclass
 from understudy.management.doors.messages import ManagementRequests
 from understudy.management.events.message_counters import MessageCounters
 from understudy.management.events.node_events import NodeEvents
@@ -37,7 +38,7 @@ from understudy.protocols.registry import ConnectionRegistry
 from understudy.protocols.services import ProtocolServices
 from understudy.routing.addresses.deployment import Refusals, deploy
 from understudy.routing.addresses.settings import AddressSettingsRepository
-from understudy.routing.post_office import PostOffice
+from understudy.routing.post_office import PostOffice, RoutingSettings
 from understudy.routing.restore import restore, settle
 from understudy.security.authorization import SecurityPolicy
 from understudy.session.broker_properties import ValidatedUsers
@@ -50,6 +51,22 @@ from understudy.store.messages.pages import Pages
 from understudy.terms import DurabilityContract
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerHost:
+    """Ports and limits that the process gives to an active broker."""
+
+    clock: Clock
+    timers: Timers
+    entropy: Entropy
+    login_workers: LoginWorkers
+    wake: Callable[[], None]
+    """Asks for a turn of the loop."""
+    global_max_size_bytes: int
+    """Bytes of bodies that may be in memory over all addresses."""
+    pages: Pages | None = None
+    """Files for what leaves memory and is not in the log; None: it stays in memory."""
+
+
 class Broker:
     """One active broker: queues, sessions, management and acceptors over an activated store."""
 
@@ -59,19 +76,14 @@ class Broker:
         store: MessageStore,
         security: SecurityPolicy,
         cluster: ClusterServices,
+        host: BrokerHost,
         *,
-        clock: Clock,
-        timers: Timers,
-        entropy: Entropy,
-        login_workers: LoginWorkers,
-        wake: Callable[[], None],
-        global_max_size_bytes: int,
         handing_over: HandingOver,
         files: InstanceFiles | None = None,
-        pages: Pages | None = None,
     ) -> None:
         self.store = store
-        self.post_office = self._post_office(configuration, clock, timers, entropy, wake, global_max_size_bytes, pages)
+        clock, timers = host.clock, host.timers
+        self.post_office = self._post_office(configuration, host)
         self.post_office.routing.exchanges.carrier = MessageCarrier()
         registry: SessionRegistry[Any] = SessionRegistry(configuration.resource_limits)
         self.settings = NodeSettings(self.post_office, security.settings, registry, store)
@@ -88,7 +100,7 @@ class Broker:
         self.services = ProtocolServices(
             node_id=store.node_id,
             clock=clock,
-            entropy=entropy,
+            entropy=host.entropy,
             sessions=SessionServices(
                 self.post_office,
                 registry,
@@ -96,7 +108,7 @@ class Broker:
                 clock,
                 ValidatedUsers(configuration.populate_validated_user, configuration.reject_empty_validated_user),
             ),
-            access=Access(security, clock, login_workers, self.notifications),
+            access=Access(security, clock, host.login_workers, self.notifications),
             connections=ConnectionRegistry(self.notifications),
             connection_ttl_override_ms=configuration.connection_ttl_override_ms,
             epoch=store.epoch,
@@ -110,44 +122,37 @@ class Broker:
         ]
         """Make the table of protocols of each acceptor (``protocols.handlers.Handlers``)."""
         self.server_dump = ServerDump(self.services, timers, configuration.server_dump_interval_ms)
-        self.invocations = self._be_managed(configuration, timers, handing_over, files, global_max_size_bytes)
+        self.invocations = self._be_managed(configuration, host, handing_over, files)
 
-    def _post_office(
-        self,
-        configuration: Configuration,
-        clock: Clock,
-        timers: Timers,
-        entropy: Entropy,
-        wake: Callable[[], None],
-        global_max_size_bytes: int,
-        pages: Pages | None,
-    ) -> PostOffice:
-        return PostOffice(
-            store=self.store,
-            settings=AddressSettingsRepository.from_configuration(
+    def _post_office(self, configuration: Configuration, host: BrokerHost) -> PostOffice:
+        settings = RoutingSettings(
+            AddressSettingsRepository.from_configuration(
                 configuration.address_settings, configuration.wildcards, _durability_contract(configuration)
             ),
-            clock=clock,
-            timers=timers,
             id_cache_size=configuration.id_cache_size,
             persist_id_cache=configuration.persist_id_cache,
-            global_max_size_bytes=global_max_size_bytes,
+            global_max_size_bytes=host.global_max_size_bytes,
             global_max_messages=configuration.global_max_messages,
-            pages=pages,
+            wildcard_routing=configuration.wildcards.routing_enabled,
             message_expiry_scan_period_ms=configuration.message_expiry_scan_period_ms,
             address_queue_scan_period_ms=configuration.address_queue_scan_period_ms,
-            wildcard_routing=configuration.wildcards.routing_enabled,
-            wake=wake,
-            entropy=entropy,
+        )
+        return PostOffice(
+            store=self.store,
+            settings=settings,
+            clock=host.clock,
+            timers=host.timers,
+            pages=host.pages,
+            wake=host.wake,
+            entropy=host.entropy,
         )
 
     def _be_managed(
         self,
         configuration: Configuration,
-        timers: Timers,
+        host: BrokerHost,
         handing_over: HandingOver,
         files: InstanceFiles | None,
-        global_max_size_bytes: int,
     ) -> Invocations:
         """Take management requests and send notifications from now on."""
         activated_ms = self.services.clock.monotonic_ms()
@@ -156,9 +161,9 @@ class Broker:
             topology=self.cluster.topology,
             topologies={name: each.topology for each in self.cluster.networks for name in each.connections},
             configuration=configuration,
-            timers=timers,
+            timers=host.timers,
             handing_over=handing_over,
-            global_max_size_bytes=global_max_size_bytes,
+            global_max_size_bytes=host.global_max_size_bytes,
             activated_ms=activated_ms,
             counters=self.counters,
             settings=self.settings,
@@ -172,7 +177,7 @@ class Broker:
         self.services.sessions.registry.listeners.append(self.notifications)
         self.store.readers.listeners.append(
             # closed later, because the call comes while confirmations are being released
-            lambda reader: timers.call_later(
+            lambda reader: host.timers.call_later(
                 0,
                 partial(self.notifications.reader_dropped, reader.name, reader.position.sequence, str(reader.dropped)),
             )

@@ -21,6 +21,15 @@ _PASSWORD: Final = re.compile(
 )
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: ``1 queue``, ``2,000 queues``.
+
+    Args:
+        noun: In the singular; its plural has an s.
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def printable(text: str) -> str:
     """The text on one line, with a replacement for each character that a terminal would not show as one."""
     return text if text.isprintable() else "".join(each if each.isprintable() else _REPLACEMENT for each in text)

@@ -33,7 +33,7 @@ from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.log.operations import is_batch
 from understudy.store.log.reading.follower import Follower
 from understudy.store.log.records import AddressRecord, QueueRecord
-from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore, StoreOwner
 from understudy.store.settings import StoreSettings
 from understudy.testing.manual_time import ManualTime
 
@@ -194,9 +194,13 @@ def _run(waiting: int, segments_min: int) -> _Result:
         applier = Applier(disk, directory)
         writer = _TimedWriter(applier)
         store = MessageStore.activate(
-            Follower(disk, directory), files=LogFiles(applier, writer, writer), clock=clock, node_id=NODE_ID,
-            on_failure=_fail, settings=StoreSettings(compact_segments_min=segments_min),
-        )  # fmt: skip
+            Follower(disk, directory),
+            files=LogFiles(applier, writer, writer),
+            clock=clock,
+            node_id=NODE_ID,
+            owner=StoreOwner(_fail),
+            settings=StoreSettings(compact_segments_min=segments_min),
+        )
         address = AddressRecord(store.next_id(), "a", (1,))
         queue = QueueRecord(store.next_id(), address.address_id, "q", 1)
         store.store_address(address)

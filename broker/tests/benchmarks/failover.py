@@ -133,7 +133,7 @@ def _ours(url: str, directory: Path) -> list[Observer]:
     started: list[Observer] = []
     for command, options in (
         ("produce", ["--blocking", "--rate", str(1000 / _PAUSE_MS), "--size", "100"]),
-        ("consume", []),
+        ("consume", ["--follow"]),
     ):
         ledger = directory / f"{command}.jsonl"
         with (directory / f"{command}.out").open("wb") as out:

@@ -45,7 +45,7 @@ from understudy.store.log.operations import Append
 from understudy.store.log.reading.follower import Follower
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.log.segment import SEGMENT_BYTES
-from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore, StoreOwner
 from understudy.wire.core.codec import encode_send
 
 ROUNDS = 5
@@ -175,9 +175,12 @@ async def _store(
     disk.make_directory(directory)
     finished: asyncio.Future[None] = loop.create_future()
     store = MessageStore.activate(
-        Follower(disk, directory), files=LogFiles(applier, writer, writer),
-        clock=SystemClock(), node_id=NODE_ID, on_failure=finished.set_exception,
-    )  # fmt: skip
+        Follower(disk, directory),
+        files=LogFiles(applier, writer, writer),
+        clock=SystemClock(),
+        node_id=NODE_ID,
+        owner=StoreOwner(finished.set_exception),
+    )
     address = AddressRecord(store.next_id(), "a", (1,))
     queue = QueueRecord(store.next_id(), address.address_id, "q", 1)
     store.store_address(address)

@@ -35,7 +35,7 @@ from understudy.config.bridge import BridgeConfiguration
 from understudy.kernel.core import confirms, split_sends
 from understudy.message import Message
 from understudy.routing.addresses.configuration import QueueConfiguration
-from understudy.routing.remote import RemoteBinding
+from understudy.routing.remote import RemoteBinding, RemoteQueue
 from understudy.runtime.process import interpreter
 from understudy.session.session import ServerSession
 from understudy.store.settings import SEGMENT_BYTES
@@ -119,9 +119,8 @@ class Pair:
         self.bindings = RemoteBindings(directory, lambda address: mode)
         self.redistribution = Redistribution(self.first.office, self.bindings, self.first.clock)
         self.binding = RemoteBinding(
-            "q" + _OTHER, "q", "q", remote_id=self.there.queue_id, binding_id=5, distance=1, queue=self.flow,
-            filter=None,
-        )  # fmt: skip
+            RemoteQueue("q" + _OTHER, "q", "q", self.there.queue_id, 1), binding_id=5, queue=self.flow, filter=None
+        )
         if mode is MessageLoadBalancing.STRICT:
             directory.create_address("q", {RoutingType.ANYCAST})
         self.bindings.add(self.binding)

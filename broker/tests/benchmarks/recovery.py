@@ -24,7 +24,7 @@ from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.log.operations import is_batch
 from understudy.store.log.reading.follower import Follower, recover
 from understudy.store.log.records import AddressRecord, QueueRecord
-from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore, StoreOwner
 from understudy.store.settings import StoreSettings
 from understudy.testing.manual_time import ManualTime
 from understudy.tools.step_writer import StepWriter
@@ -102,9 +102,13 @@ def _write(case: _Case, directory: str) -> tuple[int, int]:
     writer = _UnsyncedWriter(applier)
     disk.make_directory(directory)
     store = MessageStore.activate(
-        Follower(disk, directory), files=LogFiles(applier, writer, writer), clock=clock, node_id=NODE_ID,
-        on_failure=_fail, settings=StoreSettings(compact_segments_min=case.segments_min),
-    )  # fmt: skip
+        Follower(disk, directory),
+        files=LogFiles(applier, writer, writer),
+        clock=clock,
+        node_id=NODE_ID,
+        owner=StoreOwner(_fail),
+        settings=StoreSettings(compact_segments_min=case.segments_min),
+    )
     address = AddressRecord(store.next_id(), "a", (1,))
     queue = QueueRecord(store.next_id(), address.address_id, "q", 1)
     store.store_address(address)

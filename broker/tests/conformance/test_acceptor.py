@@ -18,7 +18,7 @@ from support.epoll_streams import EpollStreams
 from understudy.config.model import AcceptorConfiguration
 from understudy.errors import RemoteProtocolError
 from understudy.ports import Connection
-from understudy.runtime.net.acceptor import Acceptor
+from understudy.runtime.net.acceptor import Acceptor, StreamLayer
 from understudy.runtime.net.connector import LoopDialer
 from understudy.session.prefixes import AddressPrefixes
 from understudy.wire.core.transport import TransportConfiguration
@@ -101,7 +101,7 @@ class Sockets:
             "a", place.host, place.port, handshake_timeout_ms=10_000, connections_allowed=connections_allowed
         )
         self.acceptor = Acceptor(
-            configuration, place.turn, {Protocol.CORE: self._handler}, 10_000, streams=place.streams()
+            configuration, place.turn, {Protocol.CORE: self._handler}, 10_000, layer=StreamLayer(place.streams())
         )
         self._dialer = LoopDialer(place.loop, place.turn)
         self._connector = TransportConfiguration("a", parameters={"host": place.host, "port": place.port})

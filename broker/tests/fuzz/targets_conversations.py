@@ -178,8 +178,7 @@ def _member(data: bytes) -> None:
     membership = Membership(
         Topology(),
         TransportConfiguration("own", parameters={"host": "h", "port": "2"}),
-        [TransportConfiguration("other", parameters={"host": "h", "port": "1"})],
-        MembershipSettings(),
+        MembershipSettings(statics=(TransportConfiguration("other", parameters={"host": "h", "port": "1"}),)),
         ClusterCredentials("cluster", PASSWORD, FakeEntropy()),
         dialer,
         time,

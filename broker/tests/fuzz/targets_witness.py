@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from fuzz.target import Target
 from understudy.errors import JournalCorrupt, StoreVersionUnsupported
-from understudy.ha.witness.client import WitnessClientOptions
 from understudy.ha.witness.frames import (
     Answer,
     Hello,
@@ -18,6 +17,7 @@ from understudy.ha.witness.frames import (
     frame,
 )
 from understudy.ha.witness.link import WitnessLink, WitnessLinkOwner
+from understudy.ha.witness.options import WitnessClientOptions
 from understudy.ha.witness.service import Witness
 from understudy.ha.witness.session import WitnessSession
 from understudy.ha.witness.state import Holder, WitnessState, decode_state

@@ -162,10 +162,22 @@ def test_interrupt_waits_for_confirmations_and_ends_well(place: Place) -> None:
     assert summary["sent"] == summary["confirmed"] == len(place.broker.store.queues["q"])
 
 
+def test_without_an_option_that_ends_it_a_consumer_takes_a_thousand_messages(place: Place) -> None:
+    place.run("produce", "--queue", "q", "--count", "1005", "--size", "1")
+    assert json.loads(place.run("consume", "--queue", "q", "--json"))["acknowledged"] == 1_000
+    summary = json.loads(place.run("consume", "--queue", "q", "--idle-timeout", "0.5", "--json"))
+    assert summary["acknowledged"] == 5
+
+
+@pytest.mark.parametrize("option", ["--count", "--idle-timeout"])
+def test_a_consumer_that_follows_has_no_other_end(place: Place, option: str) -> None:
+    place.run("consume", "--queue", "q", "--follow", option, "1", code=2)
+
+
 def test_an_interrupted_consumer_writes_that_it_is_closed(place: Place, tmp_path: Path) -> None:
     ledger = tmp_path / "c.jsonl"
     place.run("produce", "--queue", "q", "--count", "5")
-    arguments = ["consume", "--url", place.url, "--queue", "q", "--ledger", str(ledger)]
+    arguments = ["consume", "--url", place.url, "--queue", "q", "--follow", "--ledger", str(ledger)]
     process = forked.Popen([*COMMAND, *arguments], stdout=subprocess.DEVNULL)
     while not ledger.exists() or ledger.read_text().count(Kind.ACKNOWLEDGED.value) < 5:
         assert process.poll() is None

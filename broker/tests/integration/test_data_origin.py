@@ -145,5 +145,5 @@ def test_a_replayed_message_that_no_queue_takes_is_counted(nodes: tuple[Node, No
         session.create_queue("filtered", filter="n < 1")
     summary, notes = run("data", "replay", str(store / "journal"), "--url", url(two), code=1)
     assert (summary["sent"], summary["confirmed"], summary["unrouted"]) == (4, 1, {"filtered": 3})
-    assert "3 messages to 'filtered' were taken by no queue" in notes
+    assert "3 messages to 'filtered' reached no queue" in notes
     assert asked(two, "queue.filtered", "getMessageCount") == 1

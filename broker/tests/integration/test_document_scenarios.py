@@ -37,8 +37,9 @@ def test_the_server_overrides_the_ttl_of_a_client(pair: Pair) -> None:
     node.wait_ready("active")
     url = f"tcp://127.0.0.1:{node.port}?connectionTTL=-1&clientFailureCheckPeriod=-1"
     client = forked.Popen(
-        [str(COMMAND), "consume", "--url", url, "--queue", "q"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+        [str(COMMAND), "consume", "--url", url, "--queue", "q", "--follow"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
     try:
         wait_until(lambda: (node.queue("q") or {}).get("consumer_count") == 1, node)
         client.send_signal(signal.SIGSTOP)

@@ -241,3 +241,24 @@ def test_a_second_writer_is_refused_and_the_first_one_is_not_disturbed(node: Man
     node.line(f"{SLAVE}:add")
     assert len(read_overlay(node.config)) == 1
     node.run("config", "drop", "--all")
+
+
+def test_validated_lines_change_nothing_and_a_summary_has_the_configuration_after_them(node: Managed) -> None:
+    reloads = len(node.events("reload requested"))
+    script = f"{SLAVE}:add\n{SLAVE}:write-attribute(name=restart-backup,value=false)\n:reload\n"
+    found = json.loads(node.run("cli", "--check", "--summary", typed=script))
+    assert found["problem"] is None
+    assert len(found["answers"]) == 3
+    before, after = (
+        found[name]["subsystem"]["messaging-activemq"]["server"]["default"] for name in ("before", "after")
+    )
+    assert "shared-store-slave" not in before.get("ha-policy", {})
+    assert after["ha-policy"]["shared-store-slave"]["restart-backup"] is False
+    assert read_overlay(node.config) == ()
+    wrong = json.loads(node.run("cli", "--check", "--summary", typed=f"{SLAVE}:add\n{SLAVE}:add\n", code=1))
+    assert "WFLYCTL0212" in wrong["problem"]
+    assert node.run("cli", "--check", "--if-needed", typed=f"{SLAVE}:add\n{SLAVE}:add\n").count("success") == 2
+    unreadable = node.run("cli", "--summary", typed=f"{SLAVE}:add(\n", code=2)
+    assert "column" in json.loads(unreadable)["problem"]
+    assert read_overlay(node.config) == ()
+    assert len(node.events("reload requested")) == reloads

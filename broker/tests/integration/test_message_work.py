@@ -390,7 +390,7 @@ def test_a_whole_message_of_any_kind_can_be_sent(connection: sync.Connection, qu
 def test_what_connections_and_sessions_show(connection: sync.Connection, queue: str) -> None:
     session = connection.session("individual")
     session.producer(queue)
-    assert repr(session) == "<Session individual, open, 1 producers, 0 consumers>"
+    assert repr(session) == "<Session individual, open, producers: 1, consumers: 0>"
     assert "connected" in repr(connection)
     session.close()
-    assert repr(session) == "<Session individual, closed, 0 producers, 0 consumers>"
+    assert repr(session) == "<Session individual, closed, producers: 0, consumers: 0>"

@@ -1,7 +1,8 @@
 """Goal: nodes of this version and of earlier ones. Nodes of a release before 0.2.0 do not link with those of this one,
 and the logs of both name the release that is needed (ADR 0111); over a shared store one still takes over from the
-other; an older passive node refuses a log that it cannot read (ADR 0088). After the update of both nodes everything is
-there. The earlier versions are run from the history of this repository.
+other; an older passive node refuses a log that it cannot read (ADR 0088). Nodes with replication protocols 3 and 4
+replicate to each other. After the update of both nodes everything is there. The earlier versions are run from the
+history of this repository.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from support.earlier import PREVIOUS, Earlier, run_present
+from support.earlier import PREVIOUS, REPLICATION_PROTOCOL_3, Earlier, run_present
 from support.processes import READY_S, Node, Pair, assert_serves, invoke
-from support.replicated import ReplicatedPair, consume, logged, produce, wait_logged, wait_until
+from support.replicated import ReplicatedPair, consume, logged, produce, wait_in_sync, wait_logged, wait_until
 from understudy.kernel.log import crc32
 from understudy.store.log.format_version import FORMAT_VERSION
 
@@ -25,6 +26,11 @@ NEWER = "format version {}, this Understudy reads up to {}"
 @pytest.fixture(scope="session")
 def previous(tmp_path_factory: pytest.TempPathFactory) -> Earlier:
     return Earlier(PREVIOUS, tmp_path_factory.mktemp("previous"))
+
+
+@pytest.fixture(scope="session")
+def protocol_3(tmp_path_factory: pytest.TempPathFactory) -> Earlier:
+    return Earlier(REPLICATION_PROTOCOL_3, tmp_path_factory.mktemp("protocol_3"))
 
 
 def join(active: Node, replica: Node) -> None:
@@ -57,6 +63,35 @@ def test_a_replicated_pair_is_updated_as_a_whole(
     pair.primary.kill()
     pair.backup.wait_ready("active")
     consume(pair.url, 200)
+
+
+@pytest.mark.parametrize("older", [pytest.param("primary", marks=pytest.mark.long), "backup"])
+def test_a_pair_replicates_between_protocols_3_and_4(
+    make_pair: Callable[..., ReplicatedPair], protocol_3: Earlier, older: str
+) -> None:
+    """Each node is copied from the other one and serves its messages; so it is after the update of the older node."""
+    pair = make_pair(allow_failback=True)
+    earlier = protocol_3.run(pair.primary if older == "primary" else pair.backup)
+    pair.primary.start().wait_ready("active")
+    produce(pair.url, 300)
+    join(pair.primary, pair.backup)
+    produce(pair.url, 100)
+    pair.primary.kill()
+    pair.backup.wait_ready("active")
+    consume(pair.url, 100)
+    produce(pair.url, 50)
+    # The primary is copied from the backup, and takes the service back.
+    pair.primary.start().wait_ready("active")
+    wait_in_sync(pair.primary, pair.backup, 2)
+    consume(pair.url, 100)
+    assert pair.backup.terminate() == 0
+    assert pair.primary.terminate() == 0
+    run_present(earlier)
+    pair.primary.start().wait_ready("active")
+    join(pair.primary, pair.backup)
+    pair.primary.kill()
+    pair.backup.wait_ready("active")
+    consume(pair.url, 250)
 
 
 @pytest.mark.long

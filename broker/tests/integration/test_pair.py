@@ -34,9 +34,9 @@ def test_nothing_is_lost_when_the_active_is_killed_and_comes_back(pair: Pair, tm
     pair.start()
     produced, consumed = tmp_path / "produced.jsonl", tmp_path / "consumed.jsonl"
     count = 3_000
-    # no --count: messages of a commit of unknown outcome do not come again, so the test ends the consumer
+    # not --count: messages of a commit of unknown outcome do not come again, so the test ends the consumer
     consumer = start("consume", "--url", pair.url, "--queue", "q", "--ack", ack, "--batch", 20,
-                     "--ledger", consumed)  # fmt: skip
+                     "--follow", "--ledger", consumed)  # fmt: skip
     producer = start("produce", "--url", pair.url, "--queue", "q", "--count", count, "--size", 200, "--rate", 500,
                      "--ledger", produced)  # fmt: skip
     while not produced.exists() or produced.read_bytes().count(b"\n") < count // 4:

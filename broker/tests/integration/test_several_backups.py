@@ -118,7 +118,7 @@ def test_each_backup_takes_over_in_turn_and_the_primary_gets_its_place_back(grou
     produced, consumed = tmp_path / "produced.jsonl", tmp_path / "consumed.jsonl"
     stop = tmp_path / "stop"
     consumer = start("consume", "--url", group.url, "--queue", "q", "--ack", "transacted", "--batch", 20,
-                     "--ledger", consumed)  # fmt: skip
+                     "--follow", "--ledger", consumed)  # fmt: skip
     producer = start("produce", "--url", group.url, "--queue", "q", "--count", 100, "--until", stop, "--size", 200,
                      "--rate", 300, "--ledger", produced)  # fmt: skip
     wait_rows(produced, 200, producer)

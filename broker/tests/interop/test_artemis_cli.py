@@ -97,7 +97,7 @@ def test_queues_are_made_counted_purged_and_deleted(cli: Cli, node: Node) -> Non
     assert "purged successfully" in cli("queue", "purge", "--name", "cli.q")
     assert stat(cli, "cli.q")["messageCount"] == "0"
     assert "LocalQueueBinding [address=cli.q" in cli("address", "show", "--name", "cli.q", "--bindings")
-    assert "has 1 queues" in cli("address", "delete", "--name", "cli.q")
+    assert "has 1 queue" in cli("address", "delete", "--name", "cli.q")
     deleted = cli("queue", "delete", "--name", "cli.q", "--autoDeleteAddress")
     assert "deleted successfully" in deleted
     assert node.queue("cli.q") is None

@@ -30,7 +30,7 @@ from understudy.properties import BYTE, Properties
 from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.filter import parse_filter
 from understudy.routing.queues.queue import Queue
-from understudy.routing.remote import Balancer, RemoteBinding
+from understudy.routing.remote import Balancer, RemoteBinding, RemoteQueue
 from understudy.terms import AddressFullPolicy, MessageLoadBalancing, RoutingType
 
 NODES = [f"{number}1111111-2222-3333-4444-555555555555" for number in range(3)]
@@ -66,9 +66,11 @@ class Member:
                 may_create_address=True,
             )
             binding = RemoteBinding(
-                "q" + NODES[number], "q", "q", remote_id=100 + number, binding_id=number, distance=1, queue=flow,
+                RemoteQueue("q" + NODES[number], "q", "q", 100 + number, 1),
+                binding_id=number,
+                queue=flow,
                 filter=parse_filter(selector),
-            )  # fmt: skip
+            )
             self.remote.append((binding, consumers))
         self.session = self.world.session(callback=FakeCallback(runs=True))
         self.session.sends.permit("q")

@@ -25,7 +25,7 @@ from understudy.properties import BYTE, Properties
 from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.filter import parse_filter
 from understudy.routing.queues.queue import Queue
-from understudy.routing.remote import Balancer, RemoteBinding
+from understudy.routing.remote import Balancer, RemoteBinding, RemoteQueue
 from understudy.terms import MessageLoadBalancing, RoutingType
 
 _I64 = struct.Struct(">q")
@@ -72,9 +72,11 @@ class Member:
         self.address.balance_by(self.balancer)
         for number, (node, name, selector, consumers) in enumerate(plan["remote"]):
             binding = RemoteBinding(
-                f"{name}{number}{NODES[node]}", "a", "a" if kind is ANYCAST else name, remote_id=100 + number,
-                binding_id=1_000 + number, distance=1, queue=self.flows[node], filter=parse_filter(selector),
-            )  # fmt: skip
+                RemoteQueue(f"{name}{number}{NODES[node]}", "a", "a" if kind is ANYCAST else name, 100 + number, 1),
+                binding_id=1_000 + number,
+                queue=self.flows[node],
+                filter=parse_filter(selector),
+            )
             binding.connected = consumers is not None
             for each in consumers or ():
                 binding.consumers.add(each, parse_filter(each))

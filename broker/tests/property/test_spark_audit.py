@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from understudy.ledger import Kind, Row, check, check_epochs, encode
-from understudy.spark.jobs.jobs import audit
+from understudy.spark.jobs.jobs import RemainingMessages, audit
 from understudy.spark.ledger import audits
 
 pytestmark = pytest.mark.spark
@@ -188,7 +188,7 @@ def test_the_audit_agrees_with_the_reference(
             kept = Path(directory) / "remaining"
             lines = [f'{{"producer":"{producer}","number":{number}}}\n' for producer, number in remaining]
             kept.write_text("".join(lines))
-        found = audit(spark, paths, remaining=kept, **options)
+        found = audit(spark, paths, remaining=RemainingMessages(kept), **options)
     assert found.torn == {}
     assert found.report == expected
     assert found.confirmed_by == check_epochs(everything, clock_skew_ms=slack_ms)

@@ -92,6 +92,7 @@ SCALED_VOTERS_REGRESSIONS = {
 }
 #: Likewise of the scenario `shared-store-symmetric`.
 SYMMETRIC_REGRESSIONS = {
+    330002: "the late answer of a request out of time was taken for that of the next one, and a branch stayed active",
     320050: "messages that a disk could not read for a moment were overtaken by later ones, which were in memory",
 }
 #: Likewise of the scenario `scaled-replicas`.

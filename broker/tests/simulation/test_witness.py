@@ -11,8 +11,8 @@ import pytest
 from planted.planting import Patch
 from understudy.errors import BrokerError
 from understudy.ha.locks.distributed_lock import LockManager
-from understudy.ha.witness.client import GroupConfiguration, WitnessClientOptions
 from understudy.ha.witness.group import WitnessGroup
+from understudy.ha.witness.options import GroupConfiguration, WitnessClientOptions
 from understudy.ha.witness.service import Witness
 from understudy.runtime.base.turn import Turn
 from understudy.runtime.locks import witness_groups

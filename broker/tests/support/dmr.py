@@ -48,7 +48,7 @@ class Configured:
         self.overrides: Overrides = ()
         self.facts = facts or Facts("1", "/srv/node")
 
-    def carry_out(self, *lines: str | Operation) -> Mapping[str, Value]:
+    def carry_out(self, *lines: str | Operation, composite: bool = False) -> Mapping[str, Value]:
         """The answer to lines as one batch, or to one line alone; its changes count. Raises BrokerError."""
         operations = [parse_line(line) if isinstance(line, str) else line for line in lines]
         assert all(isinstance(each, Operation) for each in operations)
@@ -61,7 +61,7 @@ class Configured:
         )
         self.source.load(overrides=made.overrides)
         self.overrides = made.overrides
-        return success(Request(found, composite=len(found) > 1), made.outcomes)
+        return success(Request(found, composite=composite or len(found) > 1), made.outcomes)
 
     def result(self, line: str) -> Value:
         """The result of a line that reads."""

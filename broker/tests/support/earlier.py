@@ -14,6 +14,8 @@ _REPOSITORY = Path(__file__).resolve().parents[3]
 #: A version of before: its nodes do not state which format version of a log they read, and prove the cluster password
 #: without its target.
 PREVIOUS = "45369a1e"
+#: The last version that speaks replication protocol 3; its nodes link with those of this version.
+REPLICATION_PROTOCOL_3 = "c62a9be9"
 
 
 class Earlier:

@@ -13,7 +13,7 @@ from understudy.config.grouping import GroupingConfiguration, GroupingType
 from understudy.properties import Properties, PropertyValue
 from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.queues.queue import Queue
-from understudy.routing.remote import RemoteBinding
+from understudy.routing.remote import RemoteBinding, RemoteQueue
 from understudy.terms import MessageLoadBalancing, RoutingType
 
 HERE = "00000000-2222-3333-4444-555555555555"
@@ -73,14 +73,7 @@ class GroupingNode:
                 may_create_address=True,
             )
         binding = RemoteBinding(
-            name + THERE,
-            name,
-            name,
-            remote_id=remote_id,
-            binding_id=1_000 + remote_id,
-            distance=1,
-            queue=flow,
-            filter=None,
+            RemoteQueue(name + THERE, name, name, remote_id, 1), binding_id=1_000 + remote_id, queue=flow, filter=None
         )
         assert self.bindings.add(binding)
         return binding

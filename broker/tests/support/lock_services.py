@@ -13,8 +13,9 @@ from support.ports import free_port
 from understudy.config.lock_options import ZooKeeperLockOptions
 from understudy.errors import BrokerError
 from understudy.ha.locks.distributed_lock import LockManager
-from understudy.ha.witness.client import WitnessClientOptions, WitnessLockManager
+from understudy.ha.witness.client import WitnessLockManager
 from understudy.ha.witness.group import WitnessGroup
+from understudy.ha.witness.options import WitnessClientOptions
 from understudy.ports import Clock, Disk, Entropy, FileLock, Timers, Worker
 from understudy.runtime.base.disk import RealDisk
 from understudy.runtime.base.environment import BootClock, LoopTimers, SystemEntropy
@@ -22,7 +23,7 @@ from understudy.runtime.base.turn import Turn
 from understudy.runtime.base.worker import ThreadWorker
 from understudy.runtime.locks.file_lock import RealFileLock
 from understudy.runtime.locks.lock_folder import FolderLockManager
-from understudy.runtime.locks.providers import make_group
+from understudy.runtime.locks.providers import WitnessGroupOptions, make_group
 from understudy.runtime.locks.witness_dialer import LoopWitnessDialer
 from understudy.runtime.locks.witness_groups import form, text_of
 from understudy.runtime.locks.witness_requests import WitnessRequests
@@ -327,7 +328,7 @@ class _Witnesses(LockService):
 
     def make_manager(self, name: str) -> LockManager:
         dialer, lease_ms = LoopWitnessDialer(self.loop, self.turn), int(self.lease_s * 1000)
-        return make_group(self.places, SECRET, name, dialer, self.turn, lease_ms=lease_ms)
+        return make_group(WitnessGroupOptions(self.places, SECRET, name, lease_ms), dialer, self.turn)
 
     async def cut(self, node: Node) -> None:
         assert isinstance(node.manager, WitnessGroup)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from support.cluster_links import PASSWORD
 from support.core import CoreNode
@@ -168,9 +169,9 @@ class Node:
         self.host_of_backups = BackupPlaces(host)
         self.core = CoreNode(credentials=credentials, backups=self.host_of_backups)
         self.topology = self.core.topology
-        statics_ = [connector(each) for each in statics]
+        settings = replace(settings, statics=tuple(connector(each) for each in statics))
         self.membership = Membership(
-            self.topology, connector(host), statics_, settings, credentials, self, network.time, network.time
+            self.topology, connector(host), settings, credentials, self, network.time, network.time
         )
 
     def dial(self, target: TransportConfiguration, link: Link) -> None:

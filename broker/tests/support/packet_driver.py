@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from support.client import Drive, Outcome
-from understudy.client.core.consumer.state import ConsumerState, ReceivedMessage
+from understudy.client.core.consumer.state import ConsumerSettings, ConsumerState, ReceivedMessage
 from understudy.client.core.consumer.taken import AcknowledgeMode
 from understudy.client.core.session.state import SessionState
 from understudy.errors import ConnectionLost
@@ -32,7 +32,7 @@ class PacketDriver:
 
     def consumer(self, queue: str = "q", **fields: Any) -> ConsumerState:
         outcome = Outcome()
-        self.session.consumers.open(queue, outcome, **fields)
+        self.session.consumers.open(queue, outcome, ConsumerSettings(**fields))
         assert isinstance(self.sent()[-1], CreateConsumer)
         self.answer(QueueQueryResponseV3(True, True, name=queue, address=queue))
         self.sent()

@@ -209,7 +209,7 @@ class Traffic:
         self.produced, self.consumed = directory / "produced.jsonl", directory / "consumed.jsonl"
         self._enough = directory / "enough"
         self.consumer = _command("consume", "--url", url, "--queue", "q", "--ack", "transacted", "--batch", 20,
-                                 "--ledger", self.consumed)  # fmt: skip
+                                 "--follow", "--ledger", self.consumed)  # fmt: skip
         limit = ("--count", 1, "--until", self._enough) if count is None else ("--count", count)
         self.producer = _command("produce", "--url", url, "--queue", "q", *limit, "--size", 200,
                                  "--rate", rate, "--ledger", self.produced)  # fmt: skip

@@ -14,7 +14,7 @@ from understudy.store.log.operations import is_batch
 from understudy.store.log.reading.follower import Follower
 from understudy.store.log.records import QueueRecord
 from understudy.store.messages.large_messages import LargeMessages
-from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore, StoreOwner
 from understudy.store.replication import operation_codec
 from understudy.store.replication.copy_messages import (
     CopyIdentity,
@@ -132,9 +132,9 @@ class ReplicatedHarness(StoreHarness):
             files=LogFiles(self.log, writer, housekeeper),
             clock=self.time,
             node_id=NODE_ID,
+            owner=StoreOwner(self.failures.append),
             settings=self.settings,
             large=LargeMessages(self.bodies_applier, bodies, self.time),
-            on_failure=self.failures.append,
         )
         return self.store
 

@@ -11,7 +11,7 @@ from understudy.errors import BrokerError, NotAuthorized
 from understudy.message import LargeMessage, Message
 from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.addresses.settings import AddressSettingsRepository
-from understudy.routing.post_office import PostOffice
+from understudy.routing.post_office import PostOffice, RoutingSettings
 from understudy.routing.queues.queue import Queue
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.registry import SessionRegistry
@@ -167,12 +167,13 @@ class World:
         self.clock = manual_time()
         self.store: Any = store if store is not None else UnitStore.begin(automatic=automatic)
         self.settings = AddressSettingsRepository((settings or {}).items(), durability_contract=durability_contract)
+        ports = {name: options.pop(name) for name in ("pages", "wake", "entropy") if name in options}
         self.office = PostOffice(
             store=self.store,
-            settings=self.settings,
+            settings=RoutingSettings(self.settings, **options),
             clock=self.clock,
             timers=self.clock,
-            **options,
+            **ports,
         )
         self.registry: SessionRegistry[ServerSession] = SessionRegistry()
         self.resources = ResourceManager(self.office, self.clock, self.clock, scan_period_ms=-1)

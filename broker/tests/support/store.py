@@ -17,7 +17,7 @@ from understudy.store.log.reading.follower import Follower
 from understudy.store.log.reading.replay import read_frames
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.log.segment import SEGMENT_BYTES_MIN, seed_of, segment_name
-from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore, StoreOwner
 from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.store.settings import StoreSettings
 from understudy.testing.manual_time import ManualTime
@@ -101,8 +101,8 @@ class StoreHarness:
             files=self.log_files(owner),
             clock=self.time,
             node_id=NODE_ID,
+            owner=StoreOwner(self.failures.append),
             settings=self.settings,
-            on_failure=self.failures.append,
         )
         return self.store
 

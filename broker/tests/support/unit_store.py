@@ -19,7 +19,7 @@ from understudy.routing.restore import live_masks
 from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.log.operations import KeepReserve
 from understudy.store.log.reading.follower import Follower
-from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore, StoreOwner
 from understudy.store.messages.reference import Location, MessageReference, RunSlice
 from understudy.store.settings import StoreSettings
 from understudy.store.state import StoreState
@@ -84,7 +84,7 @@ class UnitStore(MessageStore):
             clock=ManualTime(),
             node_id=NODE_ID,
             settings=StoreSettings(**{"segment_bytes": _SEGMENT_BYTES, **settings}),
-            on_failure=failed.append,
+            owner=StoreOwner(failed.append),
         )
         assert isinstance(store, cls)
         store.volume, store.writer, store.failed = volume, writer, failed

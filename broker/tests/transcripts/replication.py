@@ -18,7 +18,7 @@ from understudy.cluster.membership.passive_formats import PassiveFormats
 from understudy.errors import ActivationRefused, BrokerError, LockLost, LockManagerUnavailable
 from understudy.ha.replication.ports import Found
 from understudy.ha.replication.standby_life import StandbyLife
-from understudy.replication.active_link import ActiveLink, LinkOptions
+from understudy.replication.active_link import ActiveLink, CopyOwner, LinkOptions
 from understudy.store.log.operation_context import Contract, Lane, OperationContext
 from understudy.store.log.operations import Append, SyncFile
 from understudy.store.replication.copy_messages import Directory
@@ -118,13 +118,15 @@ class _Active:
             LinkOptions(),
             self.authority,
             shipping,
-            lambda link, _: _Copy(link, report),
             self,
             time,
             time,
             PassiveFormats(),
         )
         self.link.open(NODE_ID, 3, self._context)
+
+    def make_copy(self, link: CopyOwner, protocol: int) -> _Copy:
+        return _Copy(link, self._report)
 
     def replica_in_sync(self, registration: packets.ReplicaRegistration) -> None:
         asks = ", asks to become active" if registration.wants_failback else ""

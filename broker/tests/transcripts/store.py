@@ -25,7 +25,7 @@ from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.log.operations import is_batch
 from understudy.store.log.reading.follower import Follower
 from understudy.store.log.segment import SEGMENT_BYTES_MIN
-from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore, StoreOwner
 from understudy.store.settings import StoreSettings
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.sim.disk import SimDisk, SimVolume
@@ -226,8 +226,8 @@ class StoreDriver:
             files=LogFiles(applier, self._writer, self._housekeeper),
             clock=self.time,
             node_id=NODE_ID,
+            owner=StoreOwner(lambda error: self._report(f"the store has failed: {_short(str(error))}")),
             settings=StoreSettings(**self._settings),
-            on_failure=lambda error: self._report(f"the store has failed: {_short(str(error))}"),
         )
         if quiet:
             self._lines.clear()

@@ -21,7 +21,7 @@ from understudy.client.core.url.parsing import parse_url
 from understudy.config.reading.reader import read_broker_xml
 from understudy.errors import BrokerError, ConfigError, LocalProtocolError
 from understudy.runtime.base.management_client import ManagementAddress
-from understudy.texts import has_login, masked_url, printable, printable_lines
+from understudy.texts import counted, has_login, masked_url, printable, printable_lines
 from understudy.wire.core.transport import TransportConfiguration
 
 SECRET = "Sw0rdfish"
@@ -48,6 +48,10 @@ SECRET = "Sw0rdfish"
 def test_a_shown_url_has_no_secret(url: str, shown: str) -> None:
     assert masked_url(url) == shown
     assert has_login(url) is ("//***@" in shown)
+
+
+def test_a_number_with_its_noun() -> None:
+    assert [counted(each, "queue") for each in (0, 1, 2000)] == ["0 queues", "1 queue", "2,000 queues"]
 
 
 @given(st.text())

@@ -173,13 +173,30 @@ def _make(image: Image, progress: Callable[[str], None]) -> None:
     (place / "complete").touch()
 
 
-def _kernel(place: Path) -> Path:
-    """The kernel, able to run on this machine; its modules."""
-    apt = place / "apt"
-    for directory in (apt / "lists" / "partial", apt / "cache" / "archives" / "partial", place / "library"):
+def package(image: Image, name: str) -> Path:
+    """A package of the hosts' release of Debian, downloaded once for an image.
+
+    Raises:
+        LabError: the archive does not have it.
+    """
+    directory = image.directory / "packages"
+    directory.mkdir(exist_ok=True)
+    if not list(directory.glob(f"{name}_*.deb")):
+        options = _archive(directory / "apt", RELEASES[image.release])
+        run(["apt-get", *options, "download", name], cwd=directory)
+    return sorted(directory.glob(f"{name}_*.deb"))[-1]
+
+
+def _archive(apt: Path, *releases: str) -> list[str]:
+    """Options of apt-get for releases that this machine need not have; their lists are brought up to date.
+
+    Args:
+        apt: directory for what apt keeps.
+        releases: of Debian.
+    """
+    for directory in (apt / "lists" / "partial", apt / "cache" / "archives" / "partial"):
         directory.mkdir(parents=True, exist_ok=True)
     keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
-    releases = (KERNEL_RELEASE, LIBRARY_RELEASE)
     lines = [f"deb [signed-by={keyring}] {_mirror()} {release} main\n" for release in releases]
     (apt / "sources.list").write_text("".join(lines))
     places = {
@@ -191,6 +208,14 @@ def _kernel(place: Path) -> Path:
     }
     options = [part for name, value in places.items() for part in ("-o", f"{name}={value}")]
     run(["apt-get", *options, "update", "-q"])
+    return options
+
+
+def _kernel(place: Path) -> Path:
+    """The kernel, able to run on this machine; its modules."""
+    apt = place / "apt"
+    (place / "library").mkdir(parents=True, exist_ok=True)
+    options = _archive(apt, KERNEL_RELEASE, LIBRARY_RELEASE)
     wanted = [f"user-mode-linux/{KERNEL_RELEASE}", f"libc6/{LIBRARY_RELEASE}"]
     run(["apt-get", *options, "download", *wanted], cwd=apt)
     for name, target in (("user-mode-linux", "kernel"), ("libc6", "library")):

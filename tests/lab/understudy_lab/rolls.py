@@ -41,6 +41,8 @@ FORMER_VERSION = "0.0.9"
 PRESENT_VERSION = re.search(r'(?m)^__version__ = "(.*)"$', (ROOT / "broker/src/understudy/__init__.py").read_text())[1]  # type: ignore[index]
 ROLL_TIMEOUT_S = 1800.0
 GATE_TIMEOUT_S = 60
+FORMER_SOURCE = "UNDERSTUDY_LAB_FORMER_SOURCE"
+"""Source of the broker that the other generation is built from, if it is not the present one with another version."""
 TABLE = "rolling_update"
 UPDATE = "playbooks/rolling_update.yml"
 PHASES = {
@@ -70,13 +72,19 @@ def generations(scratch: Path, other: str = FORMER_VERSION) -> tuple[Generation,
     Args:
         scratch: directory for the source of the other release.
         other: its version.
+
+    Raises:
+        LabError: the directory that ``FORMER_SOURCE`` names is no source of the broker.
     """
     former = scratch / "former"
+    source = Path(os.environ.get(FORMER_SOURCE) or ROOT / "broker")
+    if not (source / "src/understudy/__init__.py").exists():
+        raise LabError(f"{FORMER_SOURCE}={source} has no src/understudy/__init__.py; name a directory broker")
     shutil.rmtree(former, ignore_errors=True)
     former.mkdir(parents=True)
     for name in ("pyproject.toml", "README.md", "src", "kernel"):
-        copy = shutil.copytree if (ROOT / "broker" / name).is_dir() else shutil.copy2
-        copy(ROOT / "broker" / name, former / name)
+        copy = shutil.copytree if (source / name).is_dir() else shutil.copy2
+        copy(source / name, former / name)
     version = former / "src/understudy/__init__.py"
     text, found = re.subn(r'(?m)^__version__ = ".*"$', f'__version__ = "{other}"', version.read_text())
     assert found == 1

@@ -74,7 +74,7 @@ def test_every_directory_that_the_configuration_can_name_is_writable() -> None:
     elsewhere = named_directories() - set(inside)
     assert elsewhere == {"journal-retention-directory"}, "an element that neither the store nor the unit knows of"
     settings = unit(broker_service_retention="/archive/kept")
-    for path in [*inside.values(), f"{INSTANCE}/log", f"{INSTANCE}/run", "/archive/kept"]:
+    for path in [*inside.values(), f"{INSTANCE}/log", f"{INSTANCE}/run", f"{INSTANCE}/etc/broker.d", "/archive/kept"]:
         assert covered(path, settings), path
     for path in ("/archive", INSTANCE, f"{INSTANCE}/etc", "/srv/understudy", "/"):
         assert not covered(path, settings), path
@@ -92,7 +92,7 @@ def test_the_directory_of_retained_segments(given: str, path: str) -> None:
 
 def test_without_retention_there_is_nothing_more() -> None:
     settings = unit()
-    assert settings["ReadWritePaths"] == [STORE, f"{INSTANCE}/log", f"{INSTANCE}/run"]
+    assert settings["ReadWritePaths"] == [STORE, f"{INSTANCE}/log", f"{INSTANCE}/run", f"{INSTANCE}/etc/broker.d"]
     assert settings["RequiresMountsFor"] == [STORE, INSTANCE]
 
 

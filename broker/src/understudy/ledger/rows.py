@@ -167,6 +167,19 @@ def _quoted(name: str) -> str:
     return json.dumps(name)
 
 
+class ReceivedCopy(NamedTuple):
+    """The copy of a message that a consumer or browser has received."""
+
+    consumer: str
+    queue: str
+    message_id: int = 0
+    """The broker's id of the stored message; 0 unknown."""
+    digest: int = 0
+    """``digest_of`` the body; 0 unknown."""
+    origin: str = ""
+    """The queue this copy was moved from (dead letter, expiry, move); else empty."""
+
+
 class LedgerWriter:
     """Turns events into lines. ``write`` takes one line with its newline; the caller sees to it
     that a SENT line has left the process before the message does.
@@ -208,67 +221,47 @@ class LedgerWriter:
         )  # fmt: skip
 
     def refused(
-        self, producer: str, number: int, address: str, at_ms: int, *, transaction: str = "", queue: str = "",
-        consumer: str = "",
+        self, producer: str, number: int, address: str, at_ms: int, copy: ReceivedCopy | None = None, *,
+        transaction: str = "",
     ) -> None:  # fmt: skip
-        """Write a refused acknowledgement, with a consumer and a queue, or a refused send, without them."""
+        """Write a refused acknowledgement of a copy, or a refused send, without a copy."""
+        consumer, queue = (copy.consumer, copy.queue) if copy is not None else ("", "")
         self.append(Row(Kind.REFUSED, producer, number, address, at_ms, consumer, queue, transaction=transaction))
 
     def delivered(
-        self,
-        producer: str,
-        number: int,
-        address: str,
-        at_ms: int,
-        *,
-        consumer: str,
-        queue: str,
-        message_id: int = 0,
-        delivery_count: int = 0,
-        digest: int = 0,
-        origin: str = "",
+        self, producer: str, number: int, address: str, at_ms: int, copy: ReceivedCopy, *, delivery_count: int = 0
     ) -> None:
         """Write the row of a message that a consumer received."""
         self.append(
             Row(
-                Kind.DELIVERED, producer, number, address, at_ms, consumer, queue, message_id, delivery_count,
-                digest=digest, origin=origin,
+                Kind.DELIVERED, producer, number, address, at_ms, copy.consumer, copy.queue, copy.message_id,
+                delivery_count, digest=copy.digest, origin=copy.origin,
             )
         )  # fmt: skip
 
-    def acknowledging(
-        self, producer: str, number: int, address: str, at_ms: int, *, consumer: str, queue: str, message_id: int = 0
-    ) -> None:
+    def acknowledging(self, producer: str, number: int, address: str, at_ms: int, copy: ReceivedCopy) -> None:
         """Write that a message is about to be acknowledged."""
-        self.append(Row(Kind.ACKNOWLEDGING, producer, number, address, at_ms, consumer, queue, message_id))
-
-    def acknowledged(
-        self, producer: str, number: int, address: str, at_ms: int, *, consumer: str, queue: str, message_id: int = 0,
-        by: Confirmer = UNKNOWN,
-    ) -> None:  # fmt: skip
-        """Write that the broker confirmed an acknowledgement."""
         self.append(
-            Row(Kind.ACKNOWLEDGED, producer, number, address, at_ms, consumer, queue, message_id, **by._asdict())
+            Row(Kind.ACKNOWLEDGING, producer, number, address, at_ms, copy.consumer, copy.queue, copy.message_id)
         )
 
-    def remaining(
-        self,
-        producer: str,
-        number: int,
-        address: str,
-        at_ms: int,
-        *,
-        consumer: str,
-        queue: str,
-        message_id: int = 0,
-        digest: int = 0,
-        origin: str = "",
+    def acknowledged(
+        self, producer: str, number: int, address: str, at_ms: int, copy: ReceivedCopy, *, by: Confirmer = UNKNOWN
     ) -> None:
+        """Write that the broker confirmed an acknowledgement."""
+        self.append(
+            Row(
+                Kind.ACKNOWLEDGED, producer, number, address, at_ms, copy.consumer, copy.queue, copy.message_id,
+                **by._asdict(),
+            )
+        )  # fmt: skip
+
+    def remaining(self, producer: str, number: int, address: str, at_ms: int, copy: ReceivedCopy) -> None:
         """Write that a message was found in a queue at the end."""
         self.append(
             Row(
-                Kind.REMAINING, producer, number, address, at_ms, consumer, queue, message_id,
-                digest=digest, origin=origin,
+                Kind.REMAINING, producer, number, address, at_ms, copy.consumer, copy.queue, copy.message_id,
+                digest=copy.digest, origin=copy.origin,
             )
         )  # fmt: skip
 

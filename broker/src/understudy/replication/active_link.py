@@ -103,7 +103,15 @@ class Registered:
 
 
 class LinkEvents(Protocol):
-    """Listener of a link to a replica."""
+    """Listener of a link to a replica, which also begins the copies."""
+
+    def make_copy(self, owner: CopyOwner, protocol: int) -> Copy:
+        """Begin a copy of the files to a replica.
+
+        Args:
+            owner: Sends its messages.
+            protocol: Version of the replication protocol that the replica speaks.
+        """
 
     def replica_in_sync(self, registration: packets.ReplicaRegistration) -> None:
         """Called when a replica may take over from now on."""
@@ -179,7 +187,6 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         options: LinkOptions,
         authority: Authority,
         shipping: Shipping,
-        new_copy: Callable[[CopyOwner, int], Copy],
         events: LinkEvents,
         clock: Clock,
         timers: Timers,
@@ -191,8 +198,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
             options: Settings.
             authority: Permits to go on alone.
             shipping: Of the writers of the store.
-            new_copy: Begins a copy of the files.
-            events: Called when a replica comes into sync and is lost.
+            events: Begins copies; called when a replica comes into sync and is lost.
             clock: Measures the progress of the replica.
             formats: Gets what the replica reads.
         """
@@ -200,7 +206,6 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         self.options = options
         self._authority = authority
         self._shipping = shipping
-        self._new_copy = new_copy
         self._events = events
         self._clock = clock
         self._timers = timers
@@ -382,7 +387,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         log.info("replica registered", extra={"peer": replica.connection.peer, "backup": replica.registration.name})
         self._formats.follows(self, f"the replica {replica.registration.name}", replica.registration.format_version)
         self._silence.begin(replica.connection.silent_ms)
-        self._copy = self._new_copy(self, self._common(replica.registration))
+        self._copy = self._events.make_copy(self, self._common(replica.registration))
 
     def _silent(self, silent_ms: int) -> None:
         log.error("silent replica dropped", extra={"silent_ms": silent_ms})

@@ -165,6 +165,16 @@ _FOUND: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ActiveNodes:
+    """The places at which the active node of a backup may be."""
+
+    candidates: Callable[[bool], Sequence[TransportConfiguration]]
+    """Their connectors, given whether one of them has another replica."""
+    dialer: Dialer
+    """Connects to one of them."""
+
+
 class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
     """The connection of a backup to its active node. Implements ``Replica``, ``PeerOwner`` and ``TargetOwner``."""
 
@@ -175,10 +185,9 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
     def __init__(
         self,
         options: ReplicaOptions,
-        candidates: Callable[[bool], Sequence[TransportConfiguration]],
+        active_nodes: ActiveNodes,
         listener: ReplicaListener,
         new_target: Callable[[TargetOwner], CopyTarget],
-        dialer: Dialer,
         clock: Clock,
         timers: Timers,
         executor: Executor,
@@ -187,19 +196,18 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
 
         Args:
             options: How this node registers.
-            candidates: Connectors at which an active node may be, given whether one has another replica.
+            active_nodes: Where an active node may be.
             listener: Called when something happens.
             new_target: Begins a copy of the files; its directory belongs to it until ``CopyTarget.end``.
-            dialer: Connects.
             clock: Measures silence.
             executor: Gathers reports of progress.
         """
         super().__init__()
         self.options = options
-        self._candidates = candidates
+        self._candidates = active_nodes.candidates
         self._listener = listener
         self._new_target = new_target
-        self._dialer = dialer
+        self._dialer = active_nodes.dialer
         self._clock = clock
         self._refusals = RefusalLog(clock)
         self._timers = timers

@@ -25,7 +25,14 @@ from understudy.routing.moves import Copies
 from understudy.routing.paging import Paging
 from understudy.routing.queues.queue import Queue
 from understudy.routing.references import arriving, references_of
-from understudy.routing.response_order import Answer, Done, ResponseOrder, RoutingTransaction, SessionTransaction
+from understudy.routing.response_order import (
+    Answer,
+    Done,
+    ResponseOrder,
+    RoutingTransaction,
+    SendRequest,
+    SessionTransaction,
+)
 from understudy.routing.transit import transfer_of
 from understudy.store.log.operation_context import Lane, tell_owner
 from understudy.store.messages.message_store import MessageStore
@@ -86,13 +93,11 @@ class Acceptance:
         message: Message,
         queues: tuple[Queue, ...],
         scheduled_ms: int,
-        order: ResponseOrder,
-        done: Done | None,
-        transaction: RoutingTransaction | None,
-        duplicate_id: bytes | None,
+        request: SendRequest,
     ) -> None:
         """Append a message that has its id, and make it visible in these queues when that is safe. Raises DiskFull."""
         store = self.store
+        order, done, transaction, duplicate_id = request
         message, deliveries = arriving(message, queues)
         location = None
         transaction_id = 0
@@ -363,7 +368,7 @@ class Acceptance:
         if not queues:
             target.messages_unrouted += 1
             return False
-        self.accept(target, message, queues, 0, order, None, transaction, None)
+        self.accept(target, message, queues, 0, SendRequest(order, transaction=transaction))
         target.messages_routed += 1
         return True
 

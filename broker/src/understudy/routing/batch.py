@@ -26,7 +26,7 @@ from understudy.routing.destinations import queues_of_ids
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Share, queue_ids
-from understudy.routing.response_order import Answer, BatchTransaction, ResponseOrder
+from understudy.routing.response_order import Answer, ResponseOrder, SessionTransaction
 from understudy.store.messages.reference import Arrival, RunSlice
 
 Answered = Callable[[Sequence[int]], None]
@@ -43,7 +43,7 @@ class Taking:
         sends: Sends,
         order: ResponseOrder,
         answered: Answered | None,
-        transaction: BatchTransaction | None = None,
+        transaction: SessionTransaction | None = None,
         *,
         of_cluster: bool = False,
     ) -> None:
@@ -150,7 +150,7 @@ class BatchSends:
         return count, sends.bytes_of(row, count)
 
     def _room(
-        self, address: Address, queues: tuple[Queue, ...], transaction: BatchTransaction | None
+        self, address: Address, queues: tuple[Queue, ...], transaction: SessionTransaction | None
     ) -> tuple[int, int]:
         """How many bytes and messages the address and the transaction may still hold."""
         room_bytes = room_count = _UNLIMITED
@@ -342,7 +342,7 @@ class BatchSends:
             context.appended = self._office.store.last_sequence
             tell_owners(bug, answers)
 
-    def _append(self, order: ResponseOrder | None, transaction: BatchTransaction | None) -> None:
+    def _append(self, order: ResponseOrder | None, transaction: SessionTransaction | None) -> None:
         """Give the messages of the batch their ids and the log their records, and have them wait until they are safe.
 
         Args:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from understudy.dataclass import dataclass
 from understudy.errors import (
     AddressFull,
     AddressNotFound,
@@ -58,7 +59,7 @@ from understudy.routing.memory import Memory
 from understudy.routing.paging import Paging
 from understudy.routing.queues.delivery import DeliveryPermission, serve
 from understudy.routing.queues.queue import EXPIRED_AT_ONCE, Queue
-from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction, SessionTransaction
+from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction, SendRequest, SessionTransaction
 from understudy.selector.work import WORK
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.messages.pages import Pages
@@ -69,6 +70,27 @@ __all__ = ["Done", "PostOffice", "ResponseOrder", "RoutingTransaction", "Undecid
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class RoutingSettings:
+    """Settings of the routing of a node."""
+
+    addresses: AddressSettingsRepository
+    id_cache_size: int = 20_000
+    """Duplicate ids remembered per address."""
+    persist_id_cache: bool = True
+    """Whether ids of messages that are not in the log go there too."""
+    global_max_size_bytes: int = -1
+    """Bytes of bodies in memory over all addresses; -1: no limit."""
+    global_max_messages: int = -1
+    """Bodies in memory over all addresses; -1: no limit."""
+    wildcard_routing: bool = True
+    """Whether queues of wildcard addresses get messages of the addresses that they cover."""
+    message_expiry_scan_period_ms: int = 30_000
+    """Time between searches for expired messages; those that come to be delivered expire anyway. -1: never."""
+    address_queue_scan_period_ms: int = 30_000
+    """Time between searches for queues and addresses to delete automatically. -1: never."""
+
+
 class PostOffice:
     """Routing of all messages of one active node."""
 
@@ -76,34 +98,18 @@ class PostOffice:
         self,
         *,
         store: MessageStore,
-        settings: AddressSettingsRepository,
+        settings: RoutingSettings,
         clock: Clock,
         timers: Timers,
-        id_cache_size: int = 20_000,
-        persist_id_cache: bool = True,
-        global_max_size_bytes: int = -1,
-        global_max_messages: int = -1,
         pages: Pages | None = None,
-        wildcard_routing: bool = True,
-        message_expiry_scan_period_ms: int = 30_000,
-        address_queue_scan_period_ms: int = 30_000,
         wake: Callable[[], None] | None = None,
         entropy: Entropy | None = None,
     ) -> None:
         """Args:
         store: The log of this node, open.
-        settings: Address settings.
+        settings: Settings of routing, with those of addresses.
         clock: Wall time for expirations and schedules.
-        id_cache_size: Duplicate ids remembered per address.
-        persist_id_cache: Whether ids of messages that are not in the log go there too.
-        global_max_size_bytes: Bytes of bodies in memory over all addresses, -1 = no limit.
-        global_max_messages: Bodies in memory over all addresses, -1 = no limit.
         pages: For what leaves memory and is not in the log; None keeps that in memory.
-        wildcard_routing: Whether queues of wildcard addresses get messages of the addresses they
-            cover.
-        message_expiry_scan_period_ms: How often queues are searched for expired messages; those
-            that come to be delivered expire anyway. -1 = never.
-        address_queue_scan_period_ms: How often auto-deletion looks for something. -1 = never.
         wake: Called when the first queue becomes dirty since the last ``turn``, so that the shell
             makes one; None if it makes one after everything it does.
         entropy: For redelivery-collision-avoidance-factor; None = delays are not varied.
@@ -120,15 +126,19 @@ class PostOffice:
         self.now_ms = clock.wall_ms()
         """Wall time, read once per turn."""
         self.permission = DeliveryPermission(clock, timers)
-        self.memory = memory = Memory(store, global_max_size_bytes, global_max_messages)
+        self.memory = memory = Memory(store, settings.global_max_size_bytes, settings.global_max_messages)
         self.paging = paging = Paging(memory, store, pages)
         paging.begin(timers.call_later)
         self.scheduled = scheduled = ScheduledDeliveries(clock, timers)
         self.acceptance = acceptance = Acceptance(
-            store, clock, memory, paging, scheduled, persist_id_cache=persist_id_cache
+            store, clock, memory, paging, scheduled, persist_id_cache=settings.persist_id_cache
         )
         self.directory = directory = Directory(
-            self, settings, paging, id_cache_size=id_cache_size, wildcard_routing=wildcard_routing
+            self,
+            settings.addresses,
+            paging,
+            id_cache_size=settings.id_cache_size,
+            wildcard_routing=settings.wildcard_routing,
         )
         self.damaged = damaged = DamagedMessages(store, paging, scheduled, clock, timers, directory.queues)
         self.dead_letters = dead_letters = DeadLetters(directory, acceptance)
@@ -137,8 +147,8 @@ class PostOffice:
         self.diverts = Diverts(directory, acceptance, dead_letters)
         self.auto_deletion = AutoDeletion(directory, clock)
         self._sweeps = [
-            PeriodicScan(timers, message_expiry_scan_period_ms, self._expire_overdue),
-            PeriodicScan(timers, address_queue_scan_period_ms, self.auto_deletion.sweep),
+            PeriodicScan(timers, settings.message_expiry_scan_period_ms, self._expire_overdue),
+            PeriodicScan(timers, settings.address_queue_scan_period_ms, self.auto_deletion.sweep),
         ]
 
     def queues(self) -> list[Queue]:
@@ -295,20 +305,21 @@ class PostOffice:
         if address.alters_messages:
             message = address.altered(message, self.clock.wall_ms())
         message.assign_id(self.store.next_id())
+        request = SendRequest(order, done, transaction, duplicate_id)
         try:
             if address.diverts:
-                self.diverts.send(address, message, routing_type, only, order, done, transaction, duplicate_id)
+                self.diverts.send(address, message, routing_type, only, request)
                 return None
             if only is None and address.balancer is None:
                 queues = address.route(message, routing_type)
             else:
                 message, queues = destinations(address, message, routing_type, only)
             if not queues:
-                self._unrouted(address, message, order, done, transaction, duplicate_id)
+                self._unrouted(address, message, request)
                 return None
             address.messages_routed += 1
             not_before_ms = scheduled_ms(message) if SCHEDULED_DELIVERY in properties else 0
-            self.acceptance.accept(address, message, queues, not_before_ms, order, done, transaction, duplicate_id)
+            self.acceptance.accept(address, message, queues, not_before_ms, request)
         except DiskFull as error:
             raise AddressFull(f"address {address.name!r}: the disk of the broker is full", hint=error.hint) from error
         return None
@@ -384,17 +395,18 @@ class PostOffice:
             message = address.altered(message, self.clock.wall_ms())
         message.assign_id(self.store.next_id())
         message, acknowledged = without_acknowledgements(message)
+        request = SendRequest(order, done, transaction, duplicate_id)
         try:
             if kept is None and not acknowledged and address.is_diverted(message):
                 message, routing_type = without_chosen_queues(message), message.properties.get(ROUTING_TYPE)
-                self.diverts.send(address, message, routing_type, None, order, done, transaction, duplicate_id)
+                self.diverts.send(address, message, routing_type, None, request)
                 return
             if kept is None:
                 message, queues = destinations(address, message, message.properties.get(ROUTING_TYPE), None)
             else:
                 queues = (kept[1],)
             if not queues:
-                self._unrouted(address, message, order, done, transaction, duplicate_id)
+                self._unrouted(address, message, request)
                 return
             address.messages_routed += 1
             taken = tuple(queue for queue in queues if queue.queue_id in acknowledged)
@@ -402,7 +414,7 @@ class PostOffice:
                 self.acceptance.accept_acknowledged(address, message, taken, order, done, transaction)
                 return
             not_before_ms = scheduled_ms(message)
-            self.acceptance.accept(address, message, queues, not_before_ms, order, done, transaction, duplicate_id)
+            self.acceptance.accept(address, message, queues, not_before_ms, request)
         except DiskFull as error:
             raise AddressFull(f"address {address.name!r}: the disk of the broker is full", hint=error.hint) from error
 
@@ -431,14 +443,12 @@ class PostOffice:
         self,
         address: Address,
         message: Message,
-        order: ResponseOrder,
-        done: Done | None,
-        transaction: RoutingTransaction | None,
-        duplicate_id: bytes | None,
+        request: SendRequest,
     ) -> None:
         """Drop a message that no queue takes, or send it to the dead letter address if configured. Raises
         QueueNotFound: its sender wants to know.
         """
+        order, done, transaction, duplicate_id = request
         address.messages_unrouted += 1
         if refuses_no_queue(message):
             raise QueueNotFound(f"no queue of address {address.name!r} takes the message")

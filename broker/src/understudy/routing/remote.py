@@ -90,6 +90,20 @@ class RemoteConsumers:
         return bool(self._counts) and None not in self._counts
 
 
+class RemoteQueue(NamedTuple):
+    """A queue of another node, as that node announces it."""
+
+    name: str
+    """Cluster name, unique in the cluster: the name of the queue and the id of its node."""
+    address: str
+    routing_name: str
+    """The address for anycast, the name of the queue for multicast."""
+    remote_id: int
+    """Id of the queue, or of the binding, at the node that the store-and-forward queue leads to."""
+    distance: int
+    """Hops to the queue; 1: the node at the other end of the bridge has it."""
+
+
 class RemoteBinding:
     """A queue of another node with its consumers."""
 
@@ -98,30 +112,23 @@ class RemoteBinding:
 
     def __init__(
         self,
-        name: str,
-        address: str,
-        routing_name: str,
+        remote: RemoteQueue,
         *,
-        remote_id: int,
         binding_id: int,
-        distance: int,
         queue: Queue,
         filter: Filter | None,  # noqa: A002  # the standard name
     ) -> None:
         """Args:
-        name: Cluster name, unique in the cluster: the name of the queue and the id of its node.
-        routing_name: The address for anycast, the name of the queue for multicast.
-        remote_id: Id of the queue, or of the binding, at the node that the store-and-forward queue leads to.
+        remote: The queue, as its node announces it.
         binding_id: Id of this binding, by which nodes that are further away send to it.
-        distance: Hops to the queue; 1: the node at the other end of the bridge has it.
         queue: Store-and-forward queue that leads there.
         """
-        self.name = name
-        self.address = address
-        self.routing_name = routing_name
-        self.remote_id = remote_id
+        self.name = remote.name
+        self.address = remote.address
+        self.routing_name = remote.routing_name
+        self.remote_id = remote.remote_id
         self.binding_id = binding_id
-        self.distance = distance
+        self.distance = remote.distance
         self.queue = queue
         self.filter = filter
         self.consumers = RemoteConsumers()

@@ -5,7 +5,7 @@ answers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from understudy.errors import BrokerError
 from understudy.message import Message
@@ -107,14 +107,23 @@ class RoutingTransaction(Protocol):
 class SessionTransaction(RoutingTransaction, Protocol):
     """The transaction of a session."""
 
+    def room(self, queue_count: int) -> int:
+        """Further messages, each in that many queues, that count for it; 0: ``admits`` says why none does."""
+        ...
+
     def held(self, address: Address, message: Message, queues: tuple[Queue, ...], parts: Arrival) -> None:
         """A message of a node that is scaled down, which the transaction has taken out of these queues there."""
         ...
 
 
-class BatchTransaction(RoutingTransaction, Protocol):
-    """A transaction that takes several messages at once (``batch``)."""
+class SendRequest(NamedTuple):
+    """The request that sent a message: its order, its answer, its transaction and the duplicate id."""
 
-    def room(self, queue_count: int) -> int:
-        """Further messages, each in that many queues, that count for it; 0: ``admits`` says why none does."""
-        ...
+    order: ResponseOrder
+    """Order of the session that sent the message."""
+    done: Done | None = None
+    """Answers the request; None: no answer is wanted."""
+    transaction: RoutingTransaction | None = None
+    """The message becomes visible with it; None: when it is safe."""
+    duplicate_id: bytes | None = None
+    """Remembered for the address; None: the message has none."""

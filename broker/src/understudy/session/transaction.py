@@ -155,7 +155,7 @@ class Transaction(Machine[State, Event]):
         """Whether the transaction can only be rolled back."""
         return self._state is State.ROLLBACK_ONLY
 
-    # -- routing.response_order.BatchTransaction -----------------------------------------------------------
+    # -- routing.response_order.SessionTransaction -----------------------------------------------------------
 
     def log_id(self) -> int:
         """The id of its records, taken when the first is written."""

@@ -32,7 +32,7 @@ from understudy.store.named_readers import NamedReaders, appended_to
 from understudy.store.quarantine import read_known_damage
 from understudy.store.retention import RetentionSettings
 from understudy.store.settings import StoreSettings
-from understudy.store.snapshots.consolidator import Consolidator, sparse_segments
+from understudy.store.snapshots.consolidator import ConsolidatedLog, Consolidator, sparse_segments
 from understudy.store.snapshots.references import LiveReferences, waiting_references
 from understudy.store.snapshots.relocation import Relocations
 from understudy.store.state import LateChanges, SegmentUse, StoreState
@@ -177,12 +177,8 @@ class Compaction:
             on_space=lambda: None,
         )
         self._consolidator = Consolidator(
-            files=files,
+            consolidated=ConsolidatedLog(files, self._journal, self._state, Relocations(), self._forget),
             clock=clock,
-            journal=self._journal,
-            state=self._state,
-            relocations=Relocations(),
-            forget=self._forget,
             readers=NamedReaders(self._journal, self._state, clock, appended_to(self._journal, self._state)),
             known=read_known_damage(disk, directory),
             # no queue is served here: a damaged record stays where it is

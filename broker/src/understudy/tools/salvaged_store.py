@@ -14,7 +14,7 @@ from understudy.store.log.reading.follower import Follower
 from understudy.store.log.records import MESSAGE_LARGE, MessageRecord
 from understudy.store.log.segment import NEW_SUFFIX, segment_name
 from understudy.store.messages.large_messages import LargeMessages
-from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore, StoreOwner
 from understudy.store.messages.reference import MessageReference
 from understudy.store.settings import StoreSettings
 from understudy.tools.salvage import ID_CACHE_SIZE, Salvage
@@ -59,9 +59,9 @@ class _Writing:
             files=log,
             clock=clock,
             node_id=node_id,
+            owner=StoreOwner(self._failures.append),
             settings=StoreSettings(compact_segments_min=0, id_cache_size=ID_CACHE_SIZE, disk_usage_percent_max=-1),
             large=LargeMessages(bodies.applier, self._bodies, clock),
-            on_failure=self._failures.append,
         )
 
     def run(self) -> None:

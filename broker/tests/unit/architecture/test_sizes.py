@@ -9,9 +9,10 @@ Counted are:
   Fields of dataclasses count.
 - *methods* of a class: all of them, those of its base classes in this project included.
 - *parameters* of a function or method, without ``self``. Commands do not count: their parameters are the options of a
-  command line. A dataclass whose methods assign nothing to ``self`` is a value: its fields are its contents, named by
-  keyword where it is made, and not parameters. The fields of any other dataclass are parameters, so a service does not
-  pass the limit by becoming a dataclass.
+  command line. Nor do operations of management: Artemis declares their parameters (ADR 0191). A dataclass whose
+  methods assign nothing to ``self`` is a value: its fields are its contents, named by keyword where it is made, and not
+  parameters. The fields of any other dataclass are parameters, so a service does not pass the limit by becoming a
+  dataclass.
 - *imported modules*: distinct modules of this project, those needed for types only included.
 - *files in a folder*: modules of Python in one folder, without those in folders below it.
 """
@@ -162,6 +163,17 @@ def is_counted(function: Function) -> bool:
     return "overload" not in decorators and "command(" not in decorators and "option" not in decorators
 
 
+def is_operation(function: Function, module: Module) -> bool:
+    """Whether a function is called with the parameters of a management operation, after the resource itself."""
+    parameters = [*function.args.posonlyargs, *function.args.args]
+    annotation = parameters[0].annotation if parameters else None
+    return (
+        module.name.startswith("management.operations.")
+        and annotation is not None
+        and ast.unparse(annotation).endswith("Control")
+    )
+
+
 def functions(module: Module) -> Iterator[tuple[str, int]]:
     """Every function and constructor of a module with the number of its parameters."""
     for scope in module.nodes:
@@ -169,7 +181,7 @@ def functions(module: Module) -> Iterator[tuple[str, int]]:
             continue
         inside = f"{scope.name}." if not isinstance(scope, ast.Module) else ""
         for node in scope.body:
-            if isinstance(node, Function) and is_counted(node):
+            if isinstance(node, Function) and is_counted(node) and not is_operation(node, module):
                 count = parameters(node, in_class=isinstance(scope, ast.ClassDef))
                 yield f"{module.name}:{inside}{node.name}", count
             elif isinstance(node, ast.ClassDef) and (count := fields_as_parameters(node)):

@@ -15,7 +15,7 @@ from understudy.message import DELIVERIES, GROUP_ID, ROUTE_TO, SCHEDULED_DELIVER
 from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.filter import parse_filter
 from understudy.routing.queues.queue import Queue
-from understudy.routing.remote import RemoteBinding, queue_ids
+from understudy.routing.remote import RemoteBinding, RemoteQueue, queue_ids
 from understudy.terms import MessageLoadBalancing, RoutingType
 
 NODE = "11111111-2222-3333-4444-555555555555"
@@ -35,7 +35,7 @@ class Redistributing:
             QueueConfiguration("sf", "sf", RoutingType.MULTICAST, internal=True), may_create_address=True
         )
         self.binding = RemoteBinding(
-            "q" + NODE, "q", "q", remote_id=11, binding_id=5, distance=1, queue=self.flow, filter=None
+            RemoteQueue("q" + NODE, "q", "q", 11, 1), binding_id=5, queue=self.flow, filter=None
         )
         self.bindings.add(self.binding)
 

@@ -79,6 +79,7 @@ ROWS: Final[dict[str, dict[str, Any]]] = {
 }
 _VALUES: Final = {
     Kind.NUMBER: NUMBER,
+    Kind.ID: NUMBER,
     Kind.BYTES: NUMBER**2,
     Kind.DURATION: LINE_MS,
     Kind.NAME: LONG,
@@ -153,7 +154,14 @@ def test_without_a_terminal_a_row_is_one_line_with_whole_values(name: str, monke
         assert column.heading in lines[0]
 
 
-READY: Final = {"ready": False, "reason": SENTENCE, "state": "active", "protection": SENTENCE}
+READY: Final = {
+    "ready": False,
+    "reason": SENTENCE,
+    "state": "active",
+    "protection": SENTENCE,
+    "overrides": 0,
+    "pending_count": 0,
+}
 
 
 def hostile_node() -> dict[str, Any]:

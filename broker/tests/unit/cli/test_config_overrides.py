@@ -109,3 +109,30 @@ def test_a_change_in_an_included_file_is_not_adopted(instance: Path) -> None:
     assert isinstance(refused.exception, ConfigError)
     assert "more.xml" in str(refused.exception)
     assert len(read_overlay(broker_xml(instance))) == 2
+
+
+def test_the_configuration_is_printed_with_its_changes(instance: Path) -> None:
+    assert run(instance, "print").output == FULL_HA
+    write(instance, Set("core/name", "other"), Clear("core/broadcast-groups/broadcast-group[@name='bg-group1']"))
+    printed = run(instance, "print")
+    assert printed.exit_code == 0
+    assert "<name>other</name>" in printed.output
+    assert "bg-group1" not in printed.output
+    assert "<!-- the cluster -->" in printed.output
+    assert broker_xml(instance).read_text() == FULL_HA
+
+
+def test_changes_that_broker_xml_has_as_well_are_dropped(instance: Path) -> None:
+    write(instance, Set("core/name", "node"), Ensure(POLICY), Set(f"{POLICY}/restart-backup", "false"))
+    assert run(instance, "drop", "--superfluous", "--dry-run").output == "dropped: core/name\nnothing was written\n"
+    assert run(instance, "drop", "--superfluous").output == "dropped: core/name\n"
+    assert [each.target for each in read_overlay(broker_xml(instance))] == [
+        Ensure(POLICY),
+        Set(f"{POLICY}/restart-backup", "false"),
+    ]
+    effective = run(instance, "print").output
+    broker_xml(instance).write_text(effective)
+    assert run(instance, "drop", "--superfluous").output.count("dropped: ") == 2
+    assert run(instance, "print").output == effective
+    assert run(instance, "drop", "--superfluous").output == "nothing to drop\n"
+    assert run(instance, "drop", "--superfluous", "--all").exit_code == 2

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from understudy.cli.main import cli
 from understudy.cli.messages.load import read_password
-from understudy.cli.node import status
+from understudy.cli.node import cluster, status
 from understudy.cli.node.status import Place
 from understudy.errors import ConfigError, Unreachable
 
@@ -51,6 +51,32 @@ def test_commands_ask_the_node_of_the_context(home: Path, monkeypatch: pytest.Mo
     assert read_password(None) == "hidden"
     monkeypatch.setenv("UNDERSTUDY_PASSWORD", "other")
     assert read_password(None) == "other", "the environment comes first"
+
+
+def test_the_nodes_of_a_pair_are_given_one_by_one_or_with_a_comma(home: Path) -> None:
+    run("context", "add", "pair", "--management", "http://a:8161,https://b:8161")
+    nodes = json.loads((home / "understudy/contexts.json").read_text())["contexts"]["pair"]["nodes"]
+    assert nodes == [{"management": "http://a:8161"}, {"management": "https://b:8161"}]
+    found = CliRunner().invoke(cli, ["context", "add", "pair", "--management", "tcp://a:61616"])
+    assert isinstance(found.exception, ConfigError)
+    assert "'tcp://a:61616' is no http or https URL" in str(found.exception)
+
+
+def test_a_check_of_the_cluster_asks_every_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def ask(place: Place, path: str) -> dict[str, object]:
+        asked.append(place.url)
+        return {"ok": True, "state": None, "problems": [], "members": [], "connections": [], "links": []}
+
+    monkeypatch.setattr(Place, "ask", ask)
+    monkeypatch.setattr(cluster, "readiness_of", lambda place: {"ready": True})
+    for name in ("_problems", "_disagreements"):
+        monkeypatch.setattr(cluster, name, lambda *found: [])
+    run("context", "add", "pair", "--management", "http://a:8161,http://b:8161")
+    assert run("cluster", "check") == "2 nodes asked, 0 problems\n"
+    assert run("cluster", "check", "--url", "http://c:1,http://d:1", "--url", "http://e:1").startswith("3 nodes asked")
+    assert asked == ["http://a:8161", "http://b:8161", "http://c:1", "http://d:1", "http://e:1"]
 
 
 def test_the_file_is_readable_for_its_user_only_and_lists_show_no_secret(home: Path) -> None:

@@ -47,7 +47,20 @@ def test_no_node_takes_over_from_a_node_without_a_backup(run_on: Callable[..., R
     shown = run_on(ALONE, "ha")
     assert (shown.exit_code, shown.output) == (1, "active: no node; all. Start b.\n")
     found = json.loads(run_on(ALONE, "ha", "--json").output)
-    assert found == {"state": "active", "protected": False, "protection": "no node; all. Start b."}
+    said = {"state": "active", "protected": False, "protection": "no node; all. Start b."}
+    assert found == {**said, "overrides": 0, "pending_count": 0}
+
+
+def test_changes_of_the_management_cli_are_a_second_line(run_on: Callable[..., Result]) -> None:
+    changed = fake_node(overrides=2, pending=["ha-policy"], pending_count=1)
+    shown = run_on(changed, "ha").output.splitlines()
+    assert shown[1] == (
+        "changes of the management CLI override broker.xml (2); used after a restart or reload: "
+        "changed elements of the configuration (1)"
+    )
+    found = json.loads(run_on(changed, "ha", "--json").output)
+    assert (found["overrides"], found["pending_count"]) == (2, 1)
+    assert "used after a restart or reload: ha-policy" in run_on(changed, "status").output
 
 
 def test_status_has_the_same_sentence(run_on: Callable[..., Result]) -> None:

@@ -68,6 +68,10 @@ def test_summary_for_people_and_programs(capsys: pytest.CaptureFixture[str]) -> 
     shown = capsys.readouterr().out
     assert "1,234" in shown
     assert "longest gap ms" in shown
+    print_summary("x", {"rate": 2.5, "latency_p99_9_ms": 1.5, "age_p99_ms": None, "error": None}, as_json=False)
+    assert [line.rsplit(maxsplit=1) for line in capsys.readouterr().out.splitlines()[1:]] == [
+        ["messages per second", "2.5"], ["latency p99.9 ms", "1.5"], ["error", "none"],
+    ]  # fmt: skip
 
 
 def make_load(**fields: object) -> Load:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -13,11 +14,16 @@ from support.dmr import SERVER, Configured
 from understudy.cli.console import prompt
 from understudy.cli.console.command import management_cli
 from understudy.cli.console.lines import joined, split_commands
+from understudy.cli.console.rehearsal import Rehearsal
 from understudy.cli.console.session import Failed, Session
+from understudy.cli.console.summary import Summary
 from understudy.cli.main import jboss_cli
-from understudy.errors import BrokerError, ConfigError
+from understudy.cli.node.status import Place
+from understudy.errors import BrokerError, ConfigError, Unreachable
+from understudy.limits import COMPOSITE_STEPS_MAX
 from understudy.management.dmr.batch import StepFailed
 from understudy.management.dmr.grammar import Operation
+from understudy.management.dmr.operations import VALIDATE_ONLY
 from understudy.management.dmr.requests import failure
 from understudy.management.dmr.values import Value, to_json
 
@@ -34,17 +40,28 @@ class Terminal:
         self.shown: list[object] = []
         self.asked: list[tuple[int, bool]] = []
         self.reloads: list[Operation] = []
+        self.kept = 0
+        """Rehearsed requests that changed the configuration."""
         self.session = Session(self.send, self.reload, self.show, self.said.append)
 
     def send(self, operations: Sequence[Operation], composite: bool) -> Mapping[str, Value]:
         """Answer as a node does."""
         self.asked.append((len(operations), composite))
         try:
-            return self.configured.carry_out(*operations)
+            return self.configured.carry_out(*operations, composite=composite)
         except StepFailed as error:
             return failure(str(error), error.number if composite else None)
         except BrokerError as error:
             return failure(str(error))
+
+    def rehearse(self, operations: Sequence[Operation], composite: bool) -> Mapping[str, Value]:
+        """Answer as a node does, which keeps nothing of operations that are validated only."""
+        before = self.configured.overrides
+        answer = self.send(operations, composite)
+        if any(each.headers.get(VALIDATE_ONLY) == "true" for each in operations):
+            self.configured.overrides = before
+        self.kept += self.configured.overrides != before
+        return answer
 
     def reload(self, operation: Operation) -> Mapping[str, Value]:
         self.reloads.append(operation)
@@ -58,6 +75,11 @@ class Terminal:
         self.said.clear()
         self.session.run(lines)
         return list(self.said)
+
+
+def server_of(root: Any) -> Any:
+    """The server of a configuration that was read as a whole."""
+    return root["subsystem"]["messaging-activemq"]["server"]["default"]
 
 
 @pytest.fixture
@@ -210,6 +232,113 @@ def test_options_that_exclude_each_other_are_a_usage_error(tmp_path: Path) -> No
     missing = CliRunner().invoke(management_cli, ["--file", str(tmp_path / "none")])
     assert missing.exit_code == 2
     assert json.dumps("none") not in missing.output
+
+
+PEER = {"role": "primary", "connector": "10.0.0.1:61616", "name": "a"}
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome", "peer", "noted"),
+    [
+        (f"{SERVER}:write-attribute(name=id-cache-size,value=5)", "success", PEER, True),
+        (f"{SERVER}:write-attribute(name=id-cache-size,value=5)", "success", None, False),
+        (f"{SERVER}:write-attribute(name=id-cache-size,value=5)", "failed", PEER, False),
+        (f"{SERVER}:read-resource", "success", PEER, False),
+    ],
+)
+def test_a_change_of_a_node_of_a_pair_names_the_other_node(
+    line: str, outcome: str, peer: object, noted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Place, "talk", lambda *args, **more: f'{{"outcome" => "{outcome}"}}')
+    monkeypatch.setattr(Place, "ask", lambda place, path: {"name": "b", "peer": peer})
+    found = CliRunner().invoke(management_cli, ["--url", "http://127.0.0.1:1"], input=f"{line}\n{line}\n")
+    assert found.exit_code == (outcome == "failed")
+    assert found.output.count("note: b is changed, and a (10.0.0.1:61616) is not") == noted
+
+
+def test_a_rehearsal_validates_each_line_after_those_before_it_and_changes_nothing(terminal: Terminal) -> None:
+    rehearsal = Rehearsal(terminal.rehearse)
+    terminal.session = Session(rehearsal.send, terminal.reload, terminal.show, terminal.said.append)
+    said = terminal.run(
+        f"{SERVER}:read-attribute(name=id-cache-size)",
+        f"{POLICY}:add",
+        "batch",
+        f"{POLICY}:write-attribute(name=restart-backup,value=false)",
+        f"{POLICY}:read-attribute(name=restart-backup)",
+        "run-batch",
+        f"if (result == false) of {POLICY}:read-attribute(name=restart-backup)",
+        "  echo seen",
+        "end-if",
+    )
+    assert said == ["The batch executed successfully", "seen"]
+    assert terminal.shown[0] == {"outcome": "success", "result": 20000}
+    assert terminal.shown[2]["result"] == {  # type: ignore[index]
+        "step-1": {"outcome": "success"},
+        "step-2": {"outcome": "success", "result": False},
+    }
+    assert terminal.configured.overrides == ()
+    assert terminal.kept == 0
+
+
+def test_a_failure_of_a_rehearsal_names_the_step_of_its_own_batch(terminal: Terminal) -> None:
+    session = Session(Rehearsal(terminal.rehearse).send, terminal.reload, terminal.show, terminal.said.append)
+    with pytest.raises(Failed, match=r"WFLYCTL0216: Management resource .* not found"):
+        session.run([f"{SERVER}/cluster-connection=none:remove"])
+    with pytest.raises(Failed, match="step-2"):
+        session.run([f"{POLICY}:add", "batch", f"{POLICY}:remove", f"{POLICY}:remove", "run-batch"])
+
+
+def test_a_rehearsal_has_a_limit(terminal: Terminal) -> None:
+    send = Rehearsal(terminal.rehearse).send
+    many = [Operation((), "composite")] * (COMPOSITE_STEPS_MAX + 1)
+    with pytest.raises(ConfigError, match="cannot be validated together"):
+        send(many, True)
+
+
+def test_a_summary_has_answers_lines_and_the_configuration_before_and_after(terminal: Terminal) -> None:
+    summary = Summary(terminal.send, terminal.reload)
+    session = Session(summary.send, summary.reload, summary.show, summary.say)
+    session.run(["echo hello", f"{POLICY}:add"])
+    found = summary.finish(None)
+    assert found["printed"] == ["hello"]
+    assert [each["outcome"] for each in found["answers"]] == ["success"]
+    before, after = (
+        found[name]["subsystem"]["messaging-activemq"]["server"]["default"] for name in ("before", "after")
+    )
+    assert "ha-policy" not in before
+    assert "shared-store-slave" in after["ha-policy"]
+    assert (found["reload_required"], found["secret_written"], found["problem"]) == (False, False, None)
+    session.run([f'{SERVER}:write-attribute(name=cluster-password,value="another password of ours")'])
+    assert summary.finish(None)["secret_written"] is True
+    assert summary.finish(None)["reloaded"] is False
+    session.run([":reload"])
+    assert summary.finish(None)["reloaded"] is True
+    assert "another password" not in json.dumps(summary.finish(None))
+
+
+def test_a_summary_of_a_rehearsal_says_whether_a_reload_would_be_needed(terminal: Terminal) -> None:
+    rehearsal = Rehearsal(terminal.rehearse)
+    summary = Summary(rehearsal.send, rehearsal.reload, rehearsed=True)
+    session = Session(summary.send, summary.reload, summary.show, summary.say)
+    session.run([f"{SERVER}:write-attribute(name=id-cache-size,value=20000)"])
+    assert summary.finish(None)["reload_required"] is False
+    session.run([f"{SERVER}:write-attribute(name=id-cache-size,value=1000)"])
+    assert summary.finish(None)["reload_required"] is True
+
+
+def test_a_summary_without_a_node_at_the_end_keeps_the_first_problem(terminal: Terminal) -> None:
+    answers = [terminal.send]
+
+    def send(operations: Sequence[Operation], composite: bool) -> Mapping[str, Value]:
+        if not answers:
+            raise Unreachable("the node is gone")
+        return answers[0](operations, composite)
+
+    summary = Summary(send, terminal.reload)
+    answers.clear()
+    assert summary.finish("the line failed")["problem"] == "the line failed"
+    found = summary.finish(None)
+    assert (found["problem"], found["after"]) == ("the node is gone", None)
 
 
 def test_the_name_of_the_reference_product_is_the_same_command(

@@ -29,6 +29,7 @@ ANSWERED: Final = {
     "check cluster",
     "check node",
     "check pair",
+    # a passive node has a configuration of its own, and the command names the other node (ADR 0174)
     "cli",
     "cluster show",
     "events",

@@ -57,11 +57,11 @@ def test_it_is_confirmed_first(node_with: Callable[[int], Node]) -> None:
     for typed in (None, "n\n"):
         refused = invoke(typed=typed)
         assert refused.exit_code == 1
-        assert "3 damaged messages wait" in refused.output
+        assert "waiting for the copy of the other node: 3 damaged messages" in refused.output
     assert node.asked == [COUNT, COUNT]
     done = invoke(typed="y\n")
     assert done.exit_code == 0
-    assert "3 messages are moved to the quarantine" in done.output
+    assert "moved to the quarantine: 3 messages" in done.output
     assert node.asked == [COUNT, COUNT, COUNT, MOVE]
 
 

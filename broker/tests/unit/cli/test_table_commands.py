@@ -122,6 +122,7 @@ def test_each_figure_of_a_queue_is_a_column() -> None:
     ]
     kinds = {column.name: column.kind for column in QUEUES.columns}
     assert (kinds["memory_bytes"], kinds["delay_before_dispatch"]) == (Kind.BYTES, Kind.DURATION)
+    assert kinds["id"] is Kind.ID
     assert (kinds["ring_size"], kinds["paused"], kinds["user"]) == (Kind.NUMBER, Kind.NAME, Kind.NAME)
 
 

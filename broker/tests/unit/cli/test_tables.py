@@ -183,6 +183,11 @@ def test_order() -> None:
     assert names("--sort", "held,-name") == ["b", "a", "c"]
 
 
+@pytest.mark.parametrize(("kind", "text"), [(Kind.ID, "4398046511107"), (Kind.NUMBER, "4,398,046,511,107")])
+def test_an_id_has_no_separators_on_a_terminal(kind: Kind, text: str) -> None:
+    assert Column("message_id", kind, "").text({"message_id": 4_398_046_511_107}, grouped=True) == text
+
+
 def test_conditions() -> None:
     assert names("--filter", "name=a") == ["a"]
     assert names("--filter", "name!=a", "--filter", "messages<10") == ["c"]

@@ -16,7 +16,6 @@ from understudy.config.schema.grammar import (
     not_yet,
     parse_value,
     refused,
-    row,
 )
 
 
@@ -45,7 +44,7 @@ from understudy.config.schema.grammar import (
     ],
 )
 def test_a_value_is_read(kind: Kind, text: str, value: Value) -> None:
-    assert parse_value(text, row("x", kind, None, "X.", choices=("ONE", "TWO"))) == value
+    assert parse_value(text, Element("x", kind, "X.", choices=("ONE", "TWO"))) == value
 
 
 @pytest.mark.parametrize(
@@ -76,7 +75,7 @@ def test_a_value_is_read(kind: Kind, text: str, value: Value) -> None:
 )
 def test_no_value_is_a_value_error(kind: Kind, text: str) -> None:
     with pytest.raises(ValueError):
-        parse_value(text, row("x", kind, None, "X.", choices=("ONE", "TWO")))
+        parse_value(text, Element("x", kind, "X.", choices=("ONE", "TWO")))
 
 
 def test_bounds_are_those_of_the_row() -> None:
@@ -98,11 +97,11 @@ def test_bounds_are_those_of_the_row() -> None:
 )
 def test_a_field_has_its_unit_last(name: str, kind: Kind, field: str) -> None:
     assert field_name(name, kind) == field
-    assert row(name, kind, None, "X.").field == field
+    assert Element(name, kind, "X.").field == field
 
 
 def test_children_answer_to_their_old_names_too() -> None:
-    child = row("primary", Kind.TEXT, None, "X.", aliases=("master",))
+    child = Element("primary", Kind.TEXT, "X.", aliases=("master",))
     parent = container("parent", "P.", child)
     assert parent.by_name == {"primary": child, "master": child}
     assert [path for path, _ in parent.walk()] == ["parent", "parent/primary"]
@@ -110,7 +109,7 @@ def test_children_answer_to_their_old_names_too() -> None:
 
 def test_two_children_of_one_name_are_a_mistake_in_the_schema() -> None:
     with pytest.raises(ValueError, match="share a name"):
-        container("parent", "P.", row("a", Kind.TEXT, None, "A."), row("b", Kind.TEXT, None, "B.", aliases=("a",)))
+        container("parent", "P.", Element("a", Kind.TEXT, "A."), Element("b", Kind.TEXT, "B.", aliases=("a",)))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +121,7 @@ def test_two_children_of_one_name_are_a_mistake_in_the_schema() -> None:
     ],
 )
 def test_support_applies_to_all_children(make: object, support: Support) -> None:
-    tree = container("a", "A.", container("b", "B.", row("c", Kind.TEXT, None, "C.")))
+    tree = container("a", "A.", container("b", "B.", Element("c", Kind.TEXT, "C.")))
     (changed,) = make(tree)  # type: ignore[operator]
     assert isinstance(changed, Element)
     assert {each.support for _, each in changed.walk()} == {support}

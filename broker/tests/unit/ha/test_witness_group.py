@@ -8,7 +8,7 @@ import pytest
 
 from understudy.errors import BrokerError, RemoteProtocolError, StoreVersionUnsupported
 from understudy.ha.locks.distributed_lock import LockManager
-from understudy.ha.witness.client import GroupConfiguration, WitnessClientOptions, WitnessLockManager
+from understudy.ha.witness.client import WitnessLockManager
 from understudy.ha.witness.frames import (
     OF_GROUP,
     Answer,
@@ -17,6 +17,7 @@ from understudy.ha.witness.frames import (
     Secret,
     Standing,
 )
+from understudy.ha.witness.options import GroupConfiguration, WitnessClientOptions
 from understudy.ha.witness.registers import BALLOT_BITS, Ballot, Register, newest
 from understudy.ha.witness.service import Witness
 from understudy.ha.witness.session import WitnessSession

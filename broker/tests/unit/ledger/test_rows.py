@@ -7,7 +7,7 @@ import json
 import pytest
 
 from understudy.errors import LedgerDamaged
-from understudy.ledger import Kind, LedgerWriter, Row, digest_of, encode, parse, read
+from understudy.ledger import Kind, LedgerWriter, ReceivedCopy, Row, digest_of, encode, parse, read
 
 ROW = Row(Kind.DELIVERED, "p\n\"ü'", 5, "a", 17, "c", "q", 9, 2, False, 2**63 - 1, "t\n1", "o", 2)
 GOOD = '{"kind":"SENT","producer":"p","number":0,"address":"a","at_ms":1}'
@@ -42,11 +42,11 @@ def test_the_writer_writes_what_read_reads() -> None:
     writer.sent("p", 1, "a", 10, durable=False, digest=5, transaction="t")
     writer.confirmed("p", 1, "a", 11, transaction="t")
     writer.refused("p", 2, "a", 11, transaction="t")
-    writer.delivered("p", 1, "a", 12, consumer="c", queue="q", message_id=7, delivery_count=1, digest=5, origin="r")
-    writer.acknowledging("p", 1, "a", 13, consumer="c", queue="q", message_id=7)
-    writer.acknowledged("p", 1, "a", 13, consumer="c", queue="q", message_id=7)
-    writer.refused("p", 1, "a", 14, consumer="c", queue="q")
-    writer.remaining("p", 1, "a", 15, consumer="d", queue="q", message_id=7, digest=5, origin="r")
+    writer.delivered("p", 1, "a", 12, ReceivedCopy("c", "q", 7, 5, "r"), delivery_count=1)
+    writer.acknowledging("p", 1, "a", 13, ReceivedCopy("c", "q", 7))
+    writer.acknowledged("p", 1, "a", 13, ReceivedCopy("c", "q", 7))
+    writer.refused("p", 1, "a", 14, ReceivedCopy("c", "q"))
+    writer.remaining("p", 1, "a", 15, ReceivedCopy("d", "q", 7, 5, "r"))
     writer.drained("a", 16, consumer="d", queue="q")
     writer.opened(17, consumer="c", queue="q")
     writer.closed(18, consumer="c", queue="q")

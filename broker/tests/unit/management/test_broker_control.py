@@ -153,7 +153,7 @@ def test_updating_and_destroying() -> None:
     assert "no queue 'r'" in node.refused("broker", "updateQueue", "r", None, 2, None)
     session = node.world.session()
     session.consumers.create(0, "q")
-    assert "has 1 consumers" in node.refused("broker", "destroyQueue", "q")
+    assert "has 1 consumer" in node.refused("broker", "destroyQueue", "q")
     node.ask("broker", "destroyQueue", "q", True, True)
     assert callback_of(session).disconnected == [0]
     assert "a" not in node.office.directory.addresses

@@ -313,3 +313,26 @@ def test_every_operation_is_a_read_or_makes_states(configured: Configured) -> No
     assert isinstance(names, list)
     changes = {"add", "remove", "write-attribute", "undefine-attribute", "list-add", "list-remove", "list-clear"}
     assert set(names) - changes == READS - {"resolve-path"}
+
+
+def test_an_operation_that_is_not_needed_changes_nothing(configured: Configured) -> None:
+    needed = "{if-needed=true}"
+    policy = f"{SERVER}/ha-policy=shared-store-slave"
+    configured.carry_out(f"{policy}:add(allow-failback=false){needed}")
+    made = configured.overrides
+    for line in (
+        f"{policy}:add(allow-failback=false){needed}",
+        f"{policy}:add{needed}",
+        f"{policy}:add(restart-backup=true){needed}",
+        f"{SERVER}/cluster-connection=none:remove{needed}",
+        f"{SERVER}/broadcast-group=bg-group1:list-add(name=connectors,value=http-connector){needed}",
+        f"{SERVER}/broadcast-group=bg-group1:list-remove(name=connectors,value=none){needed}",
+    ):
+        assert configured.carry_out(line) == {"outcome": "success", "result": None}, line
+    assert configured.overrides == made
+    with pytest.raises(StepFailed, match="WFLYCTL0212"):
+        configured.carry_out(f"{policy}:add(allow-failback=true){needed}")
+    with pytest.raises(StepFailed, match="WFLYCTL0201"):
+        configured.carry_out(f"{policy}:add(nothing=true){needed}")
+    configured.carry_out(f"{policy}:remove{needed}", f"{policy}:remove{needed}")
+    assert not configured.loaded.configuration.ha_policy.is_backup

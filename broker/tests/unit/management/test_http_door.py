@@ -167,6 +167,7 @@ def test_ready_means_active_or_passive_and_caught_up(node: Node, ready: bool, re
     found = readiness(node)
     assert (found.ready, found.reason) == (ready, reason)
     said = {"protected": node.protection.protected, "protection": node.protection.sentence}
+    said |= {"overrides": node.overrides, "pending_count": node.pending_count}
     assert http.ready_json(node) == {"ready": ready, "state": node.ha.state, "reason": reason, **said}
 
 

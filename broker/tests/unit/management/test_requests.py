@@ -97,6 +97,7 @@ def test_attributes() -> None:
         ("node", "getNodeID", (), "no resource 'node'"),
         ("queue", "getName", (), "no resource 'queue'"),
         ("queue.missing", "getName", (), "no queue 'missing'"),
+        ("queue.missing", "listMessages", (1, 2), "no queue 'missing'"),
         ("address.missing", "getQueueNames", (), "no address 'missing'"),
         ("acceptor.missing", "getName", (), "no resource 'acceptor.missing'"),
     ],

@@ -94,7 +94,7 @@ CASES: list[tuple[str, QueueState, MessageState, str]] = [
     ("no-remote-match", THERE, replace(MESSAGE, wanted_elsewhere=False), "node-2 do not take"),
     ("non-destructive", replace(QUEUE, non_destructive=True), MESSAGE, "stay after"),
     ("last-value", replace(QUEUE, last_value_key="isin"), MESSAGE, "newest message of each isin"),
-    ("messages-ahead", replace(QUEUE, paged=50), replace(MESSAGE, ahead=12), "12 messages come before it, 50 of"),
+    ("messages-ahead", replace(QUEUE, paged=50), replace(MESSAGE, ahead=12), "12 messages before it in the queue, 50"),
     ("nothing", QUEUE, MESSAGE, "nothing prevents"),
 ]  # fmt: skip
 

@@ -40,7 +40,6 @@ class Active:
             LinkOptions(**options),  # type: ignore[arg-type]
             self.authority,
             self.shipping,
-            self._copy,
             self,
             self.time,
             self.time,
@@ -49,7 +48,7 @@ class Active:
         self.link.open(NODE_ID, 3, self.context)
         self.confirmed: list[int] = []
 
-    def _copy(self, link: ActiveLink, protocol: int) -> ManualCopy:
+    def make_copy(self, link: ActiveLink, protocol: int) -> ManualCopy:
         self.protocols.append(protocol)
         self.copies.append(ManualCopy(link))
         return self.copies[-1]

@@ -8,7 +8,7 @@ from support.cluster_links import PASSWORD, SealableEnd
 from understudy.cluster.membership.credentials import ClusterCredentials
 from understudy.ha.replication.moved_store import LogEnd, MovedStore
 from understudy.ha.replication.ports import Found
-from understudy.replication.replica_link import ReplicaEvent, ReplicaLink, ReplicaOptions, ReplicaState
+from understudy.replication.replica_link import ActiveNodes, ReplicaEvent, ReplicaLink, ReplicaOptions, ReplicaState
 from understudy.testing.manual_time import ManualTime
 from understudy.wire.core import packets
 from understudy.wire.core.codec import encode
@@ -75,7 +75,9 @@ def test_a_silent_node_is_given_up_after_the_ttl_of_the_cluster_connection() -> 
     own, other = (TransportConfiguration("c", parameters={"host": "192.0.2.1", "port": port}) for port in ("1", "2"))
     limits = PeerOptions(connection_ttl_ms=2_000, check_period_ms=500, call_timeout_ms=20_000)
     options = ReplicaOptions("backup", own, None, False, credentials(parts), limits)
-    link = ReplicaLink(options, lambda place_taken: [other], parts, lambda owner: None, parts, time, time, parts)  # type: ignore
+    link = ReplicaLink(
+        options, ActiveNodes(lambda place_taken: [other], parts), parts, lambda owner: None, time, time, parts
+    )  # type: ignore
     link.seek()
     time.advance(1_900)
     assert parts.reasons == []
@@ -98,7 +100,9 @@ def test_an_active_node_of_another_version(protocol: int, refused: bool) -> None
     own, other = (TransportConfiguration("c", parameters={"host": "192.0.2.1", "port": port}) for port in ("1", "2"))
     limits = PeerOptions(connection_ttl_ms=60_000, check_period_ms=30_000, call_timeout_ms=20_000)
     options = ReplicaOptions("backup", own, None, False, credentials(parts), limits)
-    link = ReplicaLink(options, lambda place_taken: [other], parts, lambda owner: parts, parts, time, time, parts)  # type: ignore
+    link = ReplicaLink(
+        options, ActiveNodes(lambda place_taken: [other], parts), parts, lambda owner: parts, time, time, parts
+    )  # type: ignore
     link.seek()
     link.fire(ReplicaEvent.PROVED, parts.link)
     answer = packets.ReplicaAnswer(ReplicaProblem.NONE, "", protocol, "node", 3)
@@ -113,7 +117,9 @@ def test_the_newest_search_says_whether_the_place_is_taken_and_the_partner_activ
     own, other = (TransportConfiguration("c", parameters={"host": "192.0.2.1", "port": port}) for port in ("1", "2"))
     limits = PeerOptions(connection_ttl_ms=60_000, check_period_ms=30_000, call_timeout_ms=20_000)
     options = ReplicaOptions("backup", own, None, False, credentials(parts), limits)
-    link = ReplicaLink(options, lambda place_taken: [other], parts, lambda owner: parts, parts, time, time, parts)  # type: ignore
+    link = ReplicaLink(
+        options, ActiveNodes(lambda place_taken: [other], parts), parts, lambda owner: parts, time, time, parts
+    )  # type: ignore
 
     def search(problem: ReplicaProblem) -> Found:
         link.seek()
@@ -131,7 +137,9 @@ def test_a_refusal_because_of_versions_is_logged_once(caplog: pytest.LogCaptureF
     parts, time = Parts(), ManualTime()
     own, other = (TransportConfiguration("c", parameters={"host": "192.0.2.1", "port": port}) for port in ("1", "2"))
     options = ReplicaOptions("b", own, None, False, credentials(parts), PeerOptions())
-    link = ReplicaLink(options, lambda place_taken: [other], parts, lambda owner: parts, parts, time, time, parts)  # type: ignore
+    link = ReplicaLink(
+        options, ActiveNodes(lambda place_taken: [other], parts), parts, lambda owner: parts, time, time, parts
+    )  # type: ignore
     for text in ("the log has format version 2", "the log has format version 2", "replication protocol 1"):
         link.seek()
         link.fire(ReplicaEvent.PROVED, link._peer)
@@ -155,7 +163,9 @@ def test_a_node_that_refuses_has_answered_and_one_that_is_not_reached_has_not() 
         limits,
         not_asked=lambda answered, place_taken: [each.to_url() for each in others if each not in answered],
     )
-    link = ReplicaLink(options, lambda place_taken: others, parts, lambda owner: parts, parts, time, time, parts)  # type: ignore
+    link = ReplicaLink(
+        options, ActiveNodes(lambda place_taken: others, parts), parts, lambda owner: parts, time, time, parts
+    )  # type: ignore
     link.seek()
     link.fire(ReplicaEvent.PROVED, parts.link)
     parts.link.receive_data(encode(packets.ReplicaAnswer(ReplicaProblem.OTHER_NODE, "no"), REPLICATION_CHANNEL))
@@ -170,7 +180,9 @@ def test_the_registration_names_the_position_and_lost_records_are_logged(caplog:
     limits = PeerOptions(connection_ttl_ms=60_000, check_period_ms=30_000, call_timeout_ms=20_000)
     credentials = ClusterCredentials("cluster", "secret", parts)
     options = ReplicaOptions("backup", own, None, False, credentials, limits, had=lambda: ("node", 3, 700))
-    link = ReplicaLink(options, lambda place_taken: [other], parts, lambda owner: parts, parts, time, time, parts)  # type: ignore
+    link = ReplicaLink(
+        options, ActiveNodes(lambda place_taken: [other], parts), parts, lambda owner: parts, time, time, parts
+    )  # type: ignore
     sent: list[bytes] = []
     parts.send = sent.append  # type: ignore[method-assign]
     link.seek()
@@ -190,7 +202,9 @@ def test_the_record_of_a_node_that_has_the_messages_reaches_the_listener() -> No
     options = ReplicaOptions(
         "n", own, None, False, credentials(parts), PeerOptions(), node_id=lambda place_taken: "node"
     )
-    link = ReplicaLink(options, lambda place_taken: [other], parts, lambda owner: parts, parts, time, time, parts)  # type: ignore
+    link = ReplicaLink(
+        options, ActiveNodes(lambda place_taken: [other], parts), parts, lambda owner: parts, time, time, parts
+    )  # type: ignore
     link.seek()
     link.fire(ReplicaEvent.PROVED, parts.link)
     moved = {"moved_sequence": 4, "moved_copied_at": 3, "moved_place": "r:1", "moved_epoch": 5}

@@ -22,7 +22,7 @@ from understudy.message import (
 from understudy.properties import Properties
 from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.queues.queue import Queue
-from understudy.routing.remote import Balancer, RemoteBinding, queue_ids
+from understudy.routing.remote import Balancer, RemoteBinding, RemoteQueue, queue_ids
 from understudy.session.session import ServerSession
 from understudy.terms import DivertDefinition, MessageLoadBalancing, RoutingType
 
@@ -152,7 +152,7 @@ def test_the_id_of_a_queue_further_away_sends_the_message_on() -> None:
     )
     balancer = Balancer(MessageLoadBalancing.ON_DEMAND)
     name = "far" + "1" * 36
-    balancer.add(RemoteBinding(name, "a", "far", remote_id=42, binding_id=77, distance=1, queue=flow, filter=None))
+    balancer.add(RemoteBinding(RemoteQueue(name, "a", "far", 42, 1), binding_id=77, queue=flow, filter=None))
     node.directory.addresses["a"].balance_by(balancer)
     queue = node.queue("b")
     node.node.sends.send(forwarded("m", 77, queue.queue_id))
@@ -173,7 +173,7 @@ def test_a_queue_is_made_here_only_if_the_messages_may_not_go_to_that_of_another
     node.directory.create_address("far", {RoutingType.ANYCAST})
     balancer = Balancer(mode)
     name = "far" + "1" * 36
-    balancer.add(RemoteBinding(name, "far", "far", remote_id=42, binding_id=77, distance=1, queue=flow, filter=None))
+    balancer.add(RemoteBinding(RemoteQueue(name, "far", "far", 42, 1), binding_id=77, queue=flow, filter=None))
     node.directory.addresses["far"].balance_by(balancer)
     properties = Properties() if asked is None else Properties({ROUTING_TYPE: int(asked)})
     for number in range(3):
@@ -258,7 +258,7 @@ def test_ids_at_a_third_node_as_artemis_sends_them() -> None:
     )
     balancer = Balancer(MessageLoadBalancing.ON_DEMAND)
     name = "far" + "1" * 36
-    balancer.add(RemoteBinding(name, "a", "far", remote_id=42, binding_id=77, distance=1, queue=flow, filter=None))
+    balancer.add(RemoteBinding(RemoteQueue(name, "a", "far", 42, 1), binding_id=77, queue=flow, filter=None))
     node.directory.addresses["a"].balance_by(balancer)
     node.node.sends.send(kept(42, ""))
     assert node.depths() == {"sf": 1}

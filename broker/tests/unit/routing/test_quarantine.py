@@ -311,9 +311,7 @@ def test_a_queue_stands_still_while_its_disk_fails_for_a_moment(node: Node, unre
     assert node.world.office.damaged.stopped == {}
 
 
-def test_after_ten_attempts_the_next_messages_of_a_failing_disk_are_held_at_once(
-    node: Node, unreadable: set[int]
-) -> None:
+def test_after_ten_attempts_the_next_messages_of_a_disk_are_held_at_once(node: Node, unreadable: set[int]) -> None:
     node.fill("a", "b", "c", "d")
     unreadable.update(offset_of(node, position) for position in (0, 1, 2))
     session = node.reader()

@@ -12,7 +12,7 @@ from understudy.properties import BYTE, Properties
 from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.filter import parse_filter
 from understudy.routing.queues.queue import Queue
-from understudy.routing.remote import Balancer, RemoteBinding, queue_ids
+from understudy.routing.remote import Balancer, RemoteBinding, RemoteQueue, queue_ids
 from understudy.terms import MessageLoadBalancing, RoutingType
 
 NODES = [f"{number}1111111-2222-3333-4444-555555555555" for number in range(4)]
@@ -45,12 +45,8 @@ class Cluster:
     ) -> RemoteBinding:
         routing_name = "a" if self.routing is RoutingType.ANYCAST else name
         binding = RemoteBinding(
-            name + NODES[node],
-            "a",
-            routing_name,
-            remote_id=remote_id,
+            RemoteQueue(name + NODES[node], "a", routing_name, remote_id, 1),
             binding_id=1_000 + remote_id,
-            distance=1,
             queue=self.flows[node],
             filter=parse_filter(selector),
         )

@@ -167,3 +167,10 @@ def test_usage_is_counted_as_df_counts_it(monkeypatch: pytest.MonkeyPatch, tmp_p
     usage.look()
     assert round(usage.used_percent, 1) == 66.7
     assert "66.7 % of the disk used where max-disk-usage is 66" in usage.problem
+
+
+def test_a_directory_that_cannot_be_made_is_an_error_of_the_store(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path, reason in (("/proc/understudy", "No such file"), (f"{tmp_path}/file", "File exists")):
+        with pytest.raises(DiskFailed, match=f"cannot make {path}: {reason}"):
+            RealDisk().make_directory(path)

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from understudy.errors import LedgerDamaged
 from understudy.ledger import Kind, Report, Row, encode
-from understudy.spark.jobs.jobs import audit
+from understudy.spark.jobs.jobs import RemainingMessages, audit
 
 pytestmark = pytest.mark.spark
 
@@ -43,4 +43,4 @@ def test_a_damaged_remaining_file_is_named(spark: SparkSession, tmp_path: Path) 
     path.write_text(GOOD)
     remaining.write_text('{"producer":"p","number":1}\n{"producer":"p","number":"1"}\n')
     with pytest.raises(LedgerDamaged, match="remaining:2"):
-        audit(spark, [path], remaining=remaining)
+        audit(spark, [path], remaining=RemainingMessages(remaining))

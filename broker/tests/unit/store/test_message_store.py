@@ -17,7 +17,7 @@ from understudy.ports import Space
 from understudy.store.log.reading.follower import recover
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.log.segment import segment_name
-from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore, StoreOwner
 from understudy.store.messages.reference import Location
 from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.store.settings import StoreSettings
@@ -329,7 +329,7 @@ def test_another_nodes_store_is_refused_untouched(made: Store) -> None:
             files=made.rig.log_files("b"),
             clock=made.rig.time,
             node_id=NodeId("11111111-2222-4333-8444-555555555555"),
-            on_failure=print,
+            owner=StoreOwner(print),
         )
     assert {path: made.rig.volume.content(path) for path in made.rig.volume.paths()} == before
     assert made.rig.activate("c").node_id == NODE_ID

@@ -52,10 +52,10 @@ def test_version_chooses_the_answer(version: int, queue: int, binding: int, up: 
     assert p.queue_query_response_type(version) is p.PACKET_TYPES[queue]
     assert p.binding_query_response_type(version) is p.PACKET_TYPES[binding]
     connector = TransportConfiguration("c")
-    told = p.topology_packet(node_id="n", version=version, unique_event_id=1, primary=connector, last=True)
+    told = p.topology_packet(p.ClusterTopologyV4(False, "n", 1, connector, None, True, None, None, 136), version)
     assert type(told) is p.PACKET_TYPES[up]
     assert told.primary == connector  # type: ignore[attr-defined]
-    gone = p.topology_packet(node_id="n", version=version, unique_event_id=1, exit=True)
+    gone = p.topology_packet(p.ClusterTopologyV4(True, "n", 1, None, None, False, None, None, 136), version)
     assert type(gone) is p.PACKET_TYPES[down]
 
 

@@ -177,3 +177,15 @@ def test_releases_of_nodes_that_are_down_count_by_what_is_in_place() -> None:
     assert drift({"a1": node("active"), "a2": {**stopped(), "release": "2"}}) == [
         "The nodes have different releases (1: a1; 2: a2)"
     ]
+
+
+def test_changes_of_the_management_cli_are_told_and_are_no_problem() -> None:
+    changed = node("active")
+    changed["broker"]["node"] |= {"overrides": 2, "pending": ["ha-policy", "name"]}
+    told = made(changed, node("passive"))
+    assert told["healthy"] is True
+    assert (told["nodes"][0]["overrides"], told["nodes"][0]["pending"]) == (2, ["ha-policy", "name"])
+    assert (told["nodes"][1]["overrides"], told["nodes"][1]["pending"]) == (0, [])
+    assert "changes of the management CLI override broker.xml (2)" in told["lines"][0]
+    assert "used after a restart or reload: ha-policy, name" in told["lines"][0]
+    assert "override" not in told["lines"][1]

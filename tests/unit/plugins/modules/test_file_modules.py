@@ -135,6 +135,15 @@ class TestConfiguration:
         result = run_module(configuration, check_mode=True, **arguments, beside_present=names, beside={"users": "new"})
         assert result["warnings_of_check"] == ["3"]
 
+    def test_files_in_a_directory_are_judged_as_well(self, tmp_path: Path, run_module: Any) -> None:
+        (tmp_path / "more").mkdir()
+        (tmp_path / "more/users").write_text("present\n")
+        text = "import pathlib, sys; print((pathlib.Path(sys.argv[1]).parent / 'more/users').read_text())"
+        arguments = self.arguments(tmp_path / "broker.xml", check=[sys.executable, "-c", text, "%s"])
+        result = run_module(configuration, **arguments, beside_present=["more/users"])
+        assert result["warnings_of_check"] == ["present"]
+        assert sorted(each.name for each in tmp_path.iterdir()) == ["broker.xml", "more"]
+
     def test_a_refusal_names_the_input_of_the_line(self, tmp_path: Path, run_module: Any) -> None:
         path = tmp_path / "broker.xml"
         text = "import sys; print(f'{sys.argv[1]}:12 core/x: no; {sys.argv[1]}:1'); sys.exit(2)"

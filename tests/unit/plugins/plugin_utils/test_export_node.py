@@ -9,6 +9,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.credentials impo
 from ansible_collections.understudy.broker.plugins.plugin_utils.export_node import (
     ExportedNode,
     Files,
+    difference,
     export_node,
     service_variables,
     without_drill,
@@ -111,3 +112,17 @@ def test_entries_of_the_drill_are_those_of_the_role() -> None:
 @pytest.mark.parametrize("service", [{}, {"command": []}, {"command": ["/usr/bin/understudy", "--http"]}])
 def test_a_service_definition_of_another_hand(service: dict[str, object]) -> None:
     assert "broker_management_port" not in service_variables(service, "/srv/x")
+
+
+def test_the_difference_of_two_documents_is_the_variables_to_set() -> None:
+    before = files(PAIR, "a")
+    text = before.document.replace("<id-cache-size>500</id-cache-size>", "").replace(
+        "top-secret-password", "another-secret-password"
+    )
+    after = Files(text, before.users, before.roles, before.service)
+    found = difference(*(export_node(each, "/opt/understudy/instance", "a", PAIR) for each in (before, after)))
+    assert found.variables == {"broker_cluster_password": "********"}
+    assert found.defaults == ("broker_config_extra",)
+    assert found.unexpressed == ()
+    same = difference(*(export_node(before, "/opt/understudy/instance", "a", PAIR) for _ in range(2)))
+    assert (same.variables, same.defaults) == ({}, ())

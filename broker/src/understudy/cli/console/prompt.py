@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
-from understudy.cli.console.session import Answer, Session
+from understudy.cli.console.session import Send, Session
 from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, ConfigError
 from understudy.management.dmr.grammar import Address, Operation, parse_address
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Send = Callable[[Sequence[Operation], bool], Answer]
 
 
 def converse(session: Session, send: Send, place: str) -> None:

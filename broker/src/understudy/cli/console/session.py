@@ -19,6 +19,8 @@ from understudy.management.dmr.values import Value
 
 Answer = Mapping[str, Value]
 """The answer of a node to an operation or a batch."""
+Send = Callable[[Sequence[Operation], bool], Answer]
+"""Has a node carry out operations; the second argument says whether they are one composite."""
 
 _CONDITION: Final = re.compile(r"\((?P<condition>.*)\)\s*of\s+(?P<line>.+)", re.DOTALL)
 _LOOP: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)\s+in\s+(?P<line>.+)", re.DOTALL)
@@ -37,7 +39,7 @@ class Session:
 
     def __init__(
         self,
-        send: Callable[[Sequence[Operation], bool], Answer],
+        send: Send,
         reload: Callable[[Operation], Answer],
         show: Callable[[Answer], None],
         say: Callable[[str], None],
@@ -45,7 +47,7 @@ class Session:
         echo_lines: bool = False,
     ) -> None:
         """Args:
-        send: Has a node carry out operations; the second argument says whether they are one composite.
+        send: Has a node carry out operations.
         reload: Has a node reload, and waits for it.
         show: Prints an answer.
         say: Prints a line.

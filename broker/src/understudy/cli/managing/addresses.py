@@ -7,13 +7,13 @@ from typing import Final
 
 import click
 
-from understudy.cli.managing.confirming import confirm, counted, yes_option
+from understudy.cli.managing.confirming import confirm, yes_option
 from understudy.cli.managing.places import active_node_options, invoke, item, items
 from understudy.cli.node.status import Place
-from understudy.cli.tables import Page, Table, View, figure_column, json_option, view_options, with_others
+from understudy.cli.tables import Page, Table, View, figure_column, figure_texts, json_option, view_options, with_others
 from understudy.cli.terminal import Commands, echo
-from understudy.management.model.figure import figures
 from understudy.management.model.queues import Address
+from understudy.texts import counted
 
 ADDRESSES: Final = Table(
     "addresses",
@@ -63,17 +63,10 @@ def show(place: Place, name: str, as_json: bool) -> None:
     if as_json:
         echo(json.dumps(found, indent=2))
         return
-    texts = {field.replace("_", " "): _text(found[field]) for field in figures(Address)}
-    texts["bindings"] = _text([f"{each['kind']} {each['name']}" for each in found["bindings"]])
-    Page().figures(texts, title=name)
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return ", ".join(map(str, value)) or "-" if isinstance(value, list) else str(value)
+    page = Page()
+    texts = figure_texts(Address, found, grouped=page.is_terminal)
+    texts["bindings"] = ", ".join(f"{each['kind']} {each['name']}" for each in found["bindings"]) or "-"
+    page.figures(texts, title=name)
 
 
 _types = click.option(

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from understudy.cli.managing.confirming import counted
 from understudy.cli.managing.places import item, node_options, require_active
 from understudy.cli.node.status import Place, readiness_of
 from understudy.cli.terminal import Commands, echo
 from understudy.errors import BrokerError
+from understudy.texts import counted
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -168,7 +168,11 @@ def certificate(place: Place, warning: int, critical: int) -> Found:
         return Found(Grade.OK, "no acceptor has TLS")
     days = min(left.values())
     grade = Grade.CRITICAL if days < critical else Grade.WARNING if days < warning else Grade.OK
-    return Found(grade, ", ".join(f"{name}: {each} days left" for name, each in left.items()))
+    return Found(grade, ", ".join(f"{name}: {_left(each)}" for name, each in left.items()))
+
+
+def _left(days: int) -> str:
+    return f"{counted(days, 'day')} left" if days >= 0 else f"expired {counted(-days, 'day')} ago"
 
 
 @check.command()

@@ -28,8 +28,3 @@ def confirm(question: str, *, yes: bool) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError(f"{question} Without a terminal this needs --yes.")
     click.confirm(question, abort=True, err=True)
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 message``, ``1,200 messages``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import click
 from click.shell_completion import get_completion_class
@@ -39,7 +40,8 @@ def context() -> None:
 @click.option(
     "--management",
     multiple=True,
-    help="Management URL of a node, such as http://127.0.0.1:8161; repeat it for the other node of a pair.",
+    help="Management URL of a node, such as http://127.0.0.1:8161; repeat it for the other node of a pair, or "
+    "separate both by a comma.",
 )
 @click.option(
     "--instance",
@@ -83,9 +85,13 @@ def add(
     \b
     Example: understudy context add east --management http://a:8161 --management http://b:8161 --token-file token
     """
+    management = tuple(url for given in management for url in given.split(","))
     for url in (*management, *filter(None, [broker])):
         if has_login(url):
             raise ConfigError(f"{masked_url(url)!r} has a login: give --user and --password-file")
+    for url in management:
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise ConfigError(f"--management {url!r} is no http or https URL; --broker is the URL for clients")
     given: dict[str, Any] = {
         "nodes": [*_nodes(management, token_files), *({"instance": str(each.resolve())} for each in instance)],
         "broker": broker,

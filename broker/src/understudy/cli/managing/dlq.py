@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from understudy.cli.managing.confirming import confirm, counted, dry_run_option, yes_option
+from understudy.cli.managing.confirming import confirm, dry_run_option, yes_option
 from understudy.cli.managing.messages import ORIGIN_ADDRESS, ORIGIN_QUEUE, waiting_messages
 from understudy.cli.managing.places import active_node_options, invoke, items
 from understudy.cli.node.status import Place
@@ -17,6 +17,7 @@ from understudy.cli.tables import Column, Kind, Table, View, view_options
 from understudy.cli.terminal import Commands, echo
 from understudy.errors import ManagementError
 from understudy.management.operations.queue_messages import RETRIES
+from understudy.texts import counted
 
 #: Names of the settings that name addresses of such messages.
 _SETTINGS: Final = ("deadLetterAddress", "expiryAddress")
@@ -35,7 +36,7 @@ GROUPS: Final = Table(
         ),
         Column("messages", Kind.NUMBER, "Messages of the group."),
         Column("retried", Kind.NUMBER, "Messages of them that `dlq retry` has returned before."),
-        Column("oldest_id", Kind.NUMBER, "Id of the first one.", title="first id"),
+        Column("oldest_id", Kind.ID, "Id of the first one.", title="first id"),
     ),
 )
 

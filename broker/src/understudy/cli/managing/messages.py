@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from understudy.cli.managing.confirming import confirm, counted, dry_run_option, yes_option
+from understudy.cli.managing.confirming import confirm, dry_run_option, yes_option
 from understudy.cli.managing.places import PAGE_ITEMS, active_node_options, invoke, quoted
 from understudy.cli.node.status import Place
 from understudy.cli.tables import Column, Kind, Row, Table, View, figure_column, json_option, view_options, with_others
@@ -18,7 +18,7 @@ from understudy.cli.terminal import Commands, echo
 from understudy.dataclass import dataclass
 from understudy.errors import MessageNotFound
 from understudy.management.model.queues import Message
-from understudy.texts import printable
+from understudy.texts import counted, printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 

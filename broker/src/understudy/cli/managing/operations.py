@@ -18,12 +18,13 @@ OPERATIONS: Final = Table(
     (
         figure_column(Operation, "resource"),
         figure_column(Operation, "name"),
+        figure_column(Operation, "effect", optional=True),
+        figure_column(Operation, "doc", "meaning", kind=Kind.TEXT),
+        # last: without a terminal a column is as wide as its longest value
         Column(
             "parameters", Kind.NAME, "Types and names.",
             value=lambda row: ", ".join(f"{each['type']} {each['name']}" for each in row["parameters"]),
         ),
-        figure_column(Operation, "effect", optional=True),
-        figure_column(Operation, "doc", "meaning", kind=Kind.TEXT),
     ),
 )  # fmt: skip
 

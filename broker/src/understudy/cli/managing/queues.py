@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 
 import click
 
-from understudy.cli.managing.confirming import confirm, counted, dry_run_option, yes_option
+from understudy.cli.managing.confirming import confirm, dry_run_option, yes_option
 from understudy.cli.managing.places import active_node_options, invoke, item
 from understudy.cli.messages.queue import queue, stat
 from understudy.cli.node.status import Place
-from understudy.cli.tables import Page, json_option
+from understudy.cli.tables import Page, figure_texts, json_option
 from understudy.cli.terminal import echo
-from understudy.management.model.figure import figures
 from understudy.management.model.queues import Queue
+from understudy.texts import counted
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,15 +39,8 @@ def show(place: Place, name: str, as_json: bool) -> None:
     if as_json:
         echo(json.dumps(found, indent=2))
         return
-    Page().figures({field.replace("_", " "): _text(found[field]) for field in figures(Queue)}, title=name)
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return "-" if value in (None, "") else str(value)
+    page = Page()
+    page.figures(figure_texts(Queue, found, grouped=page.is_terminal), title=name)
 
 
 def _settings(command: F) -> F:

@@ -31,6 +31,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import NotActive, Unreachable
 from understudy.management.model.clients import Consumer
 from understudy.management.model.queues import Queue
+from understudy.texts import counted
 
 QUEUES: Final = Table(
     "queues",
@@ -158,7 +159,7 @@ def draw(view: View, before: Reading, after: Reading, height: int | None = None)
         {
             "active": after.url,
             "takes over": after.sentence,
-            "queues": f"{len(queues):,} with {sum(row['message_count'] for row in queues):,} messages,"
+            "queues": f"{len(queues):,} with {counted(sum(row['message_count'] for row in queues), 'message')},"
             f" in {_total(queues, 'in_rate')}/s, out {_total(queues, 'out_rate')}/s",
             "consumers": f"{len(consumers):,}",
         }

@@ -26,8 +26,11 @@ from understudy.cli.terminal import echo
 from understudy.client import aio
 from understudy.client.core.consumer.state import ReceivedMessage
 from understudy.client.core.url.parsing import parse_url
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
+from understudy.ledger import ReceivedCopy
 from understudy.message import MessageType
+from understudy.texts import counted
 
 #: Characters of a body shown.
 _PREVIEW: Final = 60
@@ -78,19 +81,29 @@ def _preview(received: ReceivedMessage) -> str:
     return "".join(each if each.isprintable() else "." for each in text[:_PREVIEW])
 
 
+@dataclass(frozen=True)
+class _Selection:
+    """The messages to show."""
+
+    queue: str
+    filter_text: str | None
+    """A selector; None: all messages of the queue."""
+    limit: int | None
+    """Most messages to show; None: no limit."""
+
+
 async def _browse(
     url: str,
     user: str | None,
     password: str | None,
-    queue: str,
-    filter_text: str | None,
-    limit: int | None,
+    selection: _Selection,
     view: View,
     ledger: LedgerFile,
 ) -> bool:
     """Whether the ledger, if there is one, now says that the queue was seen completely."""
     rows: list[dict[str, Any]] = []
     whole = True
+    queue, limit = selection.queue, selection.limit
     # messages are written one by one, unless all of them are needed for an order
     lines = view.as_json and view.columns is None and not view.order
 
@@ -98,7 +111,7 @@ async def _browse(
         nonlocal whole
         session = await connection.session()
         asked_ms, observer = now_ms(), default_identity("browser")
-        browser = await session.browser(queue, filter=filter_text)
+        browser = await session.browser(queue, filter=selection.filter_text)
         if limit == 0:
             return
         messages = browser.__aiter__()
@@ -122,14 +135,14 @@ async def _browse(
                 ledger.rows.drained(answer.address or queue, asked_ms, consumer=observer, queue=queue)
             else:
                 echo(
-                    f"understudy: {queue} has {answer.message_count:,} messages and showed {count:,}: others are in"
-                    " delivery or scheduled, so the ledger does not say that the queue was seen completely",
+                    f"understudy: {queue} has {counted(answer.message_count, 'message')} and showed {count:,}: others"
+                    " are in delivery or scheduled, so the ledger does not say that the queue was seen completely",
                     err=True,
                 )
 
     await connected(parse_url(url), user, password, use)
     if not lines:
-        view.rows(MESSAGES, rows, title=f"{queue}: {len(rows):,} messages", lines=True)
+        view.rows(MESSAGES, rows, title=f"{queue}: {counted(len(rows), 'message')}", lines=True)
     return whole
 
 
@@ -137,15 +150,17 @@ def _note_remaining(ledger: LedgerFile, received: ReceivedMessage, queue: str, o
     identity = identity_of(received)
     if ledger.rows is not None and identity is not None:
         ledger.rows.remaining(
-            *identity, received.message.address or "", at_ms, consumer=observer, queue=queue,
-            message_id=received.message_id, digest=body_digest(received), origin=origin_of(received),
-        )  # fmt: skip
+            *identity,
+            received.message.address or "",
+            at_ms,
+            ReceivedCopy(observer, queue, received.message_id, body_digest(received), origin_of(received)),
+        )
 
 
 MESSAGES: Final = Table(
     "messages",
     (
-        Column("message_id", Kind.NUMBER, "Id of the message.", title="id"),
+        Column("message_id", Kind.ID, "Id of the message.", title="id"),
         Column("type", Kind.NAME, "Kind of its body."),
         Column("durable", Kind.NAME, "Whether it outlives a restart."),
         Column("priority", Kind.NUMBER, "0 to 9."),
@@ -193,6 +208,6 @@ def browse(
         raise click.UsageError("--ledger needs the whole queue: give neither --filter nor --limit")
     password = read_password(password_file)
     with LedgerFile(ledger_file) as ledger:
-        whole = run(lambda: _browse(url, user, password, queue, filter_text, limit, view, ledger))
+        whole = run(lambda: _browse(url, user, password, _Selection(queue, filter_text, limit), view, ledger))
     if not whole:
         raise SystemExit(1)

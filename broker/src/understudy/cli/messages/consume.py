@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -34,7 +34,10 @@ from understudy.client.core.consumer.taken import AcknowledgeMode
 from understudy.client.core.url.parsing import parse_url
 from understudy.dataclass import dataclass
 from understudy.errors import CallTimedOut, CommitOutcomeUnknown, TransactionRolledBack
-from understudy.ledger import LedgerWriter
+from understudy.ledger import LedgerWriter, ReceivedCopy
+
+#: Messages without any option that ends the run. As many as ``produce`` sends without one.
+_COUNT: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +197,14 @@ class Consumption:
                 number,
                 received.message.address or "",
                 now_ms(),
-                consumer=self._intake.consumer,
-                queue=self._intake.queue,
-                message_id=received.message_id,
+                ReceivedCopy(
+                    self._intake.consumer,
+                    self._intake.queue,
+                    received.message_id,
+                    body_digest(received),
+                    origin_of(received),
+                ),
                 delivery_count=received.delivery_count,
-                digest=body_digest(received),
-                origin=origin_of(received),
             )
 
     def _write(self, batch: list[ReceivedMessage], write: Callable[..., None]) -> None:
@@ -211,10 +216,8 @@ class Consumption:
             if identity is not None:
                 producer, number = identity
                 address = received.message.address or ""
-                write(
-                    self._rows, producer, number, address, now_ms(),
-                    consumer=self._intake.consumer, queue=self._intake.queue,
-                )  # fmt: skip
+                copy = ReceivedCopy(self._intake.consumer, self._intake.queue)
+                write(self._rows, producer, number, address, now_ms(), copy)
 
 
 async def _consume(
@@ -260,7 +263,12 @@ async def _consume(
 @connection_options
 @click.option("--queue", required=True, help="Queue to receive from.")
 @click.option("--filter", "filter_text", help="Selector; only matching messages.")
-@click.option("--count", type=click.IntRange(min=0), help="End after this many acknowledged messages.")
+@click.option(
+    "--count",
+    type=click.IntRange(min=0),
+    help="End after this many acknowledged messages; default: 1000, or no limit with --idle-timeout or --follow.",
+)
+@click.option("--follow", is_flag=True, help="Receive until interrupted.")
 @click.option(
     "--idle-timeout",
     "idle_timeout_s",
@@ -288,6 +296,7 @@ def consume(
     queue: str,
     filter_text: str | None,
     count: int | None,
+    follow: bool,
     idle_timeout_s: float | None,
     until: Path | None,
     ledger_file: Path | None,
@@ -309,6 +318,10 @@ def consume(
     """
     if until is not None and idle_timeout_s is None:
         raise click.UsageError("--until needs --idle-timeout")
+    if follow and (count is not None or idle_timeout_s is not None):
+        raise click.UsageError("--follow receives until interrupted: give it without --count and --idle-timeout")
+    if count is None and not follow and idle_timeout_s is None:
+        count = _COUNT
     intake = Intake(
         queue=queue,
         filter=filter_text,

@@ -45,6 +45,8 @@ _CLASS: Final = math.log(1.02)
 #: Between two repaints of the bar.
 _PAINT_S: Final = 0.1
 _PASSWORD_BYTES_MAX: Final = 4096
+#: Names of figures for people, where they are not those in JSON.
+_LABELS: Final = {"rate": "messages per second"}
 
 
 def connection_options(command: F) -> F:
@@ -327,11 +329,12 @@ def print_summary(title: str, summary: dict[str, Any], *, as_json: bool) -> None
         echo(json.dumps(summary))
         return
     figures = {
-        name.replace("_", " "): f"{value:,}"
+        _LABELS.get(name, name.replace("p99_9", "p99.9").replace("_", " ")): f"{value:,}"
         if isinstance(value, (int, float)) and not isinstance(value, bool)
         else "none"
         if value is None
         else str(value)
         for name, value in summary.items()
+        if value is not None or not name.endswith("_ms")
     }
     Page().figures(figures, title=title)

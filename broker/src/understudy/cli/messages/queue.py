@@ -14,7 +14,7 @@ from understudy.cli.node.status import Place
 from understudy.cli.tables import Row, Table, View, figure_column, json_option, view_options, with_others
 from understudy.cli.terminal import Commands, echo
 from understudy.management.model.queues import Queue
-from understudy.texts import printable
+from understudy.texts import counted, printable
 
 
 @click.group(cls=Commands)
@@ -109,15 +109,15 @@ def quarantine_damaged(place: Place, yes: bool, as_json: bool) -> None:
     """
     waiting = int(invoke(place, "broker", "getMessagesWaitingForOtherNodeCount"))
     if waiting and not yes:
-        echo(f"{waiting} damaged messages wait for the copy of the other node", err=True)
+        echo(f"waiting for the copy of the other node: {counted(waiting, 'damaged message')}", err=True)
         click.confirm("Move them to the quarantine?", abort=True, err=True)
     moved = int(invoke(place, "broker", "quarantineMessagesWaitingForOtherNode")) if waiting else 0
-    echo(json.dumps({"moved": moved}) if as_json else f"{moved} messages are moved to the quarantine")
+    echo(json.dumps({"moved": moved}) if as_json else f"moved to the quarantine: {counted(moved, 'message')}")
 
 
 def _show_queue(found: dict[str, Any]) -> None:
     counts = ", ".join(f"{found[key]} {key}" for key in ("waiting", "scheduled", "delivering"))
-    echo(printable(f"queue {found['queue']}: {found['message_count']} messages ({counts})"))
+    echo(printable(f"queue {found['queue']}: {counted(found['message_count'], 'message')} ({counts})"))
     _show_reasons(found["reasons"])
     for each in found["transactions"]:
         kind = "prepared" if each["prepared"] else "open"

@@ -31,6 +31,7 @@ from understudy.errors import (
 )
 from understudy.limits import ID_CACHE_SIZE
 from understudy.message import Message
+from understudy.texts import counted
 from understudy.tools.export import ExportedQueue
 from understudy.wire.core.packets import QueueQueryResponse
 
@@ -162,7 +163,7 @@ class _Sending:
         if self.error is not None:
             raise self.error
         for address, count in sorted(self.unrouted.items()):
-            echo(f"note: {count} messages to {address!a} were taken by no queue and are not there", err=True)
+            echo(f"note: {counted(count, 'message')} to {address!a} reached no queue and cannot be received", err=True)
         if self._plan.check_queues and self.sent:
             await self._find_addresses_without_queue(session)
 
@@ -299,8 +300,9 @@ def _warn_of_the_cache(addresses: Mapping[str, int]) -> None:
     for address, count in addresses.items():
         if count > ID_CACHE_SIZE:
             echo(
-                f"note: {count:,} messages to {address!a}: a broker remembers the newest id-cache-size duplicate ids"
-                f" of an address ({ID_CACHE_SIZE:,} by default), so do this once only, or raise id-cache-size before",
+                f"note: {counted(count, 'message')} to {address!a}: a broker remembers the newest id-cache-size"
+                f" duplicate ids of an address ({ID_CACHE_SIZE:,} by default), so do this once only, or raise"
+                " id-cache-size before",
                 err=True,
             )
 

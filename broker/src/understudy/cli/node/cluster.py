@@ -33,7 +33,7 @@ from understudy.management.model.cluster import (
     RemoteQueue,
     Unreached,
 )
-from understudy.texts import printable
+from understudy.texts import counted, printable
 
 TABLES: Final = (
     Table(
@@ -219,7 +219,8 @@ def _show(found: dict[str, Any], view: View) -> None:
 def check(instances: tuple[Path, ...], urls: tuple[str, ...], token_file: Path | None, as_json: bool) -> None:
     """Ask each peer for problems of the cluster, and compare the answers.
 
-    A member with an address that a peer does not reach is named by that peer.
+    A member with an address that a peer does not reach is named by that peer. Without options all nodes of the context
+    are asked.
 
     \b
     Example: understudy cluster check --url http://127.0.0.1:8161 --url http://127.0.0.1:8162
@@ -227,10 +228,9 @@ def check(instances: tuple[Path, ...], urls: tuple[str, ...], token_file: Path |
     Exit codes: 0 no problem; 1 problems were
     found; 2 usage; 3 a peer is not reachable.
     """
-    places = [Place.of(each, None, token_file) for each in instances] + [
-        Place.of(None, each, token_file) for each in urls
-    ]
-    places = places or [Place.of(None, None, token_file)]
+    places = [Place.of(each, None, token_file) for each in instances]
+    places += [place for each in urls for place in Place.all_of(None, each, token_file)]
+    places = places or Place.all_of(None, None, token_file)
     seen: dict[str, dict[str, Any]] = {each.url: each.ask("/api/v1/cluster") for each in places}
     problems = [problem for peer, found in seen.items() for problem in _problems(peer, found)] + _disagreements(seen)
     for place in places:
@@ -244,7 +244,7 @@ def check(instances: tuple[Path, ...], urls: tuple[str, ...], token_file: Path |
     else:
         for each in problems:
             echo(printable(f"{each['peer']}: {each['code']}: {each['text']}"))
-        echo(f"{len(seen)} peers, {len(problems)} problems")
+        echo(f"{counted(len(seen), 'node')} asked, {counted(len(problems), 'problem')}")
     if problems:
         raise SystemExit(1)
 

@@ -6,9 +6,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Protocol
 
+from understudy.cli.node.descriptions import Instance
 from understudy.cli.node.user_files import security_of, watched_files
 from understudy.config.colocated import HostedBackup, hosted_configuration
 from understudy.config.reading.servers import LoadedConfig
@@ -22,26 +21,7 @@ from understudy.security.authorization import SecurityPolicy
 log = logging.getLogger(__name__)
 
 
-class ManagedPlace(Protocol):
-    """An instance, as far as its management matters."""
-
-    @property
-    def config(self) -> Path:
-        """Path of the instance's broker.xml."""
-        ...
-
-    @property
-    def http(self) -> str:
-        """Address ``host:port`` of the instance's management, or ``off``."""
-        ...
-
-    @property
-    def token_file(self) -> Path | None:
-        """File with the management token of the instance."""
-        ...
-
-
-def listen_for_management(place: ManagedPlace, allow_remote: bool, port_offset: int = 0) -> ManagementListener | None:
+def listen_for_management(place: Instance, allow_remote: bool, port_offset: int = 0) -> ManagementListener | None:
     """Listen for management; returns None if management is off.
 
     Args:
@@ -70,7 +50,7 @@ def listen_for_management(place: ManagedPlace, allow_remote: bool, port_offset: 
 
 
 def backup_parts(
-    place: ManagedPlace, allow_remote: bool, port_offset: int, read: Callable[[], LoadedConfig]
+    place: Instance, allow_remote: bool, port_offset: int, read: Callable[[], LoadedConfig]
 ) -> BackupParts:
     """Colocated backups have the users and the management token of the instance, and a management port of their own.
 

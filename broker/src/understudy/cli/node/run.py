@@ -25,6 +25,7 @@ from understudy.runtime.base.logs import configure_logs
 from understudy.runtime.files.configuration_file import ConfigurationFile, volatile_store
 from understudy.runtime.members.reach import reached_members
 from understudy.runtime.process.instance_lock import InstanceLock
+from understudy.texts import counted
 
 log = logging.getLogger(__name__)
 
@@ -196,7 +197,7 @@ def _check(loaded: LoadedConfig, config: Path, user: str | None) -> None:
             for line in uvloop.run(reached_members(configuration, security)):
                 echo(f"server {configuration.name!r}: {line}" if loaded.servers else line)
     servers = f" {1 + len(loaded.servers)} servers," if loaded.servers else ""
-    echo(f"{config}: usable,{servers} {len(warnings)} warnings")
+    echo(f"{config}: usable,{servers} {counted(len(warnings), 'warning')}")
 
 
 def read_configuration(

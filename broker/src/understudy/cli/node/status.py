@@ -27,8 +27,8 @@ from understudy.cli.tables import View, view_options
 from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, Unreachable
 from understudy.runtime.base.management_client import ANSWER_TIMEOUT_MS, ManagementAddress
-from understudy.texts import masked_url
-from understudy.units import format_bytes
+from understudy.texts import counted, masked_url
+from understudy.units import format_bytes, format_duration_ms
 
 #: Largest file of an instance directory read. Bytes.
 FILE_BYTES_MAX: Final = 64 * 1024
@@ -263,7 +263,7 @@ def readiness_of(place: Place) -> dict[str, Any]:
         with error:
             body = error.read(FILE_BYTES_MAX)
     except (OSError, http.client.HTTPException) as error:
-        raise Unreachable(f"{place.url} does not answer: {error}") from error
+        raise Unreachable(f"{place.url} does not answer: {getattr(error, 'reason', error)}") from error
     try:
         found = json.loads(body)
         return {
@@ -273,6 +273,8 @@ def readiness_of(place: Place) -> dict[str, Any]:
             # a node of an earlier version does not say it
             "protected": bool(found.get("protected", False)),
             "protection": str(found.get("protection", "unknown: the version of the node does not say it")),
+            "overrides": int(found.get("overrides", 0)),
+            "pending_count": int(found.get("pending_count", 0)),
         }
     except (ValueError, KeyError, TypeError) as error:
         raise BrokerError(f"{place.url}/health/ready did not answer as a node does") from error
@@ -288,10 +290,10 @@ def node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]:
     ha, store, following, peer = node["ha"], node["store"], node["following"], node["peer"]
     queues = node["queues"]
     figures = {
-        "state": f"{ha['state']} ({ha['machine_state']})",
+        "state": _state_text(ha),
         "ready": ("yes" if ready["ready"] else "no") + (f": {ready['reason']}" if ready["reason"] else ""),
         "protection": ready["protection"],
-        "configured as": f"{ha['role']}, {ha['policy']}",
+        "configured as": ", ".join(dict.fromkeys((ha["role"], ha["policy"]))),
         "node id": node["node_id"] or "unknown",
         "epoch": "none" if node["epoch"] is None else str(node["epoch"]),
         "waiting because": ha.get("waiting_because"),
@@ -305,7 +307,7 @@ def node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]:
         else ("caught up" if following["caught_up"] else f"lag of {format_bytes(following['lag_bytes'])}"),
         "store": None
         if store is None
-        else f"{format_bytes(store['bytes'])} in {store['segments']} segments at {store['directory']}"
+        else f"{format_bytes(store['bytes'])} in {counted(store['segments'], 'segment')} at {store['directory']}"
         + (" — FULL" if store["full"] else ""),
         "scrub": _scrub_text(node.get("scrub"), ha),
         "acceptors": ", ".join(acceptor["url"] for acceptor in node["acceptors"]) or "none",
@@ -315,11 +317,17 @@ def node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]:
         or None,
         "configuration": _configuration_text(node),
         "kernel": f"{node['kernel']['active']} ({node['kernel']['reason']})",
-        "clients": f"{node['connections']} connections, {node['sessions']} sessions",
-        "queues": f"{len(queues)} with {sum(queue['message_count'] for queue in queues)} messages",
-        "up": f"{node['uptime_ms'] / 1000:.0f} s, pid {node['pid']}",
+        "connections": f"{node['connections']:,} with {counted(node['sessions'], 'session')}",
+        "queues": f"{len(queues):,} with {counted(sum(queue['message_count'] for queue in queues), 'message')}",
+        "up": f"{format_duration_ms(node['uptime_ms'])}, process {node['pid']}",
     }
     return {name: value for name, value in figures.items() if value is not None}
+
+
+def _state_text(ha: Mapping[str, Any]) -> str:
+    """The state of a node, with that of its machine where it says more."""
+    state, machine = str(ha["state"]), str(ha["machine_state"]).lower().replace("_", " ")
+    return state if machine == state else f"{state} ({machine})"
 
 
 def shown_peer(peer: Mapping[str, Any]) -> str:
@@ -333,8 +341,8 @@ def _earlier_text(earlier: dict[str, Any] | None) -> str | None:
     if earlier is None or not earlier["records"]:
         return None
     return (
-        f"{earlier['records']} records with {earlier['messages']} messages from epoch {earlier['epoch']},"
-        f" sequence {earlier['sequence']} on are only in {earlier['directory']}"
+        f"{counted(earlier['records'], 'record')} with {counted(earlier['messages'], 'message')} from epoch"
+        f" {earlier['epoch']}, sequence {earlier['sequence']} on are only in {earlier['directory']}"
     )
 
 
@@ -363,33 +371,39 @@ def _scrub_text(scrub: dict[str, Any] | None, ha: dict[str, Any]) -> str | None:
     age_ms = scrub["age_ms"]
     last = "no complete pass yet" if age_ms is None else f"last complete pass {age_ms / 3_600_000:.1f} h ago"
     now = f"; a pass is under way, {format_bytes(scrub['pass_bytes'])} read" if scrub["running"] else ""
-    return f"{last}{now}; {scrub['damaged']} damaged files found, {scrub['repaired']} repaired"
+    return f"{last}{now}; {counted(scrub['damaged'], 'damaged file')} found, {scrub['repaired']} repaired"
 
 
 def _certificate_text(acceptor: dict[str, Any]) -> str:
     certificate = acceptor["certificate"]
     days = certificate["days_until_expiration"]
-    validity = f"expires in {days} days" if days >= 0 else "EXPIRED"
+    validity = f"expires in {counted(days, 'day')}" if days >= 0 else "EXPIRED"
     return f"{acceptor['name']}: {certificate['subject']}, {validity}"
 
 
 def _configuration_text(node: dict[str, Any]) -> str | None:
     """Changes of the management CLI, and changed elements that the node does not use yet."""
-    overrides, pending = node.get("overrides", 0), node.get("pending", [])
+    return configuration_text(node.get("overrides", 0), ", ".join(node.get("pending", [])))
+
+
+def configuration_text(overrides: int, pending: str) -> str | None:
+    """Changes of the management CLI, and the elements that wait for a restart in words; None without both."""
     texts = [f"changes of the management CLI override broker.xml ({overrides})"] if overrides else []
     if pending:
-        texts.append(f"used after a restart or reload: {', '.join(pending)}")
+        texts.append(f"used after a restart or reload: {pending}")
     return "; ".join(texts) or None
 
 
 def _activation_text(activation: dict[str, Any] | None) -> str | None:
-    """The step under way and the time of each step; None if there is no activation."""
+    """The step under way and the steps that took a millisecond or more; None if there is no activation."""
     if activation is None:
         return None
-    steps = ", ".join(f"{step['name']} {step['took_ms']} ms" for step in activation["steps"])
+    steps = ", ".join(f"{step['name']} {step['took_ms']} ms" for step in activation["steps"] if step["took_ms"])
     if activation["step"] is None:
-        return f"{activation['took_ms']} ms: {steps}"
-    return f"{'undoing' if activation['undoing'] else 'doing'} {activation['step']!r}; {steps}"
+        begun = f"{activation['took_ms']} ms"
+    else:
+        begun = f"{'undoing' if activation['undoing'] else 'doing'} {activation['step']!r}"
+    return f"{begun}: {steps}" if steps else begun
 
 
 @click.command()

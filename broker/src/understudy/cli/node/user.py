@@ -18,6 +18,7 @@ from understudy.runtime.base.environment import SystemEntropy
 from understudy.runtime.files.replacement import replace
 from understudy.security.password_hashes import PasswordHash, is_plain, is_scram
 from understudy.security.properties_file import entries, replaced
+from understudy.texts import counted
 
 USERS: Final = Table("users", (figure_column(User, "name", "user"), figure_column(User, "roles")))
 
@@ -177,6 +178,7 @@ def convert(file: Path, dry_run: bool) -> None:
         name = entry.key.partition("|")[0]
         hint = f"replace them by the line that `understudy user hash {name}` prints"
         echo(f"{name}: SCRAM keys on line {entry.line} stay; {hint}", err=True)
-    echo(f"{file}: {len(found)} users, {len(plain)} plain passwords{' (nothing was changed)' if dry_run else ''}")
+    unchanged = " (nothing was changed)" if dry_run else ""
+    echo(f"{file}: {counted(len(found), 'user')}, {counted(len(plain), 'plain password')}{unchanged}")
     if scram:
         sys.exit(1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import secrets
 import sys
@@ -24,10 +23,9 @@ from understudy.ha.locks.sequence_verdict import SEQUENCE_MAX, newest
 from understudy.ha.witness.frames import TOKEN_BYTES, Kind, Request
 from understudy.limits import LEASE_MS_MAX, LEASE_MS_MIN
 from understudy.runtime.base.environment import LoopTimers, SystemEntropy
-from understudy.runtime.base.file_modes import check_directories
 from understudy.runtime.base.logs import configure_logs
 from understudy.runtime.base.turn import Turn
-from understudy.runtime.locks.providers import make_group, read_secret
+from understudy.runtime.locks.providers import WitnessGroupOptions, make_group, read_secret
 from understudy.runtime.locks.witness_dialer import LoopWitnessDialer
 from understudy.runtime.locks.witness_groups import form, replace, text_of
 from understudy.runtime.locks.witness_process import serve_witness
@@ -35,7 +33,6 @@ from understudy.runtime.locks.witness_requests import WitnessRequests
 
 Places = tuple[tuple[str, int], ...]
 
-log = logging.getLogger(__name__)
 
 _SECRET = click.option(
     "--secret-file",
@@ -112,8 +109,6 @@ def run(
     scrape = _place(metrics) if metrics else None
     configure_logs(log_level, log_file)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for complaint in check_directories([str(directory)]):
-        log.warning("file modes", extra={"detail": complaint})
     sys.exit(uvloop.run(serve_witness(str(directory.resolve()), places, secret, lease_max_ms, scrape)))
 
 
@@ -243,7 +238,9 @@ async def _set_by_majority(places: Places, secret: bytes, node_id: str, sequence
     loop = asyncio.get_running_loop()
     timers = LoopTimers(loop)
     turn = Turn(loop, timers)
-    group = make_group(places, secret, f"command of process {os.getpid()}", LoopWitnessDialer(loop, turn), turn)
+    group = make_group(
+        WitnessGroupOptions(places, secret, f"command of process {os.getpid()}"), LoopWitnessDialer(loop, turn), turn
+    )
     done: asyncio.Future[BrokerError | None] = loop.create_future()
 
     def give(error: BrokerError | None) -> None:

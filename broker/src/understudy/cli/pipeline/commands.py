@@ -118,8 +118,7 @@ def audit(
             ledgers,
             window_ms=window_ms,
             clock_skew_ms=clock_skew_ms,
-            remaining=remaining_file,
-            journals=journals,
+            remaining=jobs.RemainingMessages(remaining_file, journals),
             members=members,
             with_rates=html_file is not None,
         )

@@ -73,7 +73,7 @@ TABLES: Final = (
             Column("live_messages", Kind.NUMBER, "Live messages in it."),
             Column("live_bytes", Kind.BYTES, "Bytes of them.", title="live"),
             Column("bytes", Kind.BYTES, "Size of the segment.", title="size"),
-            Column("oldest_message_id", Kind.NUMBER, "Id of the oldest of them.", title="oldest message"),
+            Column("oldest_message_id", Kind.ID, "Id of the oldest of them.", title="oldest message"),
             Column("oldest_queue", Kind.NAME, "Queue of the oldest of them.", title="in"),
         ),
         title="kept segments",

@@ -21,9 +21,11 @@ ABSENT: Final = "-"
 
 
 class Kind(Enum):
-    """Kind of the values of a column. A number, size or duration is never cut."""
+    """Kind of the values of a column. A number, id, size or duration is never cut."""
 
     NUMBER = "number"
+    ID = "id"
+    """A number that names something; without separators, so that it can be given to another command."""
     NAME = "name"
     """A name, address or state; shortened in the middle where the terminal is narrow."""
     TEXT = "text"
@@ -35,7 +37,7 @@ class Kind(Enum):
     @property
     def is_number(self) -> bool:
         """Whether values are aligned at their right end and keep their width."""
-        return self in (Kind.NUMBER, Kind.BYTES, Kind.DURATION)
+        return self in (Kind.NUMBER, Kind.ID, Kind.BYTES, Kind.DURATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class Column:
                 return format_bytes(int(value))
             if self.kind is Kind.DURATION:
                 return format_duration_ms(int(value))
-            return f"{value:,}" if grouped else str(value)
+            return f"{value:,}" if grouped and self.kind is not Kind.ID else str(value)
         if isinstance(value, (list, tuple)):
             return printable(", ".join(map(str, value))) or ABSENT
         return printable(str(value))

@@ -37,8 +37,19 @@ def figure_column(
     figure = figures(model)[name]
     if kind is None:
         numbers = base_types(figure.type) & {int, float}
-        kind = _KINDS.get(figure.unit or "", Kind.NUMBER) if numbers else Kind.NAME
+        number = Kind.ID if name == "id" or name.endswith("_id") else Kind.NUMBER
+        kind = _KINDS.get(figure.unit or "", number) if numbers else Kind.NAME
     return Column(name, kind, figure.doc, title, value, optional, shown)
+
+
+def figure_texts(model: type[Struct], row: Row, *, grouped: bool) -> dict[str, str]:
+    """The text of each figure of one object, by its name for people.
+
+    Args:
+        grouped: Whether thousands are separated: for people, not for programs that read the output.
+    """
+    columns = [figure_column(model, name) for name in figures(model)]
+    return {each.heading: each.text(row, grouped=grouped) for each in columns}
 
 
 def with_others(model: type[Struct], *columns: Column) -> tuple[Column, ...]:

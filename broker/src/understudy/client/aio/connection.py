@@ -20,6 +20,7 @@ from understudy.client.core.url.options import ClientUrl, Connector, ServingNode
 from understudy.client.core.url.parsing import parse_url, with_failover
 from understudy.client.host import Surroundings, creation_place
 from understudy.client.tls import tls_context
+from understudy.texts import counted
 
 
 class ConnectionFactory:
@@ -195,7 +196,7 @@ class Connection:
     def __repr__(self) -> str:
         core = self._link.core
         state = "closed" if self._closed or core.closed is not None else core.state.value
-        return f"<Connection to {core.connector}, {state}, {len(core.sessions)} sessions>"
+        return f"<Connection to {core.connector}, {state}, {counted(len(core.sessions), 'session')}>"
 
     @property
     def node_id(self) -> str | None:

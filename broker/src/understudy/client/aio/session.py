@@ -13,7 +13,7 @@ from understudy.client.aio.link import Link, exclusive, run_handler
 from understudy.client.aio.producer import Producer
 from understudy.client.aio.requests import TransactionBlock, ask, close_session, converse
 from understudy.client.aio.xa import XaBranches
-from understudy.client.core.consumer.state import ConsumerState, ReceivedMessage
+from understudy.client.core.consumer.state import ConsumerSettings, ConsumerState, ReceivedMessage
 from understudy.client.core.session.send_options import MessageOptions, reply_options, request_options
 from understudy.client.core.session.state import SessionState
 from understudy.client.core.url.destinations import (
@@ -79,7 +79,7 @@ class Session:
     def __repr__(self) -> str:
         state = self._state
         mode = "xa" if state.options.xa else state.options.mode.value
-        counts = f"{len(state.producers)} producers, {len(state.consumers)} consumers"
+        counts = f"producers: {len(state.producers)}, consumers: {len(state.consumers)}"
         return f"<Session {mode}, {'open' if state.closed is None else 'closed'}, {counts}>"
 
     @property
@@ -696,10 +696,7 @@ class Session:
             lambda waiter: self._state.consumers.open(
                 split_name(queue)[1],
                 waiter,
-                filter_text=filter_text,
-                browse_only=browse,
-                priority=priority,
-                window_bytes=window_bytes,
+                ConsumerSettings(filter_text, browse, priority, window_bytes),
                 make_received=Received,
                 shared=shared,
             )

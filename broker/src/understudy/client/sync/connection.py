@@ -21,6 +21,7 @@ from understudy.client.sync.link import Link
 from understudy.client.sync.requests import close_session, prove_login
 from understudy.client.sync.session import Session
 from understudy.client.tls import tls_context
+from understudy.texts import counted
 
 
 class ConnectionFactory:
@@ -196,7 +197,7 @@ class Connection:
     def __repr__(self) -> str:
         core = self._link.core
         state = "closed" if self._closed or core.closed is not None else core.state.value
-        return f"<Connection to {core.connector}, {state}, {len(core.sessions)} sessions>"
+        return f"<Connection to {core.connector}, {state}, {counted(len(core.sessions), 'session')}>"
 
     @property
     def node_id(self) -> str | None:

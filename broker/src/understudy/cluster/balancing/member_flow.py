@@ -15,7 +15,7 @@ from understudy.cluster.bridges.bridge import Bridge
 from understudy.cluster.membership.member_link import MemberLink
 from understudy.routing.filter import parse_filter
 from understudy.routing.queues.queue import Queue
-from understudy.routing.remote import RemoteBinding
+from understudy.routing.remote import RemoteBinding, RemoteQueue
 
 log = logging.getLogger(__name__)
 
@@ -83,12 +83,10 @@ class MemberFlow:
             # the queue was deleted and made again
             self._all.remove(known)
         binding = RemoteBinding(
-            notice.cluster_name,
-            notice.address,
-            notice.routing_name,
-            remote_id=notice.binding_id,
+            RemoteQueue(
+                notice.cluster_name, notice.address, notice.routing_name, notice.binding_id, notice.distance + 1
+            ),
             binding_id=self._next_id(),
-            distance=notice.distance + 1,
             queue=self.queue,
             filter=parse_filter(notice.filter),
         )

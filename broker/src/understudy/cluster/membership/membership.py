@@ -61,6 +61,8 @@ class MembershipSettings:
     """Whether only static connectors are dialled (allow-direct-connections-only)."""
     group: str | None = None
     """group-name of the replication."""
+    statics: tuple[TransportConfiguration, ...] = ()
+    """Static connectors; that of this node is left out."""
     shares_connector: bool = False
     """The server that hosts this node has the same connector: it is a member like any other."""
 
@@ -110,7 +112,6 @@ class Membership(Machine[State, Event]):
         self,
         topology: Topology,
         own: TransportConfiguration,
-        statics: Sequence[TransportConfiguration],
         settings: MembershipSettings,
         credentials: ClusterCredentials,
         dialer: Dialer,
@@ -122,7 +123,6 @@ class Membership(Machine[State, Event]):
         Args:
             topology: Of the node; takes the reports of other members.
             own: Connector by which the others reach this node.
-            statics: Of the cluster-connection; that of this node is left out.
             settings: Of the cluster-connection.
             dialer: Opens connections.
             clock: For event ids and silence.
@@ -139,7 +139,7 @@ class Membership(Machine[State, Event]):
         self._observer: LinkObserver | None = None
         self._topology = topology
         self._own = own
-        self._statics = [each for each in statics if settings.shares_connector or not each.same_place(own)]
+        self._statics = [each for each in settings.statics if settings.shares_connector or not each.same_place(own)]
         self._discovered: list[TransportConfiguration] = []
         self._settings = settings
         self._credentials = credentials

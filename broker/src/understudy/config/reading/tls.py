@@ -8,6 +8,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from understudy.config.password_codec import KEY_VARIABLE, is_masked
@@ -74,11 +75,8 @@ class TlsReader:
             name = "needClientAuth" if need else "wantClientAuth"
             raise self._error(node, f"{name}=true needs trustStorePath", hint="the authorities of the clients")
         self._check_pattern(node, parameters)
-        return self._settings(
-            node,
-            parameters,
-            key_store,
-            trust_store,
+        return replace(
+            self._settings(node, parameters, key_store, trust_store),
             need_client_auth=need,
             want_client_auth=want,
             auto_reload=parameters.get("sslAutoReload") is True,
@@ -88,11 +86,9 @@ class TlsReader:
         """TLS of a connector; None without ``sslEnabled``. Raises ConfigError."""
         if parameters.get("sslEnabled") is not True:
             return None
-        return self._settings(
-            node,
-            parameters,
-            self._store(node, "keyStore", parameters),
-            self._store(node, "trustStore", parameters),
+        key_store, trust_store = self._store(node, "keyStore", parameters), self._store(node, "trustStore", parameters)
+        return replace(
+            self._settings(node, parameters, key_store, trust_store),
             verify_host=parameters.get("verifyHost") is not False,
             trust_all=parameters.get("trustAll") is True,
         )
@@ -114,13 +110,8 @@ class TlsReader:
         parameters: Parameters,
         key_store: Store | None,
         trust_store: Store | None,
-        *,
-        need_client_auth: bool = False,
-        want_client_auth: bool = False,
-        verify_host: bool = True,
-        trust_all: bool = False,
-        auto_reload: bool = False,
     ) -> TlsSettings:
+        """The settings that acceptors and connectors have in common."""
         for name, reason in _REFUSED.items():
             if name in parameters:
                 raise self._error(node, f"parameter {name} {reason}")
@@ -144,12 +135,7 @@ class TlsReader:
             crl_path=self._path(crl_path) if crl_path else None,
             protocols=protocols,
             cipher_suites=suites,
-            need_client_auth=need_client_auth,
-            want_client_auth=want_client_auth,
-            verify_host=verify_host,
-            trust_all=trust_all,
             sni_host=sni_host,
-            auto_reload=auto_reload,
         )
 
     def _store(self, node: Node, name: str, parameters: Parameters) -> Store | None:

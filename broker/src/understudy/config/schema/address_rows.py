@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from understudy.config.schema.grammar import INT_MAX as _INT
-from understudy.config.schema.grammar import Attribute, Kind, container, named, no_effect, refused, row
+from understudy.config.schema.grammar import Attribute, Element, Kind, container, named, no_effect, refused
 from understudy.limits import ID_CACHE_SIZE, RETROACTIVE_MESSAGES_MAX
 
 BOOLEAN, INTEGER, LONG, TEXT = Kind.BOOLEAN, Kind.INTEGER, Kind.LONG, Kind.TEXT
@@ -73,8 +73,8 @@ _QUEUE: Final = container(
     "queue",
     "One queue.",
     FILTER,
-    row("durable", BOOLEAN, "true", "The queue outlives a restart."),
-    row("user", TEXT, None, "User the queue is accounted to."),
+    Element("durable", BOOLEAN, "The queue outlives a restart.", "true"),
+    Element("user", TEXT, "User the queue is accounted to."),
     attributes=_QUEUE_ATTRIBUTES,
     repeated=True,
 )
@@ -98,10 +98,10 @@ OLD_QUEUES: Final = container(
     container(
         "queue",
         "One queue.",
-        row("address", TEXT, None, "Its address; the name of the queue by default."),
-        row("user", TEXT, None, "User the queue is accounted to."),
+        Element("address", TEXT, "Its address; the name of the queue by default."),
+        Element("user", TEXT, "User the queue is accounted to."),
         FILTER,
-        row("durable", BOOLEAN, "true", "The queue outlives a restart."),
+        Element("durable", BOOLEAN, "The queue outlives a restart.", "true"),
         attributes=_QUEUE_ATTRIBUTES,
         repeated=True,
     ),
@@ -113,7 +113,7 @@ JMS: Final = container(
     container(
         "queue",
         "An anycast address and queue of its name.",
-        row("durable", BOOLEAN, "true", "The queue outlives a restart."),
+        Element("durable", BOOLEAN, "The queue outlives a restart.", "true"),
         replace(FILTER, aliases=("selector",)),
         attributes=(named("Name."),),
         repeated=True,
@@ -124,161 +124,169 @@ JMS: Final = container(
 """The element ``jms`` in the namespace ``urn:activemq:jms``."""
 
 _DEAD_AND_EXPIRED: Final = (
-    row("dead-letter-address", TEXT, None, "Where messages go that cannot be delivered; none drops them."),
-    row("auto-create-dead-letter-resources", BOOLEAN, "false", "Make that address and a queue for each origin."),
-    row("dead-letter-queue-prefix", TEXT, "DLQ.", "Prefix of those queues."),
-    row("dead-letter-queue-suffix", TEXT, "", "Suffix of those queues."),
-    row("expiry-address", TEXT, None, "Where expired messages go; none drops them."),
-    row("auto-create-expiry-resources", BOOLEAN, "false", "Make that address and a queue for each origin."),
-    row("expiry-queue-prefix", TEXT, "EXP.", "Prefix of those queues."),
-    row("expiry-queue-suffix", TEXT, "", "Suffix of those queues."),
-    row("no-expiry", BOOLEAN, "false", "Messages never expire, whatever they say."),
-    row("expiry-delay", MS, "-1", "Time to live of messages that name none; -1 leaves them."),
-    row("min-expiry-delay", MS, "-1", "Shortest time to live; -1 is no bound."),
-    row("max-expiry-delay", MS, "-1", "Longest time to live; -1 is no bound."),
-    row("redelivery-delay", MS, "0", "Wait before a message that was given back is delivered again.", minimum=0),
-    row("redelivery-delay-multiplier", DECIMAL, "1", "Growth of that wait from one attempt to the next."),
-    row("redelivery-collision-avoidance-factor", DECIMAL, "0", "Share by which that wait is varied at random."),
-    row("max-redelivery-delay", MS, "0", "Longest such wait; 0 is ten times redelivery-delay.", minimum=0),
-    row("max-delivery-attempts", INTEGER, "10", "Deliveries before a message is given up; -1 is no limit."),
-    row("send-to-dla-on-no-route", BOOLEAN, "false", "Messages no queue wants go to the dead-letter-address."),
+    Element("dead-letter-address", TEXT, "Where messages go that cannot be delivered; none drops them."),
+    Element("auto-create-dead-letter-resources", BOOLEAN, "Make that address and a queue for each origin.", "false"),
+    Element("dead-letter-queue-prefix", TEXT, "Prefix of those queues.", "DLQ."),
+    Element("dead-letter-queue-suffix", TEXT, "Suffix of those queues.", ""),
+    Element("expiry-address", TEXT, "Where expired messages go; none drops them."),
+    Element("auto-create-expiry-resources", BOOLEAN, "Make that address and a queue for each origin.", "false"),
+    Element("expiry-queue-prefix", TEXT, "Prefix of those queues.", "EXP."),
+    Element("expiry-queue-suffix", TEXT, "Suffix of those queues.", ""),
+    Element("no-expiry", BOOLEAN, "Messages never expire, whatever they say.", "false"),
+    Element("expiry-delay", MS, "Time to live of messages that name none; -1 leaves them.", "-1"),
+    Element("min-expiry-delay", MS, "Shortest time to live; -1 is no bound.", "-1"),
+    Element("max-expiry-delay", MS, "Longest time to live; -1 is no bound.", "-1"),
+    Element("redelivery-delay", MS, "Wait before a message that was given back is delivered again.", "0", minimum=0),
+    Element("redelivery-delay-multiplier", DECIMAL, "Growth of that wait from one attempt to the next.", "1"),
+    Element("redelivery-collision-avoidance-factor", DECIMAL, "Share by which that wait is varied at random.", "0"),
+    Element("max-redelivery-delay", MS, "Longest such wait; 0 is ten times redelivery-delay.", "0", minimum=0),
+    Element("max-delivery-attempts", INTEGER, "Deliveries before a message is given up; -1 is no limit.", "10"),
+    Element("send-to-dla-on-no-route", BOOLEAN, "Messages no queue wants go to the dead-letter-address.", "false"),
 )
 
 _FULL: Final = (
-    row(
+    Element(
         "max-size-bytes",
         BYTES,
-        "-1",
         "Message bytes (under PAGE: in memory) before the address is full; -1: no limit.",
+        "-1",
     ),
-    row(
+    Element(
         "max-size-messages",
         LONG,
-        "-1",
         "Messages (under PAGE: in memory) before the address is full; -1 is no limit.",
+        "-1",
     ),
-    row("address-full-policy", CHOICE, "PAGE", "Policy of a full address.", choices=("DROP", "FAIL", "PAGE", "BLOCK")),
-    row("page-limit-bytes", BYTES, "-1", "Bytes held beyond `max-size-bytes` under PAGE; -1 is no limit."),
-    row("page-limit-messages", LONG, "-1", "Messages held beyond `max-size-messages` under PAGE; -1 is no limit."),
-    row("page-full-policy", CHOICE, None, "What happens at those limits.", choices=("DROP", "FAIL")),
-    row(
+    Element(
+        "address-full-policy", CHOICE, "Policy of a full address.", "PAGE", choices=("DROP", "FAIL", "PAGE", "BLOCK")
+    ),
+    Element("page-limit-bytes", BYTES, "Bytes held beyond `max-size-bytes` under PAGE; -1 is no limit.", "-1"),
+    Element("page-limit-messages", LONG, "Messages held beyond `max-size-messages` under PAGE; -1 is no limit.", "-1"),
+    Element("page-full-policy", CHOICE, "What happens at those limits.", choices=("DROP", "FAIL")),
+    Element(
         "max-size-bytes-reject-threshold",
         BYTES,
-        "-1",
         "Size at which BLOCK refuses; -1: refuses only a producer that goes on without credits, at max-size-*.",
+        "-1",
     ),
-    row(
+    Element(
         "disk-full-policy",
         CHOICE,
-        None,
         "Policy while max-disk-usage or min-disk-free is exceeded: messages are dropped, refused (210), or producers"
         " wait for credits (default). A message for which no block is left is refused with each policy.",
         choices=("DROP", "FAIL", "BLOCK"),
     ),
-    row("page-size-bytes", BYTES, "10M", "Size of a page file; it goes when nothing in it is needed. 64K to 1G."),
-    row("max-read-page-messages", INTEGER, "-1", "Paged messages read ahead at a time for each queue; -1 is no limit."),
-    row("max-read-page-bytes", BYTES, "20M", "Paged bytes read ahead at a time for each queue; never more than 256K."),
-    row("prefetch-page-messages", INTEGER, "-1", "The same; the smaller of the two counts."),
-    row("prefetch-page-bytes", BYTES, "-1", "The same; the smaller of the two counts."),
+    Element("page-size-bytes", BYTES, "Size of a page file; it goes when nothing in it is needed. 64K to 1G.", "10M"),
+    Element(
+        "max-read-page-messages", INTEGER, "Paged messages read ahead at a time for each queue; -1 is no limit.", "-1"
+    ),
+    Element(
+        "max-read-page-bytes", BYTES, "Paged bytes read ahead at a time for each queue; never more than 256K.", "20M"
+    ),
+    Element("prefetch-page-messages", INTEGER, "The same; the smaller of the two counts.", "-1"),
+    Element("prefetch-page-bytes", BYTES, "The same; the smaller of the two counts.", "-1"),
     *no_effect(
         _PAGING,
-        row("page-max-cache-size", INTEGER, "5", "Pages kept in memory."),
-        row("initial-queue-buffer-size", INTEGER, "8192", "First size of a queue's intermediate buffer."),
+        Element("page-max-cache-size", INTEGER, "Pages kept in memory.", "5"),
+        Element("initial-queue-buffer-size", INTEGER, "First size of a queue's intermediate buffer.", "8192"),
     ),
 )
 
 _QUEUE_DEFAULTS: Final = (
-    row("default-last-value-queue", BOOLEAN, "false", "Default of last-value.", aliases=("last-value-queue",)),
-    row("default-last-value-key", TEXT, None, "Default of last-value-key."),
-    row("default-non-destructive", BOOLEAN, "false", "Default of non-destructive."),
-    row("default-consumers-before-dispatch", INTEGER, "0", "Default of consumers-before-dispatch."),
-    row("default-delay-before-dispatch", MS, "-1", "Default of delay-before-dispatch."),
-    row("default-ring-size", LONG, "-1", "Default of ring-size."),
-    row("default-exclusive-queue", BOOLEAN, "false", "Default of exclusive."),
-    row("default-group-rebalance", BOOLEAN, "false", "Default of group-rebalance."),
-    row("default-group-rebalance-pause-dispatch", BOOLEAN, "false", "Default of group-rebalance-pause-dispatch."),
-    row("default-group-buckets", INTEGER, "-1", "Default of group-buckets."),
-    row("default-group-first-key", TEXT, None, "Default of group-first-key."),
-    row("default-purge-on-no-consumers", BOOLEAN, "false", "Default of purge-on-no-consumers."),
-    row("default-max-consumers", INTEGER, "-1", "Default of max-consumers."),
-    row("default-queue-routing-type", CHOICE, "MULTICAST", "Routing type of auto-created queues.", choices=_ROUTING),
-    row("default-address-routing-type", CHOICE, "MULTICAST", "Routing type of auto-created ones.", choices=_ROUTING),
-    row("default-consumer-window-size", INTEGER, "1048576", "Credits a consumer starts with where it names none."),
+    Element("default-last-value-queue", BOOLEAN, "Default of last-value.", "false", aliases=("last-value-queue",)),
+    Element("default-last-value-key", TEXT, "Default of last-value-key."),
+    Element("default-non-destructive", BOOLEAN, "Default of non-destructive.", "false"),
+    Element("default-consumers-before-dispatch", INTEGER, "Default of consumers-before-dispatch.", "0"),
+    Element("default-delay-before-dispatch", MS, "Default of delay-before-dispatch.", "-1"),
+    Element("default-ring-size", LONG, "Default of ring-size.", "-1"),
+    Element("default-exclusive-queue", BOOLEAN, "Default of exclusive.", "false"),
+    Element("default-group-rebalance", BOOLEAN, "Default of group-rebalance.", "false"),
+    Element("default-group-rebalance-pause-dispatch", BOOLEAN, "Default of group-rebalance-pause-dispatch.", "false"),
+    Element("default-group-buckets", INTEGER, "Default of group-buckets.", "-1"),
+    Element("default-group-first-key", TEXT, "Default of group-first-key."),
+    Element("default-purge-on-no-consumers", BOOLEAN, "Default of purge-on-no-consumers.", "false"),
+    Element("default-max-consumers", INTEGER, "Default of max-consumers.", "-1"),
+    Element(
+        "default-queue-routing-type", CHOICE, "Routing type of auto-created queues.", "MULTICAST", choices=_ROUTING
+    ),
+    Element(
+        "default-address-routing-type", CHOICE, "Routing type of auto-created ones.", "MULTICAST", choices=_ROUTING
+    ),
+    Element("default-consumer-window-size", INTEGER, "Credits a consumer starts with where it names none.", "1048576"),
 )
 
 _LIFE: Final = (
-    row("auto-create-queues", BOOLEAN, "true", "Make a queue when a client sends to it or consumes from it."),
-    row("auto-delete-queues", BOOLEAN, "true", "Remove an auto-created queue that is empty and unused."),
-    row("auto-delete-created-queues", BOOLEAN, "false", "Remove also those made by hand."),
-    row("auto-delete-queues-delay", MS, "0", "How long it has to be unused."),
-    row("auto-delete-queues-message-count", LONG, "0", "Messages it may still hold; -1 is any number."),
-    row("auto-create-addresses", BOOLEAN, "true", "Make an address when a client uses it."),
-    row("auto-delete-addresses", BOOLEAN, "true", "Remove an auto-created address without queues."),
-    row("auto-delete-addresses-delay", MS, "0", "How long it has to be without."),
-    row(
+    Element("auto-create-queues", BOOLEAN, "Make a queue when a client sends to it or consumes from it.", "true"),
+    Element("auto-delete-queues", BOOLEAN, "Remove an auto-created queue that is empty and unused.", "true"),
+    Element("auto-delete-created-queues", BOOLEAN, "Remove also those made by hand.", "false"),
+    Element("auto-delete-queues-delay", MS, "How long it has to be unused.", "0"),
+    Element("auto-delete-queues-message-count", LONG, "Messages it may still hold; -1 is any number.", "0"),
+    Element("auto-create-addresses", BOOLEAN, "Make an address when a client uses it.", "true"),
+    Element("auto-delete-addresses", BOOLEAN, "Remove an auto-created address without queues.", "true"),
+    Element("auto-delete-addresses-delay", MS, "How long it has to be without.", "0"),
+    Element(
         "slow-consumer-threshold",
         LONG,
-        "-1",
         "Acknowledgements per unit below which a consumer is slow, while its queue has that much; -1 is never.",
+        "-1",
         minimum=-1,
     ),
-    row(
+    Element(
         "slow-consumer-threshold-measurement-unit",
         CHOICE,
-        "MESSAGES_PER_SECOND",
         "Unit of that rate.",
+        "MESSAGES_PER_SECOND",
         choices=("MESSAGES_PER_SECOND", "MESSAGES_PER_MINUTE", "MESSAGES_PER_HOUR", "MESSAGES_PER_DAY"),
     ),
-    row(
+    Element(
         "slow-consumer-policy",
         CHOICE,
-        "NOTIFY",
         "Action: its connection is closed, or a notification is sent.",
+        "NOTIFY",
         choices=("KILL", "NOTIFY"),
     ),
-    row("slow-consumer-check-period", Kind.SECONDS, "5", "How often consumers are measured.", minimum=1),
-    row("id-cache-size", INTEGER, str(ID_CACHE_SIZE), "Duplicate ids remembered; the server's value by default."),
-    row(
+    Element("slow-consumer-check-period", Kind.SECONDS, "How often consumers are measured.", "5", minimum=1),
+    Element("id-cache-size", INTEGER, "Duplicate ids remembered; the server's value by default.", str(ID_CACHE_SIZE)),
+    Element(
         "durability-contract",
         CHOICE,
-        None,
         "What a confirmation waits for while a replica is in sync; the `durability-contract` of the `ha-policy` by"
         " default. Not in Artemis.",
         choices=("local", "replica-memory", "replica-disk"),
     ),
-    row("management-browse-page-size", INTEGER, "200", "Messages a management operation lists at a time."),
-    row("management-message-attribute-size-limit", INTEGER, "256", "Characters of an attribute it shows."),
-    row("auto-delete-queues-skip-usage-check", BOOLEAN, "false", "Remove also those never used at all."),
-    row("auto-delete-addresses-skip-usage-check", BOOLEAN, "false", "Remove also those never used at all."),
-    row("enable-ingress-timestamp", BOOLEAN, "false", "Stamp every message with the time it arrived."),
-    row("config-delete-queues", CHOICE, "OFF", "Whether queues gone from this file go.", choices=("OFF", "FORCE")),
-    row(
+    Element("management-browse-page-size", INTEGER, "Messages a management operation lists at a time.", "200"),
+    Element("management-message-attribute-size-limit", INTEGER, "Characters of an attribute it shows.", "256"),
+    Element("auto-delete-queues-skip-usage-check", BOOLEAN, "Remove also those never used at all.", "false"),
+    Element("auto-delete-addresses-skip-usage-check", BOOLEAN, "Remove also those never used at all.", "false"),
+    Element("enable-ingress-timestamp", BOOLEAN, "Stamp every message with the time it arrived.", "false"),
+    Element("config-delete-queues", CHOICE, "Whether queues gone from this file go.", "OFF", choices=("OFF", "FORCE")),
+    Element(
         "config-delete-addresses",
         CHOICE,
-        "OFF",
         "Whether addresses that are not in this file and were not made on demand go, with queues and messages.",
+        "OFF",
         choices=("OFF", "FORCE"),
     ),
     *no_effect(
         "diverts of this file are made anew by each activation",
-        row("config-delete-diverts", CHOICE, "OFF", "Whether diverts gone from it go.", choices=("OFF", "FORCE")),
+        Element("config-delete-diverts", CHOICE, "Whether diverts gone from it go.", "OFF", choices=("OFF", "FORCE")),
     ),
-    row(
+    Element(
         "retroactive-message-count",
         LONG,
-        "0",
         "Last messages of the address that each queue made later gets; 0 is none.",
+        "0",
         maximum=RETROACTIVE_MESSAGES_MAX,
     ),
-    row("message-counter-history-day-limit", INTEGER, "0", "Days of message counter history kept; -1 is 366."),
-    row("redistribution-delay", MS, "-1", "Wait before messages without consumers move on; -1: they do not move."),
-    row("enable-metrics", BOOLEAN, "true", "Publish metrics of the queues of the address."),
+    Element("message-counter-history-day-limit", INTEGER, "Days of message counter history kept; -1 is 366.", "0"),
+    Element("redistribution-delay", MS, "Wait before messages without consumers move on; -1: they do not move.", "-1"),
+    Element("enable-metrics", BOOLEAN, "Publish metrics of the queues of the address.", "true"),
     *no_effect(
         _REPLACED,
-        row("auto-create-jms-queues", BOOLEAN, "true", "Make queues for JMS queues."),
-        row("auto-delete-jms-queues", BOOLEAN, "true", "Remove queues of JMS queues."),
-        row("auto-create-jms-topics", BOOLEAN, "true", "Make addresses for JMS topics."),
-        row("auto-delete-jms-topics", BOOLEAN, "true", "Remove addresses of JMS topics."),
+        Element("auto-create-jms-queues", BOOLEAN, "Make queues for JMS queues.", "true"),
+        Element("auto-delete-jms-queues", BOOLEAN, "Remove queues of JMS queues.", "true"),
+        Element("auto-create-jms-topics", BOOLEAN, "Make addresses for JMS topics.", "true"),
+        Element("auto-delete-jms-topics", BOOLEAN, "Remove addresses of JMS topics.", "true"),
     ),
 )
 

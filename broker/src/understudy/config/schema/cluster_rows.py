@@ -21,14 +21,13 @@ from understudy.config.schema.grammar import (
     no_effect,
     not_yet,
     refused,
-    row,
 )
 
 BOOLEAN, INTEGER, LONG, TEXT = Kind.BOOLEAN, Kind.INTEGER, Kind.LONG, Kind.TEXT
 MS, BYTES, CHOICE, DECIMAL = Kind.MILLISECONDS, Kind.BYTES, Kind.CHOICE, Kind.DECIMAL
 
-_CONNECTOR_REF: Final = row("connector-ref", TEXT, None, "Name of a connector.", repeated=True)
-_CONNECTORS: Final = row("connector-ref", TEXT, None, "Name of a connector.", required=True, repeated=True)
+_CONNECTOR_REF: Final = Element("connector-ref", TEXT, "Name of a connector.", repeated=True)
+_CONNECTORS: Final = Element("connector-ref", TEXT, "Name of a connector.", required=True, repeated=True)
 _DISCOVERY_REF: Final = container(
     "discovery-group-ref", "Members found by discovery.", attributes=(named("Its group.", "discovery-group-name"),)
 )
@@ -39,7 +38,7 @@ _PROPERTY: Final = container(
     repeated=True,
 )
 _TRANSFORMER: Final = container(
-    "transformer", "Class that changes messages.", row("class-name", TEXT, None, "Its name."), _PROPERTY
+    "transformer", "Class that changes messages.", Element("class-name", TEXT, "Its name."), _PROPERTY
 )
 _STATIC: Final = container("static-connectors", "Members given by name.", _CONNECTORS)
 
@@ -47,15 +46,14 @@ TRANSPORTS: Final = (
     container(
         "connectors",
         "How this node and others reach brokers.",
-        row("connector", TEXT, None, "tcp://host:port?parameters", attributes=(named("Name."),), repeated=True),
+        Element("connector", TEXT, "tcp://host:port?parameters", attributes=(named("Name."),), repeated=True),
     ),
     container(
         "acceptors",
         "Where this node listens.",
-        row(
+        Element(
             "acceptor",
             TEXT,
-            None,
             "tcp://host:port?parameters. Carried out: protocols, handshake-timeout, connectionsAllowed, "
             "sessionsAllowed (of one connection; 2000), backlog, autoStart, httpUpgradeEnabled, "
             "tcpSendBufferSize and tcpReceiveBufferSize (1 MiB, unless net.core.wmem_max or rmem_max is less; "
@@ -71,15 +69,15 @@ TRANSPORTS: Final = (
 def _client_rows(retry_interval: str) -> tuple[Element, ...]:
     """How a broker behaves as the client of another one."""
     return (
-        row("check-period", MS, "30000", "How often the other side is checked for silence; -1 is never."),
-        row("connection-ttl", MS, "60000", "Silence after which the other side may drop the connection."),
-        row("min-large-message-size", BYTES, "100K", "Size from which a message travels in chunks."),
-        row("retry-interval", MS, retry_interval, "Wait before connecting again.", minimum=0),
-        row("retry-interval-multiplier", DECIMAL, "1", "Growth of that wait from one attempt to the next."),
-        row("max-retry-interval", MS, "2000", "Longest such wait."),
-        row("initial-connect-attempts", INTEGER, "-1", "First connection attempts; -1 is no limit."),
-        row("reconnect-attempts", INTEGER, "-1", "Later connection attempts; -1 is no limit."),
-        row("use-duplicate-detection", BOOLEAN, "true", "Mark forwarded messages so that none arrives twice."),
+        Element("check-period", MS, "How often the other side is checked for silence; -1 is never.", "30000"),
+        Element("connection-ttl", MS, "Silence after which the other side may drop the connection.", "60000"),
+        Element("min-large-message-size", BYTES, "Size from which a message travels in chunks.", "100K"),
+        Element("retry-interval", MS, "Wait before connecting again.", retry_interval, minimum=0),
+        Element("retry-interval-multiplier", DECIMAL, "Growth of that wait from one attempt to the next.", "1"),
+        Element("max-retry-interval", MS, "Longest such wait.", "2000"),
+        Element("initial-connect-attempts", INTEGER, "First connection attempts; -1 is no limit.", "-1"),
+        Element("reconnect-attempts", INTEGER, "Later connection attempts; -1 is no limit.", "-1"),
+        Element("use-duplicate-detection", BOOLEAN, "Mark forwarded messages so that none arrives twice.", "true"),
     )
 
 
@@ -89,34 +87,34 @@ CLUSTER_CONNECTIONS: Final = container(
     container(
         "cluster-connection",
         "One cluster.",
-        row("connector-ref", TEXT, None, "The connector by which the others reach this node.", required=True),
+        Element("connector-ref", TEXT, "The connector by which the others reach this node.", required=True),
         *_client_rows("500"),
-        row("call-timeout", MS, "30000", "Longest wait for an answer."),
-        row("notification-interval", MS, "1000", "Wait between announcements after joining."),
-        row("notification-attempts", INTEGER, "2", "Announcements after joining."),
-        row("topology-scanner-attempts", INTEGER, "30", "Looks for missing members; 0 is none, -1 no end."),
-        row("address", TEXT, "", "Prefixes of the addresses that are balanced, !prefix excludes; empty is all."),
-        row(
+        Element("call-timeout", MS, "Longest wait for an answer.", "30000"),
+        Element("notification-interval", MS, "Wait between announcements after joining.", "1000"),
+        Element("notification-attempts", INTEGER, "Announcements after joining.", "2"),
+        Element("topology-scanner-attempts", INTEGER, "Looks for missing members; 0 is none, -1 no end.", "30"),
+        Element("address", TEXT, "Prefixes of the addresses that are balanced, !prefix excludes; empty is all.", ""),
+        Element(
             "message-load-balancing",
             CHOICE,
-            "ON_DEMAND",
             "Which members get messages.",
+            "ON_DEMAND",
             choices=("OFF", "STRICT", "ON_DEMAND", "OFF_WITH_REDISTRIBUTION"),
         ),
-        row("forward-when-no-consumers", BOOLEAN, None, "Old form: true is STRICT, false is ON_DEMAND."),
-        row("max-hops", INTEGER, "1", "How many nodes away queues may be; 0: no messages travel.", minimum=0),
+        Element("forward-when-no-consumers", BOOLEAN, "Old form: true is STRICT, false is ON_DEMAND."),
+        Element("max-hops", INTEGER, "How many nodes away queues may be; 0: no messages travel.", "1", minimum=0),
         # 003 says 1,048,576; the code of Artemis has had 10 MiB since 2.0, and members of both kinds meet in clusters
-        row(
+        Element(
             "confirmation-window-size",
             BYTES,
-            "10M",
             "Bytes that another member has not confirmed. The default is that of Artemis's code, its manual says 1M.",
+            "10M",
         ),
-        row("producer-window-size", BYTES, "1M", "Bytes sent before credits are required; -1 is no limit."),
-        row("client-id", TEXT, None, "How the bridges of this node call themselves to the others."),
+        Element("producer-window-size", BYTES, "Bytes sent before credits are required; -1 is no limit.", "1M"),
+        Element("client-id", TEXT, "How the bridges of this node call themselves to the others."),
         *no_effect(
             "a request between nodes ends with its connection and is made again on the next one",
-            row("call-failover-timeout", MS, "-1", "Longest wait for an answer during a failover; -1 is no limit."),
+            Element("call-failover-timeout", MS, "Longest wait for an answer during a failover; -1 is no limit.", "-1"),
         ),
         container(
             "static-connectors",
@@ -140,7 +138,7 @@ CLUSTER_CONNECTIONS: Final = container(
         _DISCOVERY_REF,
         *no_effect(
             "Artemis does not read it either; the element scale-down of the HA policy has connectors",
-            row("scale-down-connector", TEXT, None, "Connector for scaling down."),
+            Element("scale-down-connector", TEXT, "Connector for scaling down."),
         ),
         attributes=(
             named("Name of the cluster connection."),
@@ -161,42 +159,42 @@ CLUSTER_CONNECTIONS: Final = container(
 _SCALE_DOWN: Final = container(
     "scale-down",
     "Move all messages to another member: of a single node when it stops cleanly, of a backup when it takes over.",
-    row("enabled", BOOLEAN, "true", "Whether it does; otherwise the node only takes over from others."),
-    row("group-name", TEXT, None, "Only members of this group."),
+    Element("enabled", BOOLEAN, "Whether it does; otherwise the node only takes over from others.", "true"),
+    Element("group-name", TEXT, "Only members of this group."),
     _DISCOVERY_REF,
     container("connectors", "Members given by name; without them any member.", _CONNECTORS),
-    row(
+    Element(
         "commit-interval",
         INTEGER,
-        "-1",
         "Messages that are removed here in one transaction; -1: as the other node confirms them.",
+        "-1",
         minimum=-1,
     ),
 )
 _FAILBACK_DELAY: Final = no_effect(
-    "Artemis has long ignored it too", row("failback-delay", MS, "5000", "Wait before a failback.")
+    "Artemis has long ignored it too", Element("failback-delay", MS, "Wait before a failback.", "5000")
 )
-_ON_SHUTDOWN: Final = row(
+_ON_SHUTDOWN: Final = Element(
     "failover-on-shutdown",
     BOOLEAN,
-    "false",
     "A clean stop of the active server lets the other one take over.",
+    "false",
     aliases=("failover-on-server-shutdown",),
 )
-_ALLOW_FAILBACK: Final = row(
+_ALLOW_FAILBACK: Final = Element(
     "allow-failback",
     BOOLEAN,
-    "true",
     "The active backup yields when its primary comes back.",
+    "true",
     aliases=("allow-fail-back",),
 )
-_RESTART_BACKUP: Final = row("restart-backup", BOOLEAN, "true", "After yielding it goes on as a backup.")
+_RESTART_BACKUP: Final = Element("restart-backup", BOOLEAN, "After yielding it goes on as a backup.", "true")
 
 _SHARED_PRIMARY: Final = container(
     "primary",
     "The server that is active by choice.",
     _ON_SHUTDOWN,
-    row("wait-for-activation", BOOLEAN, "true", "Report started only once active."),
+    Element("wait-for-activation", BOOLEAN, "Report started only once active.", "true"),
     *_FAILBACK_DELAY,
     aliases=("master",),
 )
@@ -216,22 +214,22 @@ def _colocated(primary: Element, backup: Element) -> Element:
     return container(
         "colocated",
         "A primary that hosts backups of others.",
-        row("request-backup", BOOLEAN, "false", "Ask another member to host a backup of this one."),
-        row("backup-request-retries", INTEGER, "-1", "How often it asks again; -1 is no limit."),
-        row("backup-request-retry-interval", MS, "5000", "Wait between two requests.", minimum=1),
-        row(
+        Element("request-backup", BOOLEAN, "Ask another member to host a backup of this one.", "false"),
+        Element("backup-request-retries", INTEGER, "How often it asks again; -1 is no limit.", "-1"),
+        Element("backup-request-retry-interval", MS, "Wait between two requests.", "5000", minimum=1),
+        Element(
             "max-backups",
             INTEGER,
-            "1",
             "Backups hosted here for others; each has a share of the memory.",
+            "1",
             minimum=0,
             maximum=64,
         ),
-        row(
+        Element(
             "backup-port-offset",
             INTEGER,
-            "100",
             "Added to the ports of the first hosted backup, twice to those of the second, and so on.",
+            "100",
             minimum=0,
             maximum=65535,
         ),
@@ -244,44 +242,44 @@ def _colocated(primary: Element, backup: Element) -> Element:
 LOCK_MANAGER: Final = container(
     "manager",
     "The lock manager that decides which node is active.",
-    row("class-name", TEXT, None, "Its class or built-in name."),
+    Element("class-name", TEXT, "Its class or built-in name."),
     container("properties", "Its parameters.", _PROPERTY),
 )
 _REPLICATION_ROWS: Final = (
-    row("group-name", TEXT, None, "Only servers of the same group pair."),
-    row("cluster-name", TEXT, None, "The cluster connection to replicate over; the first by default."),
-    row(
+    Element("group-name", TEXT, "Only servers of the same group pair."),
+    Element("cluster-name", TEXT, "The cluster connection to replicate over; the first by default."),
+    Element(
         "max-saved-replicated-journals-size",
         INTEGER,
-        "2",
         "Old copies of the data kept; 0 deletes them, -1 keeps all.",
+        "2",
         aliases=("max-saved-replicated-journal-size",),
     ),
-    row("initial-replication-sync-timeout", MS, "30000", "Longest wait for the replica to have everything."),
-    row("vote-on-replication-failure", BOOLEAN, "false", "Vote before going on without the replica."),
-    row("quorum-size", INTEGER, "-1", "Voters needed; -1 is the size of the cluster."),
-    row("vote-retries", INTEGER, "12", "How often a lost vote is repeated."),
-    row("vote-retry-wait", MS, "5000", "Wait between two votes.", aliases=("vote-retries-wait",)),
-    row("quorum-vote-wait", Kind.SECONDS, "30", "Longest wait for the answers of a vote."),
-    row(
+    Element("initial-replication-sync-timeout", MS, "Longest wait for the replica to have everything.", "30000"),
+    Element("vote-on-replication-failure", BOOLEAN, "Vote before going on without the replica.", "false"),
+    Element("quorum-size", INTEGER, "Voters needed; -1 is the size of the cluster.", "-1"),
+    Element("vote-retries", INTEGER, "How often a lost vote is repeated.", "12"),
+    Element("vote-retry-wait", MS, "Wait between two votes.", "5000", aliases=("vote-retries-wait",)),
+    Element("quorum-vote-wait", Kind.SECONDS, "Longest wait for the answers of a vote.", "30"),
+    Element(
         "retry-replication-wait",
         MS,
-        "2000",
         "Wait before asking again for a primary to replicate; shorter at first.",
+        "2000",
     ),
-    row(
+    Element(
         "replica-silence",
         MS,
-        "4000",
         "Silence of the other node of a pair after which the connection of the replica counts as lost; -1: only the"
         " connection-ttl of the cluster connection counts. Not in Artemis.",
+        "4000",
     ),
-    row(
+    Element(
         "durability-contract",
         CHOICE,
-        "replica-disk",
         "What a confirmation waits for while a replica is in sync: the local disk only, also the memory of the replica,"
         " or also its disk. Not in Artemis.",
+        "replica-disk",
         choices=("local", "replica-memory", "replica-disk"),
     ),
     LOCK_MANAGER,
@@ -290,14 +288,14 @@ _REPLICATION_PRIMARY: Final = container(
     "primary",
     "The server that is replicated.",
     *_REPLICATION_ROWS,
-    row(
+    Element(
         "check-for-active-server",
         BOOLEAN,
-        "false",
         "Look for a server active with our node id before becoming active.",
+        "false",
         aliases=("check-for-live-server",),
     ),
-    row("coordination-id", TEXT, None, "Identity that peers share."),
+    Element("coordination-id", TEXT, "Identity that peers share."),
     aliases=("master",),
 )
 _REPLICATION_BACKUP: Final = container(
@@ -333,46 +331,46 @@ HA_POLICY: Final = container(
 )
 
 OLD_HA_ROWS: Final = (
-    row("backup", BOOLEAN, None, "Old form of ha-policy: true is a backup, false a primary."),
-    row("shared-store", BOOLEAN, None, "Old form of ha-policy: false is replication; true by default."),
-    row("failover-on-shutdown", BOOLEAN, None, "Old form of the element in ha-policy."),
-    row("allow-failback", BOOLEAN, None, "Old form of the element in ha-policy."),
-    row("check-for-live-server", BOOLEAN, None, "Old form of check-for-active-server in ha-policy."),
-    row("backup-group-name", TEXT, None, "Old form of group-name in ha-policy."),
-    row("max-saved-replicated-journals-size", INTEGER, None, "Old form of the element in ha-policy."),
-    row("replication-clustername", TEXT, None, "Old form of cluster-name in ha-policy."),
-    row("scale-down-clustername", TEXT, None, "Old form of scale-down in ha-policy: to members of this cluster."),
+    Element("backup", BOOLEAN, "Old form of ha-policy: true is a backup, false a primary."),
+    Element("shared-store", BOOLEAN, "Old form of ha-policy: false is replication; true by default."),
+    Element("failover-on-shutdown", BOOLEAN, "Old form of the element in ha-policy."),
+    Element("allow-failback", BOOLEAN, "Old form of the element in ha-policy."),
+    Element("check-for-live-server", BOOLEAN, "Old form of check-for-active-server in ha-policy."),
+    Element("backup-group-name", TEXT, "Old form of group-name in ha-policy."),
+    Element("max-saved-replicated-journals-size", INTEGER, "Old form of the element in ha-policy."),
+    Element("replication-clustername", TEXT, "Old form of cluster-name in ha-policy."),
+    Element("scale-down-clustername", TEXT, "Old form of scale-down in ha-policy: to members of this cluster."),
 )
 """High availability as broker.xml said it before the element ``ha-policy`` (002, "Configuration")."""
 
 WILDCARD_ADDRESSES: Final = container(
     "wildcard-addresses",
     "How wildcards are written.",
-    row(
+    Element(
         "routing-enabled",
         BOOLEAN,
-        "true",
         "Queues on a wildcard address get what matches it.",
+        "true",
         aliases=("enabled",),
     ),
-    row("delimiter", TEXT, ".", "Between two words."),
-    row("any-words", TEXT, "#", "Stands for any number of words, none too."),
-    row("single-word", TEXT, "*", "Stands for one word."),
+    Element("delimiter", TEXT, "Between two words.", "."),
+    Element("any-words", TEXT, "Stands for any number of words, none too.", "#"),
+    Element("single-word", TEXT, "Stands for one word.", "*"),
 )
 
 _UDP: Final = (
-    row("local-bind-address", TEXT, None, "Local address of the datagram socket."),
-    row(
+    Element("local-bind-address", TEXT, "Local address of the datagram socket."),
+    Element(
         "local-bind-port",
         INTEGER,
-        "-1",
         "Local port of the sender; -1 is any, from 3000 to 4000 with a local address.",
+        "-1",
         maximum=65535,
     ),
-    row("group-address", TEXT, None, "Multicast address."),
-    row("group-port", INTEGER, None, "Multicast port.", minimum=1, maximum=65535),
-    row("jgroups-file", TEXT, None, "File with a JGroups stack (docs/operate/clustering.md), relative to etc."),
-    row("jgroups-channel", TEXT, None, "Name of the JGroups cluster; needs jgroups-file."),
+    Element("group-address", TEXT, "Multicast address."),
+    Element("group-port", INTEGER, "Multicast port.", minimum=1, maximum=65535),
+    Element("jgroups-file", TEXT, "File with a JGroups stack (docs/operate/clustering.md), relative to etc."),
+    Element("jgroups-channel", TEXT, "Name of the JGroups cluster; needs jgroups-file."),
 )
 _DISCOVERY: Final = (
     container(
@@ -382,7 +380,7 @@ _DISCOVERY: Final = (
             "broadcast-group",
             "One group.",
             *_UDP,
-            row("broadcast-period", MS, "2000", "Wait between two broadcasts.", minimum=1),
+            Element("broadcast-period", MS, "Wait between two broadcasts.", "2000", minimum=1),
             _CONNECTOR_REF,
             attributes=(named("Name."),),
             repeated=True,
@@ -395,8 +393,10 @@ _DISCOVERY: Final = (
             "discovery-group",
             "One group.",
             *_UDP,
-            row("refresh-timeout", MS, "10000", "Silence after which a member is forgotten.", minimum=1),
-            row("initial-wait-timeout", MS, "10000", "Silence after the start that is logged as a warning.", minimum=1),
+            Element("refresh-timeout", MS, "Silence after which a member is forgotten.", "10000", minimum=1),
+            Element(
+                "initial-wait-timeout", MS, "Silence after the start that is logged as a warning.", "10000", minimum=1
+            ),
             attributes=(named("Name."),),
             repeated=True,
         ),
@@ -409,14 +409,14 @@ _DIVERTS: Final = container(
     container(
         "divert",
         "One divert.",
-        row("transformer-class-name", TEXT, None, "Class that changes messages; as class-name of transformer."),
+        Element("transformer-class-name", TEXT, "Class that changes messages; as class-name of transformer."),
         _TRANSFORMER,
-        row("exclusive", BOOLEAN, "false", "Move instead of copy."),
-        row("routing-name", TEXT, None, "Name of its binding; of diverts that share it one gets a message, in turn."),
-        row("address", TEXT, None, "From here; may be a wildcard.", required=True),
-        row("forwarding-address", TEXT, None, "To there, or to several, separated by commas.", required=True),
+        Element("exclusive", BOOLEAN, "Move instead of copy.", "false"),
+        Element("routing-name", TEXT, "Name of its binding; of diverts that share it one gets a message, in turn."),
+        Element("address", TEXT, "From here; may be a wildcard.", required=True),
+        Element("forwarding-address", TEXT, "To there, or to several, separated by commas.", required=True),
         FILTER,
-        row("routing-type", CHOICE, "STRIP", "Routing type given to the messages.", choices=_ROUTING_CHOICES),
+        Element("routing-type", CHOICE, "Routing type given to the messages.", "STRIP", choices=_ROUTING_CHOICES),
         attributes=(named("Name."),),
         repeated=True,
     ),
@@ -428,26 +428,28 @@ _BRIDGES: Final = (
         container(
             "bridge",
             "One bridge.",
-            row("queue-name", TEXT, None, "The queue.", required=True),
-            row("forwarding-address", TEXT, None, "Address there; the same by default."),
-            row("ha", BOOLEAN, "false", "Follow a failover of the other side."),
+            Element("queue-name", TEXT, "The queue.", required=True),
+            Element("forwarding-address", TEXT, "Address there; the same by default."),
+            Element("ha", BOOLEAN, "Follow a failover of the other side.", "false"),
             FILTER,
-            row("transformer-class-name", TEXT, None, "Class that changes messages; as class-name of transformer."),
+            Element("transformer-class-name", TEXT, "Class that changes messages; as class-name of transformer."),
             _TRANSFORMER,
             *_client_rows("2000"),
             *no_effect(
                 "Artemis ignores it too",
-                row("failover-on-server-shutdown", BOOLEAN, "false", "Without meaning in Artemis."),
+                Element("failover-on-server-shutdown", BOOLEAN, "Without meaning in Artemis.", "false"),
             ),
-            row("confirmation-window-size", BYTES, "1M", "Most bytes that the target has not confirmed; -1 is 64 MiB."),
-            row("producer-window-size", BYTES, "1M", "Credit asked of the target; -1 is none needed."),
-            row("user", TEXT, None, "User there; without it both sides prove the cluster password."),
-            row("password", TEXT, None, "Password there; may be masked."),
-            row("reconnect-attempts-same-node", INTEGER, "10", "Attempts at one node before trying another."),
-            row("routing-type", CHOICE, "PASS", "Routing type given to the messages.", choices=_ROUTING_CHOICES),
-            row("concurrency", INTEGER, "1", "Number of bridges, which get an index after their name."),
-            row("pending-ack-timeout", MS, "60000", "Longest wait for answers when stopping."),
-            row("client-id", TEXT, None, "How the bridge calls itself."),
+            Element(
+                "confirmation-window-size", BYTES, "Most bytes that the target has not confirmed; -1 is 64 MiB.", "1M"
+            ),
+            Element("producer-window-size", BYTES, "Credit asked of the target; -1 is none needed.", "1M"),
+            Element("user", TEXT, "User there; without it both sides prove the cluster password."),
+            Element("password", TEXT, "Password there; may be masked."),
+            Element("reconnect-attempts-same-node", INTEGER, "Attempts at one node before trying another.", "10"),
+            Element("routing-type", CHOICE, "Routing type given to the messages.", "PASS", choices=_ROUTING_CHOICES),
+            Element("concurrency", INTEGER, "Number of bridges, which get an index after their name.", "1"),
+            Element("pending-ack-timeout", MS, "Longest wait for answers when stopping.", "60000"),
+            Element("client-id", TEXT, "How the bridge calls itself."),
             _STATIC,
             _DISCOVERY_REF,
             attributes=(named("Name."),),
@@ -457,13 +459,13 @@ _BRIDGES: Final = (
     container(
         "grouping-handler",
         "Which queue of which member gets the messages of a message group.",
-        row("type", CHOICE, None, "One LOCAL in a cluster, which decides.", required=True, choices=("LOCAL", "REMOTE")),
-        row("address", TEXT, "", "Address by which its notifications pass the address of the cluster-connection."),
-        row(
-            "timeout", MS, "5000", "Longest wait for a decision, at each of ten proposals.", minimum=1, maximum=INT_MAX
+        Element("type", CHOICE, "One LOCAL in a cluster, which decides.", required=True, choices=("LOCAL", "REMOTE")),
+        Element("address", TEXT, "Address by which its notifications pass the address of the cluster-connection.", ""),
+        Element(
+            "timeout", MS, "Longest wait for a decision, at each of ten proposals.", "5000", minimum=1, maximum=INT_MAX
         ),
-        row("group-timeout", MS, "-1", "Idle time after which a group is free again; -1: never."),
-        row("reaper-period", MS, "30000", "How often the LOCAL handler looks for idle groups.", minimum=1),
+        Element("group-timeout", MS, "Idle time after which a group is free again; -1: never.", "-1"),
+        Element("reaper-period", MS, "How often the LOCAL handler looks for idle groups.", "30000", minimum=1),
         attributes=(named("Name."),),
     ),
 )
@@ -478,7 +480,7 @@ _STORE: Final = container(
             "database-store",
             "Tables of a database.",
             *(
-                row(name, TEXT, None, doc)
+                Element(name, TEXT, doc)
                 for name, doc in (
                     ("jdbc-driver-class-name", "Driver."),
                     ("jdbc-connection-url", "URL."),
@@ -493,11 +495,11 @@ _STORE: Final = container(
                     ("jdbc-journal-sync-period", "Time between two syncs."),
                 )
             ),
-            row("jdbc-network-timeout", MS, "20000", "Longest wait for the database."),
-            row("jdbc-lock-renew-period", MS, "4000", "How often the lock is renewed."),
-            row("jdbc-lock-expiration", MS, "20000", "How long a lock holds without renewal."),
-            row("jdbc-allowed-time-diff", MS, "250", "Allowed difference of clocks."),
-            row("jdbc-max-page-size-bytes", BYTES, "100K", "Size of a page."),
+            Element("jdbc-network-timeout", MS, "Longest wait for the database.", "20000"),
+            Element("jdbc-lock-renew-period", MS, "How often the lock is renewed.", "4000"),
+            Element("jdbc-lock-expiration", MS, "How long a lock holds without renewal.", "20000"),
+            Element("jdbc-allowed-time-diff", MS, "Allowed difference of clocks.", "250"),
+            Element("jdbc-max-page-size-bytes", BYTES, "Size of a page.", "100K"),
             container(
                 "data-source-properties",
                 "Parameters of the data source.",
@@ -516,7 +518,7 @@ _METRICS: Final = container(
     "metrics",
     "Which groups of metrics are published.",
     *(
-        row(name, BOOLEAN, "true" if name == "jvm-memory" else "false", doc)
+        Element(name, BOOLEAN, doc, "true" if name == "jvm-memory" else "false")
         for name, doc in (
             ("jvm-memory", "Memory."),
             ("jvm-threads", "Threads."),
@@ -555,7 +557,7 @@ _PLUGINS: Final = (
             container(
                 "connector-service",
                 "One class.",
-                row("factory-class", TEXT, None, "Its name.", required=True),
+                Element("factory-class", TEXT, "Its name.", required=True),
                 container(
                     "param",
                     "Parameter.",
@@ -575,8 +577,8 @@ _LIMITS: Final = container(
     container(
         "resource-limit-setting",
         "Limits of one user.",
-        row("max-sessions", INTEGER, "-1", "Sessions; -1 is no limit.", aliases=("max-connections",)),
-        row("max-queues", INTEGER, "-1", "Queues made by the user; -1 is no limit."),
+        Element("max-sessions", INTEGER, "Sessions; -1 is no limit.", "-1", aliases=("max-connections",)),
+        Element("max-queues", INTEGER, "Queues made by the user; -1 is no limit.", "-1"),
         attributes=(named("User name.", "match"),),
         repeated=True,
     ),

@@ -110,6 +110,7 @@ class Element:
     required: bool = False
     minimum: int = -1
     maximum: int = LONG_MAX
+    """Largest value; of an ``INTEGER`` at most ``INT_MAX``."""
     raised_to: int | None = None
     """Smaller values from ``minimum`` on are raised to this one, with a warning; None: all values are used."""
     choices: tuple[str, ...] = ()
@@ -120,6 +121,8 @@ class Element:
         index = {name: child for child in self.children for name in (child.name, *child.aliases)}
         if len(index) != sum(1 + len(child.aliases) for child in self.children):
             raise ValueError(f"schema: two children of {self.name!r} share a name")
+        if self.kind is Kind.INTEGER and self.maximum == LONG_MAX:
+            object.__setattr__(self, "maximum", INT_MAX)
         object.__setattr__(self, "by_name", index)
 
     @property
@@ -213,40 +216,6 @@ def container(
         repeated=repeated,
         required=required,
         aliases=aliases,
-    )
-
-
-def row(
-    name: str,
-    kind: Kind,
-    default: str | None,
-    doc: str,
-    *,
-    aliases: tuple[str, ...] = (),
-    attributes: tuple[Attribute, ...] = (),
-    repeated: bool = False,
-    required: bool = False,
-    minimum: int = -1,
-    maximum: int | None = None,
-    raised_to: int | None = None,
-    choices: tuple[str, ...] = (),
-) -> Element:
-    """A row for an element with a value."""
-    if maximum is None:
-        maximum = INT_MAX if kind is Kind.INTEGER else LONG_MAX
-    return Element(
-        name,
-        kind,
-        doc,
-        default,
-        aliases=aliases,
-        attributes=attributes,
-        repeated=repeated,
-        required=required,
-        minimum=minimum,
-        maximum=maximum,
-        raised_to=raised_to,
-        choices=choices,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from understudy.config.schema.grammar import INT_MAX, Attribute, Element, Kind, container, named, not_yet, row
+from understudy.config.schema.grammar import INT_MAX, Attribute, Element, Kind, container, named, not_yet
 
 BOOLEAN, INTEGER, LONG, TEXT, MS, CHOICE = (
     Kind.BOOLEAN,
@@ -29,21 +29,21 @@ _PROPERTY: Final = container(
 _STATIC: Final = container(
     "static-connectors",
     "Brokers given by name.",
-    row("connector-ref", TEXT, None, "Name of a connector.", required=True, repeated=True),
+    Element("connector-ref", TEXT, "Name of a connector.", required=True, repeated=True),
 )
 _DISCOVERY_REF: Final = container(
     "discovery-group-ref", "Brokers found by discovery.", attributes=(named("Its group.", "discovery-group-name"),)
 )
 _POLICY_REF: Final = container("policy", "A policy by name.", attributes=(named("Its name.", "ref"),), repeated=True)
 _ADJUST: Final = Attribute("priority-adjustment", INTEGER, "Added to the priority.", minimum=-INT_MAX, maximum=INT_MAX)
-_CLASS_NAME: Final = row("transformer-class-name", TEXT, None, "Class that changes messages.")
+_CLASS_NAME: Final = Element("transformer-class-name", TEXT, "Class that changes messages.")
 
 
 def _transformer(*attributes: Attribute, repeated: bool = False) -> Element:
     return container(
         "transformer",
         "Class that changes messages.",
-        row("class-name", TEXT, None, "Its name.", required=True),
+        Element("class-name", TEXT, "Its name.", required=True),
         _PROPERTY,
         attributes=attributes,
         repeated=repeated,
@@ -79,18 +79,18 @@ def _stream(name: str, doc: str, *more: Element) -> Element:
     return container(
         name,
         doc,
-        row("ha", BOOLEAN, "false", "Follow a failover of the other side."),
-        row("circuit-breaker-timeout", MS, "30000", "Wait after repeated failures."),
-        row("share-connection", BOOLEAN, "false", "One connection for both directions."),
-        row("connection-ttl", MS, "60000", "Silence after which it may be dropped."),
-        row("call-timeout", MS, "30000", "Longest wait for an answer."),
-        row("retry-interval", MS, "500", "Wait before connecting again."),
-        row("retry-interval-multiplier", Kind.DECIMAL, "1", "Growth of that wait."),
-        row("max-retry-interval", MS, "2000", "Longest such wait."),
-        row("initial-connect-attempts", INTEGER, "-1", "First attempts; -1 is no limit."),
-        row("reconnect-attempts", INTEGER, "-1", "Later attempts; -1 is no limit."),
-        row("check-period", MS, "30000", "How often the other side is checked."),
-        row("call-failover-timeout", MS, "-1", "Longest wait for an answer in a failover."),
+        Element("ha", BOOLEAN, "Follow a failover of the other side.", "false"),
+        Element("circuit-breaker-timeout", MS, "Wait after repeated failures.", "30000"),
+        Element("share-connection", BOOLEAN, "One connection for both directions.", "false"),
+        Element("connection-ttl", MS, "Silence after which it may be dropped.", "60000"),
+        Element("call-timeout", MS, "Longest wait for an answer.", "30000"),
+        Element("retry-interval", MS, "Wait before connecting again.", "500"),
+        Element("retry-interval-multiplier", Kind.DECIMAL, "Growth of that wait.", "1"),
+        Element("max-retry-interval", MS, "Longest such wait.", "2000"),
+        Element("initial-connect-attempts", INTEGER, "First attempts; -1 is no limit.", "-1"),
+        Element("reconnect-attempts", INTEGER, "Later attempts; -1 is no limit.", "-1"),
+        Element("check-period", MS, "How often the other side is checked.", "30000"),
+        Element("call-failover-timeout", MS, "Longest wait for an answer in a failover.", "-1"),
         _STATIC,
         _DISCOVERY_REF,
         _POLICY_REF,
@@ -115,7 +115,7 @@ _FEDERATIONS: Final = container(
         _stream(
             "downstream",
             "A broker messages go to.",
-            row("upstream-connector-ref", TEXT, None, "Connector by which it reaches this one.", required=True),
+            Element("upstream-connector-ref", TEXT, "Connector by which it reaches this one.", required=True),
         ),
         container("policy-set", "Policies under one name.", _POLICY_REF, attributes=(_NAME,), repeated=True),
         container(
@@ -273,32 +273,31 @@ _CONNECTION_ROUTERS: Final = container(
     container(
         "connection-router",
         "One router.",
-        row(
+        Element(
             "key-type",
             CHOICE,
-            None,
             "What tells clients apart.",
             choices=("CLIENT_ID", "SNI_HOST", "SOURCE_IP", "USER_NAME", "ROLE_NAME"),
         ),
-        row("key-filter", TEXT, None, "Which part of it."),
-        row("local-target-filter", TEXT, None, "Which of them stay here."),
+        Element("key-filter", TEXT, "Which part of it."),
+        Element("local-target-filter", TEXT, "Which of them stay here."),
         container(
             "cache",
             "Decisions remembered.",
-            row("persisted", BOOLEAN, "false", "Over a restart."),
-            row("timeout", MS, "-1", "How long; -1 means no limit."),
+            Element("persisted", BOOLEAN, "Over a restart.", "false"),
+            Element("timeout", MS, "How long; -1 means no limit.", "-1"),
         ),
         container("policy", "How a target is chosen.", _PROPERTY, attributes=(_NAME,)),
         container(
             "pool",
             "The targets.",
-            row("username", TEXT, None, "User there."),
-            row("password", TEXT, None, "Password there."),
-            row("check-period", MS, "5000", "How often a target is checked."),
-            row("quorum-size", LONG, "1", "Targets that must be ready."),
-            row("quorum-timeout", MS, "3000", "Longest wait for them."),
-            row("local-target-enabled", BOOLEAN, "false", "This broker is a target too."),
-            row("cluster-connection", TEXT, None, "Targets are the members of this cluster."),
+            Element("username", TEXT, "User there."),
+            Element("password", TEXT, "Password there."),
+            Element("check-period", MS, "How often a target is checked.", "5000"),
+            Element("quorum-size", LONG, "Targets that must be ready.", "1"),
+            Element("quorum-timeout", MS, "Longest wait for them.", "3000"),
+            Element("local-target-enabled", BOOLEAN, "This broker is a target too.", "false"),
+            Element("cluster-connection", TEXT, "Targets are the members of this cluster."),
             _STATIC,
             _DISCOVERY_REF,
         ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from understudy.config.schema.grammar import Attribute, Element, Kind, container, no_effect, not_yet, row
+from understudy.config.schema.grammar import Attribute, Element, Kind, container, no_effect, not_yet
 from understudy.limits import ID_CACHE_SIZE
 
 BOOLEAN, INTEGER, LONG, TEXT, PATH = Kind.BOOLEAN, Kind.INTEGER, Kind.LONG, Kind.TEXT, Kind.PATH
@@ -21,291 +21,304 @@ _PAGING: Final = "page files are never synced, and go when nothing in them is ne
 _SYNCED: Final = "a confirmation always waits until its data are synced"
 _THREADS: Final = "one thread runs the broker and one writes the log"
 
-_CLASS_NAMES: Final = row("class-name", TEXT, None, "Fully qualified class name.", repeated=True)
+_CLASS_NAMES: Final = Element("class-name", TEXT, "Fully qualified class name.", repeated=True)
 
 _IDENTITY: Final[tuple[Element, ...]] = (
-    row("name", TEXT, "localhost", "Name of this node in logs, notifications and management."),
-    row("cluster-user", TEXT, "ACTIVEMQ.CLUSTER.ADMIN.USER", "User by which the brokers of a cluster know each other."),
-    row(
+    Element("name", TEXT, "Name of this node in logs, notifications and management.", "localhost"),
+    Element(
+        "cluster-user", TEXT, "User by which the brokers of a cluster know each other.", "ACTIVEMQ.CLUSTER.ADMIN.USER"
+    ),
+    Element(
         "cluster-password",
         TEXT,
-        "CHANGE ME!!",
         "Password of cluster-user, at least 12 characters. The default is public: with it members link over loopback"
         " addresses only, and each start warns of it.",
+        "CHANGE ME!!",
     ),
-    row(
+    Element(
         "mask-password",
         BOOLEAN,
-        None,
         "true: cluster-password is masked; false: it is not, whatever it looks like; without it ENC(...) is masked.",
     ),
-    row(
+    Element(
         "password-codec",
         TEXT,
-        None,
         "Codec of masked passwords: org.apache.activemq.artemis.utils.DefaultSensitiveStringCodec, with ;key=KEY for a"
         " key other than that of the variable ARTEMIS_DEFAULT_SENSITIVE_STRING_CODEC_KEY. `understudy mask` masks.",
     ),
     *no_effect(
         _CLASSES,
-        row("resolve-protocols", BOOLEAN, "true", "Look for protocol modules on the class path."),
-        row("log-delegate-factory-class-name", TEXT, None, "Class that writes the log."),
+        Element("resolve-protocols", BOOLEAN, "Look for protocol modules on the class path.", "true"),
+        Element("log-delegate-factory-class-name", TEXT, "Class that writes the log."),
         container("remoting-incoming-interceptors", "Classes that see every arriving packet.", _CLASS_NAMES),
         container("remoting-outgoing-interceptors", "Classes that see every leaving packet.", _CLASS_NAMES),
     ),
     *no_effect(
         _JVM,
-        row("system-property-prefix", TEXT, None, "Prefix of system properties that override elements."),
-        row("jmx-management-enabled", BOOLEAN, "true", "Offer management through JMX."),
-        row("jmx-domain", TEXT, "org.apache.activemq", "Domain of the JMX beans."),
-        row("jmx-use-broker-name", BOOLEAN, "true", "Put the broker's name into the names of JMX beans."),
-        row("memory-warning-threshold", PERCENT, "25", "Free memory below which a warning is logged.", maximum=100),
-        row("memory-measure-interval", MS, "-1", "How often memory is measured; -1 is never."),
+        Element("system-property-prefix", TEXT, "Prefix of system properties that override elements."),
+        Element("jmx-management-enabled", BOOLEAN, "Offer management through JMX.", "true"),
+        Element("jmx-domain", TEXT, "Domain of the JMX beans.", "org.apache.activemq"),
+        Element("jmx-use-broker-name", BOOLEAN, "Put the broker's name into the names of JMX beans.", "true"),
+        Element("memory-warning-threshold", PERCENT, "Free memory below which a warning is logged.", "25", maximum=100),
+        Element("memory-measure-interval", MS, "How often memory is measured; -1 is never.", "-1"),
     ),
-    row(
+    Element(
         "uuid-namespace",
         TEXT,
-        "",
         "Words before a name that is a UUID (temporary queues) when its settings are looked up.",
+        "",
         aliases=("temporary-queue-namespace",),
     ),
     *not_yet(
-        row("amqp-use-core-subscription-naming", BOOLEAN, "false", "Name AMQP subscriptions as CORE does."),
+        Element("amqp-use-core-subscription-naming", BOOLEAN, "Name AMQP subscriptions as CORE does.", "false"),
     ),
-    row("message-counter-enabled", BOOLEAN, "false", "Count the messages of each queue by hour and day."),
-    row("message-counter-sample-period", MS, "10000", "Time between two samples of the counters; at least a second."),
-    row(
+    Element("message-counter-enabled", BOOLEAN, "Count the messages of each queue by hour and day.", "false"),
+    Element(
+        "message-counter-sample-period", MS, "Time between two samples of the counters; at least a second.", "10000"
+    ),
+    Element(
         "message-counter-max-day-history",
         INTEGER,
-        "10",
         "Days that management shows as the limit; message-counter-history-day-limit of the address decides.",
+        "10",
     ),
-    row(
+    Element(
         "configuration-file-refresh-period",
         MS,
-        "5000",
         "How often this file is looked at for changed addresses, address-settings, security-settings and diverts, which"
         " count at once; the log names changes that need a restart. -1 is never.",
+        "5000",
     ),
-    row("server-dump-interval", MS, "-1", "How often a summary of the server is logged; -1 is never."),
-    row("suppress-session-notifications", BOOLEAN, "false", "Send no notification when sessions come and go."),
-    row("management-address", TEXT, "activemq.management", "Address that takes management requests as messages."),
-    row("management-notification-address", TEXT, "activemq.notifications", "Address notifications are sent to."),
-    row(
+    Element("server-dump-interval", MS, "How often a summary of the server is logged; -1 is never.", "-1"),
+    Element("suppress-session-notifications", BOOLEAN, "Send no notification when sessions come and go.", "false"),
+    Element("management-address", TEXT, "Address that takes management requests as messages.", "activemq.management"),
+    Element("management-notification-address", TEXT, "Address notifications are sent to.", "activemq.notifications"),
+    Element(
         "internal-naming-prefix",
         TEXT,
-        "$.artemis.internal.",
         "Prefix of names given by the broker: queues for other members, and the resources of retroactive addresses.",
+        "$.artemis.internal.",
     ),
 )
 
 _SECURITY: Final[tuple[Element, ...]] = (
-    row("security-enabled", BOOLEAN, "true", "Check users, passwords and permissions."),
-    row(
+    Element("security-enabled", BOOLEAN, "Check users, passwords and permissions.", "true"),
+    Element(
         "security-invalidation-interval",
         MS,
-        "10000",
         "How long a successful login or permission check is remembered; 0 is not at all.",
+        "10000",
         minimum=0,
     ),
-    row("authentication-cache-size", INTEGER, "1000", "Successful logins remembered; 0 remembers none.", minimum=0),
-    row("authorization-cache-size", INTEGER, "1000", "Permission answers remembered; 0 remembers none.", minimum=0),
-    row(
+    Element("authentication-cache-size", INTEGER, "Successful logins remembered; 0 remembers none.", "1000", minimum=0),
+    Element("authorization-cache-size", INTEGER, "Permission answers remembered; 0 remembers none.", "1000", minimum=0),
+    Element(
         "reject-empty-validated-user",
         BOOLEAN,
-        "false",
         "Reject messages without a validated user: all, unless populate-validated-user and security-enabled are true.",
+        "false",
     ),
-    row("management-message-rbac", BOOLEAN, "false", "Check view and edit permissions for each operation."),
-    row(
+    Element("management-message-rbac", BOOLEAN, "Check view and edit permissions for each operation.", "false"),
+    Element(
         "view-permission-method-match-pattern",
         TEXT,
-        "^(get|is|count|list|browse|query).*$",
         "Regular expression of the operations that need only the view permission; all others need edit.",
+        "^(get|is|count|list|browse|query).*$",
     ),
-    row("management-rbac-prefix", TEXT, "mops", "Address prefix of permissions for management operations."),
-    row(
+    Element("management-rbac-prefix", TEXT, "Address prefix of permissions for management operations.", "mops"),
+    Element(
         "literal-match-markers",
         TEXT,
-        "",
         "Two characters around the match of an address-setting that is to be taken literally.",
+        "",
     ),
-    row(
+    Element(
         "populate-validated-user",
         BOOLEAN,
-        "false",
         "Write the user name of a checked login into every message sent (_AMQ_VALIDATED_USER, JMSXUserID).",
+        "false",
     ),
-    row(
+    Element(
         "guest-login",
         BOOLEAN,
-        "false",
         "Let clients without user name and password log in as guest-user. Not in Artemis: its GuestLoginModule.",
+        "false",
     ),
-    row("guest-user", TEXT, "guest", "Name of that user; it must not be in the users file. Not in Artemis."),
-    row("guest-role", TEXT, "guests", "Its only role, for security-settings. Not in Artemis."),
-    row(
+    Element("guest-user", TEXT, "Name of that user; it must not be in the users file. Not in Artemis.", "guest"),
+    Element("guest-role", TEXT, "Its only role, for security-settings. Not in Artemis.", "guests"),
+    Element(
         "guest-login-on-wrong-credentials",
         BOOLEAN,
-        "false",
         "Let clients whose user name or password is wrong in as guest-user instead of refusing them. Not in Artemis.",
+        "false",
     ),
 )
 
 _LIFE: Final[tuple[Element, ...]] = (
-    row("connection-ttl-check-interval", MS, "2000", "How often connections are looked at for silence.", minimum=1),
-    row(
+    Element("connection-ttl-check-interval", MS, "How often connections are looked at for silence.", "2000", minimum=1),
+    Element(
         "message-expiry-scan-period",
         MS,
-        "30000",
         "How often queues are searched for expired messages; -1 is never.",
+        "30000",
     ),
-    row("address-queue-scan-period", MS, "30000", "How often unused auto-created queues and addresses are removed."),
-    row("connection-ttl-override", MS, "-1", "Drop a connection this silent, whatever its client asked; -1 leaves it."),
-    row("id-cache-size", INTEGER, str(ID_CACHE_SIZE), "Duplicate ids remembered for each address.", minimum=0),
-    row("persist-id-cache", BOOLEAN, "true", "Keep duplicate ids over a restart or failover."),
-    row("wild-card-routing-enabled", BOOLEAN, "true", "Queues on a wildcard address get what matches it."),
-    row(
+    Element(
+        "address-queue-scan-period", MS, "How often unused auto-created queues and addresses are removed.", "30000"
+    ),
+    Element(
+        "connection-ttl-override", MS, "Drop a connection this silent, whatever its client asked; -1 leaves it.", "-1"
+    ),
+    Element("id-cache-size", INTEGER, "Duplicate ids remembered for each address.", str(ID_CACHE_SIZE), minimum=0),
+    Element("persist-id-cache", BOOLEAN, "Keep duplicate ids over a restart or failover.", "true"),
+    Element("wild-card-routing-enabled", BOOLEAN, "Queues on a wildcard address get what matches it.", "true"),
+    Element(
         "max-redelivery-records",
         INTEGER,
-        "10",
         "Delivery counts above this are not stored; -1 stores all.",
+        "10",
     ),
     *no_effect(
         _THREADS,
-        row("scheduled-thread-pool-max-size", INTEGER, "5", "Threads for timed work."),
-        row("thread-pool-max-size", INTEGER, "30", "Threads for other work."),
-        row("async-connection-execution-enabled", BOOLEAN, "true", "Hand packets to other threads."),
-        row("message-expiry-thread-priority", INTEGER, "3", "Priority of the expiry thread."),
+        Element("scheduled-thread-pool-max-size", INTEGER, "Threads for timed work.", "5"),
+        Element("thread-pool-max-size", INTEGER, "Threads for other work.", "30"),
+        Element("async-connection-execution-enabled", BOOLEAN, "Hand packets to other threads.", "true"),
+        Element("message-expiry-thread-priority", INTEGER, "Priority of the expiry thread.", "3"),
     ),
-    row("critical-analyzer", BOOLEAN, "true", "Watch whether the loop and the threads that write to the store go on."),
-    row("critical-analyzer-timeout", MS, "120000", "How long one of them may take for one thing.", minimum=1_000),
-    row(
+    Element(
+        "critical-analyzer", BOOLEAN, "Watch whether the loop and the threads that write to the store go on.", "true"
+    ),
+    Element("critical-analyzer-timeout", MS, "How long one of them may take for one thing.", "120000", minimum=1_000),
+    Element(
         "critical-analyzer-check-period",
         MS,
-        "0",
         "How often they are looked at; 0 is half of the timeout.",
+        "0",
     ),
-    row(
+    Element(
         "critical-analyzer-policy",
         CHOICE,
-        "LOG",
         "What to do then: say so with every stack, end the process at once, or stop, and end it if that hangs too.",
+        "LOG",
         choices=("LOG", "HALT", "SHUTDOWN"),
     ),
     *not_yet(
-        row("mqtt-session-scan-interval", MS, "5000", "How often MQTT sessions are looked at for expiry."),
-        row("mqtt-session-state-persistence-timeout", MS, "5000", "Longest wait for MQTT session state to be stored."),
-        row("mqtt-subscription-persistence-enabled", BOOLEAN, "true", "Store MQTT subscriptions."),
-        row("mirror-ack-manager-queue-attempts", INTEGER, "5", "Retries of a mirrored acknowledgement on the queue."),
-        row("mirror-ack-manager-page-attempts", INTEGER, "2", "Retries of a mirrored acknowledgement on paging."),
-        row("mirror-ack-manager-retry-delay", MS, "100", "Wait between those retries."),
-        row("mirror-ack-manager-warn-unacked", BOOLEAN, "false", "Warn when all of those retries failed."),
-        row("mirror-page-transaction", BOOLEAN, "false", "Use page transactions on a mirror's target."),
+        Element("mqtt-session-scan-interval", MS, "How often MQTT sessions are looked at for expiry.", "5000"),
+        Element(
+            "mqtt-session-state-persistence-timeout", MS, "Longest wait for MQTT session state to be stored.", "5000"
+        ),
+        Element("mqtt-subscription-persistence-enabled", BOOLEAN, "Store MQTT subscriptions.", "true"),
+        Element(
+            "mirror-ack-manager-queue-attempts", INTEGER, "Retries of a mirrored acknowledgement on the queue.", "5"
+        ),
+        Element("mirror-ack-manager-page-attempts", INTEGER, "Retries of a mirrored acknowledgement on paging.", "2"),
+        Element("mirror-ack-manager-retry-delay", MS, "Wait between those retries.", "100"),
+        Element("mirror-ack-manager-warn-unacked", BOOLEAN, "Warn when all of those retries failed.", "false"),
+        Element("mirror-page-transaction", BOOLEAN, "Use page transactions on a mirror's target.", "false"),
     ),
-    row("transaction-timeout", MS, "300000", "Age at which an XA branch that is not prepared is rolled back."),
-    row("transaction-timeout-scan-period", MS, "1000", "How often XA branches are looked at for their age."),
-    row(
+    Element("transaction-timeout", MS, "Age at which an XA branch that is not prepared is rolled back.", "300000"),
+    Element("transaction-timeout-scan-period", MS, "How often XA branches are looked at for their age.", "1000"),
+    Element(
         "graceful-shutdown-enabled",
         BOOLEAN,
-        "false",
         "On stop, take no new clients and wait until the sessions are closed; a second stop ends the wait.",
+        "false",
     ),
-    row("graceful-shutdown-timeout", MS, "-1", "Longest graceful wait; -1 means no limit."),
-    row(
+    Element("graceful-shutdown-timeout", MS, "Longest graceful wait; -1 means no limit.", "-1"),
+    Element(
         "persist-delivery-count-before-delivery",
         BOOLEAN,
-        "false",
         "Append the count of a delivery to the log before it is sent; the delivery does not wait for the sync.",
+        "false",
     ),
 )
 
 _STORE: Final[tuple[Element, ...]] = (
-    row("bindings-directory", PATH, "data/bindings", "Directory of addresses and queues."),
-    row("journal-directory", PATH, "data/journal", "Directory of the message log."),
-    row("large-messages-directory", PATH, "data/largemessages", "Directory of large messages."),
-    row(
+    Element("bindings-directory", PATH, "Directory of addresses and queues.", "data/bindings"),
+    Element("journal-directory", PATH, "Directory of the message log.", "data/journal"),
+    Element("large-messages-directory", PATH, "Directory of large messages.", "data/largemessages"),
+    Element(
         "paging-directory",
         PATH,
-        "data/paging",
         "Directory of page files: what left memory and is not in the log.",
+        "data/paging",
     ),
-    row("node-manager-lock-directory", PATH, None, "Directory of the lock files; the journal-directory by default."),
-    row("journal-lock-acquisition-timeout", MS, "-1", "Longest wait for the store's lock; -1 means no limit."),
-    row(
+    Element("node-manager-lock-directory", PATH, "Directory of the lock files; the journal-directory by default."),
+    Element("journal-lock-acquisition-timeout", MS, "Longest wait for the store's lock; -1 means no limit.", "-1"),
+    Element(
         "journal-file-size",
         BYTES,
-        "10M",
         "Size of one segment of the log; at least 1 MiB is used.",
+        "10M",
         minimum=1024,
         maximum=2**31,
         raised_to=1024 * 1024,
     ),
-    row(
+    Element(
         "max-disk-usage",
         PERCENT,
-        "90",
         "Use of the disk, as `df` counts it (without blocks reserved for root), above which producers are stopped;"
         " -1 is never.",
+        "90",
         maximum=100,
     ),
-    row("min-disk-free", BYTES, "-1", "Free space below which producers are stopped; -1 uses max-disk-usage."),
-    row("disk-scan-period", MS, "5000", "How often the disk is looked at.", minimum=1),
-    row("global-max-messages", LONG, "-1", "Messages in memory over all addresses before they page; -1 is no limit."),
-    row(
+    Element("min-disk-free", BYTES, "Free space below which producers are stopped; -1 uses max-disk-usage.", "-1"),
+    Element("disk-scan-period", MS, "How often the disk is looked at.", "5000", minimum=1),
+    Element(
+        "global-max-messages", LONG, "Messages in memory over all addresses before they page; -1 is no limit.", "-1"
+    ),
+    Element(
         "global-max-size",
         BYTES,
-        "-1",
         "Message bytes in memory over all addresses; -1 is half of the memory, and then bodies of durable messages"
         " leave memory at 1/64 of it already (at least 64 MiB).",
+        "-1",
     ),
-    row(
+    Element(
         "journal-compact-percentage",
         PERCENT,
-        "30",
         "Live share below which what lives in a segment is copied forward; 0 is never, 75 at most.",
+        "30",
         maximum=100,
     ),
-    row(
+    Element(
         "journal-compact-min-files",
         INTEGER,
-        "10",
         "Segments after which the log is consolidated; 0 is never: only its dead beginning goes.",
+        "10",
     ),
-    row(
+    Element(
         "quarantine-damaged-records",
         BOOLEAN,
-        "false",
         "Set damaged records of the log aside at a start or takeover if their extent is known, and serve the rest, as"
         " understudy run --quarantine does; false refuses to start. An element of Understudy's own.",
+        "false",
     ),
-    row(
+    Element(
         "other-copy-wait",
         MS,
-        "3600000",
         "How long a damaged message of a replicated pair waits for the copy of the other node while that is not there;"
         " then it goes to the quarantine. -1 waits until an operator decides. An element of Understudy's own.",
+        "3600000",
     ),
-    row(
+    Element(
         "scrub-rate",
         BYTES,
-        "10M",
         "Bytes per second at which the files of the store are compared with their checksums in the background; 0 is"
         " never. An element of Understudy's own.",
+        "10M",
         minimum=0,
     ),
-    row(
+    Element(
         "scrub-period",
         MS,
-        "86400000",
         "Time from the begin of one pass over all files of the store to the begin of the next. An element of"
         " Understudy's own.",
+        "86400000",
         minimum=1000,
     ),
-    row(
+    Element(
         "journal-retention-directory",
         PATH,
-        None,
         "Where segments go that leave the log, for understudy data replay; without it they are removed.",
         attributes=(
             Attribute("unit", Kind.CHOICE, "Unit of period.", "DAYS", choices=("DAYS", "HOURS", "MINUTES", "SECONDS")),
@@ -313,105 +326,109 @@ _STORE: Final[tuple[Element, ...]] = (
             Attribute("storage-limit", Kind.BYTES, "How much is kept, the newest of it; without it all."),
         ),
     ),
-    row(
+    Element(
         "journal-min-files",
         INTEGER,
-        "2",
         "Segments in use and prepared ahead: that many less one are made in advance, at least 1 and at most 4.",
+        "2",
     ),
-    row(
+    Element(
         "journal-datasync",
         BOOLEAN,
-        "true",
         "Sync records before they are confirmed; false confirms after the write, for everything. Unsafe.",
+        "true",
     ),
-    row(
+    Element(
         "journal-sync-transactional",
         BOOLEAN,
-        "true",
         "Sync before a commit is confirmed; false counts only with journal-sync-non-transactional false. Unsafe.",
+        "true",
     ),
-    row(
+    Element(
         "journal-sync-non-transactional",
         BOOLEAN,
-        "true",
         "Sync before a send or acknowledgement is confirmed; false confirms after the write. Unsafe.",
+        "true",
     ),
     *no_effect(
         _SYNCED,
-        row("large-message-sync", BOOLEAN, "true", "Sync large messages."),
+        Element("large-message-sync", BOOLEAN, "Sync large messages.", "true"),
     ),
     *no_effect(
         "the log is written with plain writes and fdatasync by one thread, which needs no special library",
-        row("journal-type", CHOICE, "ASYNCIO", "How the log is written.", choices=("ASYNCIO", "NIO", "MAPPED")),
+        Element("journal-type", CHOICE, "How the log is written.", "ASYNCIO", choices=("ASYNCIO", "NIO", "MAPPED")),
     ),
     *no_effect(
         "a write never waits on purpose: it collects only while the one before is synced, below any such bound",
-        row("journal-buffer-timeout", NS, None, "How long a write may wait for company."),
+        Element("journal-buffer-timeout", NS, "How long a write may wait for company."),
     ),
     *no_effect(
         "a write takes everything that was collected, up to 8 MiB or one message",
-        row("journal-buffer-size", BYTES, "490K", "Size of the write buffer."),
+        Element("journal-buffer-size", BYTES, "Size of the write buffer.", "490K"),
     ),
     *no_effect(
         "trimmed segments are removed, or kept in the journal-retention-directory, and never written again",
-        row("journal-pool-files", INTEGER, "-1", "Files kept for reuse."),
+        Element("journal-pool-files", INTEGER, "Files kept for reuse.", "-1"),
     ),
     *no_effect(
         "one batch is written and synced at a time, and everything that came meanwhile goes with the next",
-        row("journal-max-io", INTEGER, None, "Writes under way at a time."),
+        Element("journal-max-io", INTEGER, "Writes under way at a time."),
     ),
     *no_effect(
         "the next segment is ready before it is needed; where the disk is full, producers wait and it is tried again",
-        row("journal-file-open-timeout", Kind.SECONDS, "5", "Longest wait for a new file."),
+        Element("journal-file-open-timeout", Kind.SECONDS, "Longest wait for a new file.", "5"),
     ),
     *no_effect(
         _ONE_LOG,
-        row("journal-device-block-size", BYTES, "4096", "Block size of the device."),
-        row("log-journal-write-rate", BOOLEAN, "false", "Log how fast the log is written."),
+        Element("journal-device-block-size", BYTES, "Block size of the device.", "4096"),
+        Element("log-journal-write-rate", BOOLEAN, "Log how fast the log is written.", "false"),
     ),
     *no_effect(
         _PAGING,
-        row("purge-page-folders", BOOLEAN, "false", "Remove a page folder that is not in use."),
-        row("page-max-concurrent-io", INTEGER, "5", "Page reads under way at a time."),
-        row("read-whole-page", BOOLEAN, "false", "Read whole pages."),
-        row("page-sync-timeout", NS, None, "How long a page write may wait for company."),
+        Element("purge-page-folders", BOOLEAN, "Remove a page folder that is not in use.", "false"),
+        Element("page-max-concurrent-io", INTEGER, "Page reads under way at a time.", "5"),
+        Element("read-whole-page", BOOLEAN, "Read whole pages.", "false"),
+        Element("page-sync-timeout", NS, "How long a page write may wait for company."),
     ),
     *no_effect(
         _JVM,
-        row("global-max-size-percent-of-jvm-max-memory", PERCENT, "50", "Default of global-max-size.", maximum=100),
+        Element("global-max-size-percent-of-jvm-max-memory", PERCENT, "Default of global-max-size.", "50", maximum=100),
     ),
-    row(
+    Element(
         "persistence-enabled",
         BOOLEAN,
-        "true",
         "Keep durable messages over a restart. With false the node has a store of its own in run/volatile of the"
         " instance, without syncs and emptied at each start; the configured directories are left alone.",
+        "true",
     ),
-    row("create-bindings-dir", BOOLEAN, "true", "Make the bindings-directory if it is missing; else that is an error."),
-    row("create-journal-dir", BOOLEAN, "true", "Make the journal-directory if it is missing; else that is an error."),
+    Element(
+        "create-bindings-dir", BOOLEAN, "Make the bindings-directory if it is missing; else that is an error.", "true"
+    ),
+    Element(
+        "create-journal-dir", BOOLEAN, "Make the journal-directory if it is missing; else that is an error.", "true"
+    ),
 )
 
 _NETWORK_CHECK: Final[tuple[Element, ...]] = (
-    row(
+    Element(
         "network-check-list",
         TEXT,
-        "",
         "Hosts to reach, with commas between them. A node that reaches none of them and none of network-check-URL-list"
         " stops, and starts again when it does. Loopback addresses are left out.",
+        "",
     ),
-    row("network-check-URL-list", TEXT, "", "URLs to fetch (http, https), with commas between them; see above."),
-    row("network-check-period", MS, "5000", "Time between two checks.", minimum=1),
-    row("network-check-timeout", MS, "1000", "Longest wait for a response.", minimum=1),
-    row("network-check-NIC", TEXT, "", "Network interface by which hosts are reached before they are pinged."),
-    row(
+    Element("network-check-URL-list", TEXT, "URLs to fetch (http, https), with commas between them; see above.", ""),
+    Element("network-check-period", MS, "Time between two checks.", "5000", minimum=1),
+    Element("network-check-timeout", MS, "Longest wait for a response.", "1000", minimum=1),
+    Element("network-check-NIC", TEXT, "Network interface by which hosts are reached before they are pinged.", ""),
+    Element(
         "network-check-ping-command",
         TEXT,
-        "ping -c 1 -w %d %s",
         "Command that pings an IPv4 address; %d is the time limit in seconds and %s the address. If either command is"
         " changed, hosts are only pinged.",
+        "ping -c 1 -w %d %s",
     ),
-    row("network-check-ping6-command", TEXT, "ping6 -c 1 %2$s", "The same for an IPv6 address."),
+    Element("network-check-ping6-command", TEXT, "The same for an IPv6 address.", "ping6 -c 1 %2$s"),
 )
 
 SERVER_ROWS: Final[tuple[Element, ...]] = (*_IDENTITY, *_SECURITY, *_LIFE, *_STORE, *_NETWORK_CHECK)

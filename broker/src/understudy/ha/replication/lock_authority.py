@@ -16,6 +16,7 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import ActivationRefused, BrokerError, LockLost, LockManagerUnavailable
 from understudy.ha.life.policy import WithoutManager
 from understudy.ha.locks.activation_sequence import ActivationRequest
@@ -51,6 +52,18 @@ class _Pause(Enum):
     """An active node requests its lock again soon, or starts the lock manager."""
 
 
+@dataclass(frozen=True, slots=True)
+class NodeData:
+    """Questions about the data of a node, each answered at the time of the question."""
+
+    node_id: Callable[[], str]
+    """The present node id; a replica gets that of its active node."""
+    first_start: Callable[[], bool]
+    """Whether data without a number gets one: that of a primary."""
+    complete: Callable[[], bool]
+    """Whether the data is complete: not that of a copy that was interrupted."""
+
+
 class LockAuthority:
     """Implements ``ha.replication.ports.Authority`` and ``ha.locks.distributed_lock.ManagerListener``."""
 
@@ -60,32 +73,27 @@ class LockAuthority:
         self,
         manager: LockManager,
         local: LocalSequence,
-        node_id: Callable[[], str],
+        data: NodeData,
         clock: Clock,
         timers: Timers,
         given: GivenPromise,
-        *,
-        first_start: Callable[[], bool],
-        complete: Callable[[], bool],
     ) -> None:
         """Begin without a connection to the lock manager.
 
         Args:
             manager: Started and stopped by this object.
             local: The number of the data of this node.
-            node_id: The present node id; a replica gets that of its active node.
+            data: The data of this node.
             clock: Boot time.
             given: The promise of this node while it is a replica.
-            first_start: Whether data without a number gets one: that of a primary.
-            complete: Whether the data is complete: not that of a copy that was interrupted.
         """
         self._manager = manager
         self._local = local
-        self._node_id = node_id
+        self._node_id = data.node_id
         self._clock = clock
         self._timers = timers
-        self._first_start = first_start
-        self._complete = complete
+        self._first_start = data.first_start
+        self._complete = data.complete
         self._given = given
         self._standing = StandingLock(clock, timers, lambda: self.sequence, self._acquire_again)
         self._started = self._available = False

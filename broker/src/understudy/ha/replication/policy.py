@@ -43,6 +43,9 @@ class ReplicationOptions:
     """Element retry-replication-wait, in ms."""
     peer: bool = False
     """Whether a coordination-id is configured, so that the nodes are equal and no failback is requested."""
+    moved: Callable[[], ScaleDownOutcome | None] = lambda: None
+    """Outcome of the present activation of a backup with scale-down; None: no other node took the messages, and it
+    serves them (ADR 0126)."""
 
     @property
     def wants_failback(self) -> bool:
@@ -64,7 +67,6 @@ class ReplicationPolicy:
         replication: Replication,
         timers: Timers,
         clock: Clock,
-        moved: Callable[[], ScaleDownOutcome | None] = lambda: None,
     ) -> None:
         """Args:
         life: Takes the decisions.
@@ -72,10 +74,8 @@ class ReplicationPolicy:
         authority: Gives the permission to be active.
         replication: The replica of this node while it is active.
         clock: Boot time.
-        moved: Of a backup with scale-down: the outcome of the present activation; None: no other node took the
-            messages, and it serves them (ADR 0126).
         """
-        self._moved = moved
+        self._moved = options.moved
         self.options = options
         self._life = life
         self._timers = timers

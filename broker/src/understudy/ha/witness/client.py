@@ -9,8 +9,7 @@ the manager is unavailable and every lock lost.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import field
+from collections.abc import Callable
 from enum import Enum, auto
 from functools import partial
 from typing import Final, Protocol
@@ -21,6 +20,7 @@ from understudy.ha.locks.distributed_lock import Finished, Held, ManagerListener
 from understudy.ha.witness.frames import NO_TOKEN, Answer, Kind, Request, Standing
 from understudy.ha.witness.link import WitnessLink, WitnessLinkOwner
 from understudy.ha.witness.lock import WitnessLock
+from understudy.ha.witness.options import WitnessClientOptions
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Connection, Entropy, Timer, Timers
 
@@ -28,8 +28,6 @@ log = logging.getLogger(__name__)
 
 #: Pause before a further attempt to connect.
 DIAL_AGAIN_MS: Final = 250
-#: The client ends a lease earlier than the witness by this part of it, for clocks of different rates.
-MARGIN_DIVISOR: Final = 20
 #: Renewals within a lease.
 RENEWALS: Final = 4
 
@@ -63,48 +61,6 @@ class WitnessDialer(Protocol):
     def dial(self, host: str, port: int, link: Link) -> None:
         """Connect, and call the link with the result."""
         ...
-
-
-class GroupConfiguration:
-    """The newest configuration of a group of witnesses that one node has heard of (ADR 0117)."""
-
-    def __init__(self) -> None:
-        """Begin without a known configuration."""
-        self.newest = 0
-
-    def note(self, configuration: int) -> bool:
-        """Take the configuration of a member that has answered.
-
-        Returns:
-            Whether its answer counts; that of a member that was replaced does not.
-        """
-        self.newest = max(self.newest, configuration)
-        return 0 < configuration == self.newest
-
-
-@dataclass(frozen=True, slots=True)
-class WitnessClientOptions:
-    """Configuration of the client. Implements ``LeaseOptions``."""
-
-    addresses: Sequence[tuple[str, int]]
-    """Addresses of one witness, tried in turn."""
-    secret: bytes = field(repr=False)
-    name: str
-    """Name of this node, for logs and status of the witness."""
-    lease_ms: int = 6_000
-    identity: bytes | None = None
-    """Identity of the witness; None: the first one that answers in this process."""
-    group: GroupConfiguration | None = None
-    """Shared by the clients of the members of a group; None: a single witness."""
-
-    @property
-    def of_group(self) -> bool:
-        return self.group is not None
-
-    @property
-    def proof_ms(self) -> int:
-        """Time after the sending of a request for which its answer proves a lock."""
-        return self.lease_ms - self.lease_ms // MARGIN_DIVISOR
 
 
 class State(Enum):

@@ -14,28 +14,10 @@ from understudy.errors import BrokerError
 from understudy.ha.locks.distributed_lock import Finished, Held
 from understudy.ha.locks.lease import Lease
 from understudy.ha.witness.frames import NO_TOKEN, OF_GROUP, TOKEN_BYTES, Answer, Kind
+from understudy.ha.witness.options import WitnessClientOptions
 from understudy.ports import Clock, Entropy, Timers
 
 log = logging.getLogger(__name__)
-
-
-class LeaseOptions(Protocol):
-    """Times of a lease."""
-
-    @property
-    def lease_ms(self) -> int:
-        """Requested from the witness."""
-        ...
-
-    @property
-    def proof_ms(self) -> int:
-        """Time after the sending of a request for which its answer proves the lock."""
-        ...
-
-    @property
-    def of_group(self) -> bool:
-        """Whether the witness is one of a group."""
-        ...
 
 
 class WitnessRequests(Protocol):
@@ -47,7 +29,7 @@ class WitnessRequests(Protocol):
         ...
 
     @property
-    def options(self) -> LeaseOptions:
+    def options(self) -> WitnessClientOptions:
         """Times of a lease."""
         ...
 

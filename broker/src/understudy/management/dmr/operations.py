@@ -7,7 +7,7 @@ of the broker has accepted the result. Failures are texts with the codes that sc
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final
 
@@ -31,6 +31,10 @@ from understudy.texts import masked_url
 
 #: Header that permits to change a directory of a store that has messages.
 ALLOW_DATA_MOVE: Final = "allow-data-move"
+#: Header that counts an add of a present resource and a remove of a missing one as done.
+IF_NEEDED: Final = "if-needed"
+#: Header that has operations validated, and nothing changed.
+VALIDATE_ONLY: Final = "validate-only"
 _FLAGS: Final = {"true": True, "false": False}
 
 
@@ -215,6 +219,9 @@ class Operations:
 
     # --- changes ---------------------------------------------------------------------------------
 
+    def _exists(self, address: Address) -> bool:
+        return _is_abstract(address) or self._tree.resource(address).exists
+
     def _resource_at(self, operation: Operation) -> Resource:
         if _is_abstract(operation.address):
             raise ManagementError(f"'{operation.name}' needs the address of a broker or of a resource of one")
@@ -229,6 +236,8 @@ class Operations:
         resource = self._tree.resource(address)
         kind = resource.type
         if resource.exists:
+            if _has_header(operation, IF_NEEDED) and _has_values(resource, operation.arguments):
+                return Outcome()
             raise ManagementError(f"WFLYCTL0212: Duplicate resource {shown_address(address)}")
         if kind.alternatives and (present := self._tree.policy(resource)) is not None:
             raise ManagementError(
@@ -250,6 +259,8 @@ class Operations:
 
     def _remove(self, operation: Operation) -> Outcome:
         _arguments(operation)
+        if _has_header(operation, IF_NEEDED) and not self._exists(operation.address):
+            return Outcome()
         resource = self._resource_at(operation)
         if resource.type.fixed or resource.type is SERVER:
             raise ManagementError(f"'{resource.type.type}' cannot be removed")
@@ -273,7 +284,7 @@ class Operations:
         """Refuse another directory for a store with messages, which would be left where it is."""
         if resource.type.type != "path" or attribute.name != "path":
             return
-        if operation.headers.get(ALLOW_DATA_MOVE) == "true":
+        if _has_header(operation, ALLOW_DATA_MOVE):
             return
         messages = self._facts.messages
         if messages != 0:
@@ -302,6 +313,8 @@ class Operations:
         resource, attribute, entries = self._list(operation, given)
         value = "".join(attribute.converted(str(given["value"])))
         if value in entries:
+            if _has_header(operation, IF_NEEDED):
+                return Outcome()
             raise ManagementError(f"'{attribute.name}' has {value!r} already")
         if "index" not in given:
             return self._changed(resource, attribute, [Ensure(_entry(resource, attribute, value))])
@@ -316,6 +329,8 @@ class Operations:
         if "value" in given:
             value = str(given["value"])
             if value not in entries:
+                if _has_header(operation, IF_NEEDED):
+                    return Outcome()
                 raise ManagementError(f"'{attribute.name}' has no {value!r}", hint=", ".join(entries) or None)
         else:
             index = _index(given, len(entries) - 1)
@@ -359,6 +374,28 @@ READS: Final = frozenset(
 _ROOT: Final = ("product-name", "release-version", "server-state", "start-id")
 #: Operations on the root that the doors carry out.
 ROOT_OPERATIONS: Final = ("composite", "reload")
+
+
+def validates_only(operations: Sequence[Operation]) -> bool:
+    """Whether operations are to be validated only."""
+    return any(_has_header(each, VALIDATE_ONLY) for each in operations)
+
+
+def _has_header(operation: Operation, name: str) -> bool:
+    return operation.headers.get(name) == "true"
+
+
+def _has_values(resource: Resource, given: Mapping[str, Value]) -> bool:
+    """Whether a resource has values already. Raises ManagementError: it has no such attribute, or of another type."""
+    for name, value in given.items():
+        attribute = resource.type.attribute(name)
+        present = resource.value(attribute)
+        if value is None or present is None:
+            if value is not present:
+                return False
+        elif attribute.converted(value) != attribute.converted(present):
+            return False
+    return True
 
 
 def masked(operation: Operation) -> Operation:

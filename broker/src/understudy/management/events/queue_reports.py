@@ -21,6 +21,7 @@ from understudy.properties import PropertyValue
 from understudy.routing.post_office import PostOffice, ResponseOrder
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import RemoteBinding
+from understudy.routing.response_order import SendRequest
 
 _QUEUE = 0
 _REMOTE_QUEUE = 1
@@ -96,9 +97,7 @@ class QueueReports:
         if filtered and target.filter is not None and not target.filter.matches(message):
             return
         message.assign_id(office.store.next_id())
-        office.acceptance.accept(
-            office.directory.address_of(target), message, (target,), 0, self._order, None, None, None
-        )
+        office.acceptance.accept(office.directory.address_of(target), message, (target,), 0, SendRequest(self._order))
 
     # -- balancing.remote_bindings.RemoteListener -------------------------------------------------
 

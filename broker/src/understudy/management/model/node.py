@@ -316,6 +316,10 @@ class Readiness(Item, frozen=True):
     reason: Annotated[str | None, figure("Why the node is not ready, or why it is although it follows no log.")] = None
     protected: Annotated[bool, figure("Whether another node may take over, or this passive node may.")] = False
     protection: Annotated[str, figure("The node that takes over, the loss then, and the action to take.")] = ""
+    overrides: Annotated[Natural, figure("Changes of the management CLI that override broker.xml.")] = 0
+    pending_count: Annotated[
+        Natural, figure("Changed elements of the configuration that the node uses after a restart or a reload.")
+    ] = 0
 
 
 class Node(Item, frozen=True, kw_only=True):
@@ -447,7 +451,7 @@ def readiness(node: Node, *, protected: bool = False) -> Readiness:
     found = node.protection
     if ready and protected and not found.protected:
         ready, reason = False, found.sentence
-    return Readiness(ready, node.ha.state, reason, found.protected, found.sentence)
+    return Readiness(ready, node.ha.state, reason, found.protected, found.sentence, node.overrides, node.pending_count)
 
 
 def _ready(node: Node) -> tuple[bool, str | None]:

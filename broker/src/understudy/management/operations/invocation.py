@@ -22,7 +22,7 @@ from understudy.cluster.bridges.bridges import Bridges
 from understudy.cluster.membership.topology import Topology
 from understudy.config.model import Configuration
 from understudy.dataclass import dataclass
-from understudy.errors import BrokerError, DiskFull, LimitExceeded, ResourceNotFound, StoreError
+from understudy.errors import BrokerError, DiskFull, LimitExceeded, OperationNotFound, ResourceNotFound, StoreError
 from understudy.limits import MANAGEMENT_REQUESTS_MAX
 from understudy.management.events.message_ages import MessageAges
 from understudy.management.events.message_counters import MessageCounters
@@ -191,7 +191,13 @@ class Invocations:
         """Call an operation. Errors are passed to ``answer``, too."""
         try:
             kind, name = self._kind_of(resource)
-            row = kind.operations.find(operation, values)
+            try:
+                row = kind.operations.find(operation, values)
+            except OperationNotFound:
+                if not self.node.configuration.management_message_rbac:
+                    # a resource that is missing is the first error to correct
+                    kind(self.node, requester, name)
+                raise
             self._call(kind, name, resource, row, values, requester, answer)
         except BrokerError as error:
             self._answer_error(answer, error)

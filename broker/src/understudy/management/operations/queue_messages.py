@@ -37,6 +37,7 @@ from understudy.routing.lifecycle.duplicate_ids import duplicate_id_bytes
 from understudy.routing.post_office import PostOffice, ResponseOrder
 from understudy.routing.queues.queue import Queue
 from understudy.routing.queues.waiting_messages import START, Act, Wanted, act_on, look, one_by_one, requeue
+from understudy.routing.response_order import SendRequest
 from understudy.session.transaction import Transaction
 from understudy.store.messages.reference import LargeReference, MessageReference, References
 
@@ -351,10 +352,7 @@ def transfer(
             copy,
             queues,
             max(reference.scheduled_ms, scheduled_ms(copy)),
-            order,
-            None,
-            transaction,
-            duplicate_id,
+            SendRequest(order, None, transaction, duplicate_id),
         )
         transaction.acknowledge(queue, [References((reference,))])
         transaction.commit(order, None)
@@ -399,7 +397,7 @@ def copy_to(office: PostOffice, queue: Queue, reference: MessageReference, targe
     address = office.directory.address_of(target)
     copy = message.replace(address=address.name, properties=properties, message_id=office.store.next_id())
     copy = address.with_expiration(copy, office.clock.wall_ms())
-    office.acceptance.accept(address, copy, (target,), 0, ResponseOrder(), None, None, None)
+    office.acceptance.accept(address, copy, (target,), 0, SendRequest(ResponseOrder()))
     target.address.messages_routed += 1
 
 

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Final
 
 from understudy.dataclass import dataclass
+from understudy.texts import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +395,7 @@ def _gate(gate: GateState, present: int) -> Reason:
     if gate.rebalancing:
         text = "groups are dealt out again; the messages that consumers have are waited for"
     else:
-        text = f"the queue waits for {gate.wanted} consumers that take messages and has {present}"
+        text = f"the queue waits for {counted(gate.wanted, 'consumer')} that take messages and has {present}"
     return _reason("dispatch-gate", text, wanted=gate.wanted, present=present, rebalancing=gate.rebalancing)
 
 
@@ -463,7 +464,10 @@ def _kinds(queue: QueueState) -> Iterator[Reason]:
 def _ahead(queue: QueueState, message: MessageState) -> Reason:
     paged = f", {queue.paged} of the queue in page files" if queue.paged else ""
     return _reason(
-        "messages-ahead", f"{message.ahead} messages come before it{paged}", ahead=message.ahead, paged=queue.paged
+        "messages-ahead",
+        f"{counted(message.ahead, 'message')} before it in the queue{paged}",
+        ahead=message.ahead,
+        paged=queue.paged,
     )
 
 

@@ -71,8 +71,8 @@ class ControlChannel:
         )
 
     def _send_member(self, member: Member, *, last: bool) -> None:
-        update = packets.topology_packet(
-            version=self._owner.decoder.version,
+        newest = packets.ClusterTopologyV4(
+            exit=False,
             node_id=member.node_id,
             unique_event_id=member.event_id,
             primary=member.primary,
@@ -80,13 +80,14 @@ class ControlChannel:
             last=last,
             backup_group_name=member.backup_group,
             scale_down_group_name=member.scale_down_group,
+            server_version=SERVER_VERSION,
         )
+        update = packets.topology_packet(newest, self._owner.decoder.version)
         self._owner.send(update, CONTROL_CHANNEL)
 
     def _send_removal(self, node_id: str, event_id: int) -> None:
-        update = packets.topology_packet(
-            version=self._owner.decoder.version, node_id=node_id, unique_event_id=event_id, exit=True
-        )
+        newest = packets.ClusterTopologyV4(True, node_id, event_id, None, None, False, None, None, SERVER_VERSION)
+        update = packets.topology_packet(newest, self._owner.decoder.version)
         self._owner.send(update, CONTROL_CHANNEL)
 
     def farewell(self, *, has_sessions: bool) -> packets.Packet:

@@ -95,7 +95,6 @@ class Address(AddressMemory):
         routing_types: Iterable[RoutingType],
         settings: AddressSettings,
         *,
-        auto_created: bool = False,
         internal: bool = False,
         lane: Lane | None = None,
         duplicate_ids: DuplicateIdCache,
@@ -103,7 +102,8 @@ class Address(AddressMemory):
         super().__init__(name, settings, lane)
         self.address_id = address_id
         self.routing_types = set(routing_types)
-        self.auto_created = auto_created
+        self.auto_created = False
+        """Whether a client's use made the address."""
         self.internal = internal
         self.duplicate_ids = duplicate_ids
         self.bindings: dict[str, Binding] = {}

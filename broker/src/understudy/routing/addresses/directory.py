@@ -34,6 +34,7 @@ from understudy.routing.paging import Paging
 from understudy.routing.queues.queue import Queue, QueueOffice
 from understudy.routing.response_order import Permit
 from understudy.terms import Permission, RoutingType
+from understudy.texts import counted
 from understudy.wildcards import is_wild, matches
 
 
@@ -174,11 +175,11 @@ class Directory:
             name,
             routing_types,
             settings,
-            auto_created=auto_created,
             internal=internal,
             lane=self.settings.lane_of(settings, self._store.context),
             duplicate_ids=DuplicateIdCache(self._id_capacity(settings), duplicate_ids),
         )
+        address.auto_created = auto_created
         address.paused = address.pause_stored = paused
         address.empty_since_ms = self._office.now_ms
         address.pages = self._paging.chain(settings)
@@ -283,7 +284,7 @@ class Directory:
             raise AddressNotFound(f"no address {name!r}")
         if address.bindings:
             if not force:
-                raise AddressHasBindings(f"address {name!r} has {len(address.bindings)} queues")
+                raise AddressHasBindings(f"address {name!r} has {counted(len(address.bindings), 'queue')}")
             for binding in list(address.bindings.values()):
                 if binding.queue.address is address:
                     self.delete_queue(binding.name, disconnect=True)
@@ -401,7 +402,7 @@ class Directory:
         """
         queue = self.queue(name)
         if queue.consumers.count and not disconnect:
-            raise QueueInUse(f"queue {queue.name!r} has {queue.consumers.count} consumers")
+            raise QueueInUse(f"queue {queue.name!r} has {counted(queue.consumers.count, 'consumer')}")
         self.transient_queues.discard(queue.name)
         for consumer in list(queue.consumers):
             consumer.disconnect()

@@ -22,6 +22,7 @@ from understudy.routing.filter import parse_filter
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.terms import RoutingType
+from understudy.texts import counted
 
 #: Settings that may change while a queue holds messages and has consumers.
 CHANGEABLE: Final = frozenset(
@@ -78,7 +79,7 @@ def change_queue(office: PostOffice, queue: Queue, wanted: QueueConfiguration) -
     limit = full.max_consumers
     if limit is not None and 0 <= limit < queue.consumers.count:
         raise InvalidQueueConfiguration(
-            f"queue {queue.name!r} has {queue.consumers.count} consumers, more than {limit}"
+            f"queue {queue.name!r} has {counted(queue.consumers.count, 'consumer')}, more than {limit}"
         )
     routing_type = RoutingType(full.routing_type or RoutingType.MULTICAST)
     address = office.directory.address_of(queue)

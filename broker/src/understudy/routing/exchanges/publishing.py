@@ -22,7 +22,7 @@ from understudy.routing.exchanges.expiry import ExpiryTimers
 from understudy.routing.memory import AddressMemory, Memory
 from understudy.routing.moves import MessageCopy
 from understudy.routing.queues.queue import Queue
-from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction
+from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction, SendRequest
 from understudy.store.messages.reference import MessageReference, parts_of
 
 #: Priority of messages in a queue that ignores priorities.
@@ -83,7 +83,8 @@ class Publishing:
         try:
             for number, ((priority, expiration), group) in enumerate(variants, 1):
                 last = number == len(variants)
-                self._accept(message, priority, expiration, tuple(group), order, done if last else None, transaction)
+                request = SendRequest(order, done if last else None, transaction)
+                self._accept(message, priority, expiration, tuple(group), request)
         except DiskFull as error:
             raise AddressFull("the disk of the broker is full", hint=error.hint) from error
         return queues
@@ -106,9 +107,7 @@ class Publishing:
         priority: int,
         expiration: int,
         queues: tuple[Queue, ...],
-        order: ResponseOrder,
-        done: Done | None,
-        transaction: RoutingTransaction | None,
+        request: SendRequest,
     ) -> None:
         acceptance = self._acceptance
         variant = message
@@ -120,7 +119,7 @@ class Publishing:
         address = self._address(queues)
         for each in {queue.address for queue in queues}:
             each.messages_routed += 1
-        acceptance.accept(address, variant, queues, 0, order, done, transaction, None)
+        acceptance.accept(address, variant, queues, 0, request)
         if expiration:
             for queue in queues:
                 if queue.configuration.arguments is not None:

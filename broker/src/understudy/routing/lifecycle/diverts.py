@@ -41,7 +41,7 @@ from understudy.routing.addresses.divert import Divert
 from understudy.routing.destinations import NamedQueue, destinations
 from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.queues.queue import Queue
-from understudy.routing.response_order import Done, Lanes, ResponseOrder, RoutingTransaction, strictest
+from understudy.routing.response_order import Done, Lanes, ResponseOrder, RoutingTransaction, SendRequest, strictest
 from understudy.store.messages.reference import Arrival
 from understudy.terms import DivertDefinition, DivertRouting, RoutingType
 from understudy.wildcards import matches
@@ -231,10 +231,7 @@ class Diverts:
         message: Message,
         routing_type: PropertyValue,
         only: NamedQueue | None,
-        order: ResponseOrder,
-        done: Done | None,
-        transaction: RoutingTransaction | None,
-        duplicate_id: bytes | None,
+        request: SendRequest,
     ) -> None:
         """Take a message, which has its id, of an address with diverts; see ``PostOffice.send``.
 
@@ -245,6 +242,7 @@ class Diverts:
             QueueNotFound: no queue takes it, and its sender wants to know.
         """
         acceptance = self._acceptance
+        order, done, transaction, duplicate_id = request
         parcels = self._parcels(address, message, routing_type, only)
         if not parcels and refuses_no_queue(message):
             raise QueueNotFound(
@@ -263,7 +261,11 @@ class Diverts:
                 said = unsaid if parcel.address is address else None
                 not_before_ms = scheduled_ms(parcel.message)
                 acceptance.accept(
-                    parcel.address, parcel.message, parcel.queues, not_before_ms, order, None, within, said
+                    parcel.address,
+                    parcel.message,
+                    parcel.queues,
+                    not_before_ms,
+                    SendRequest(order, None, within, said),
                 )
                 unsaid = None if said is not None else unsaid
             if unsaid is not None:

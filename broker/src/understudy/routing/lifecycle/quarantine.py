@@ -254,7 +254,7 @@ class DamagedMessages:
 
     def _repair(self, trouble: _Trouble) -> None:
         """Read a damaged message again, and take the bytes of the other node; the queue delivers nothing meanwhile."""
-        queue, reference = trouble.queue, trouble.reference
+        reference = trouble.reference
         repairs, done = self._store.quarantine.repairs, partial(self._repaired, trouble)
         place = self._place(reference)
         if place is None or not reference.durable:

@@ -21,7 +21,7 @@ from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.addresses.updates import change_queue
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
-from understudy.routing.response_order import ResponseOrder
+from understudy.routing.response_order import ResponseOrder, SendRequest
 from understudy.terms import DivertDefinition, DivertRouting, RoutingType
 
 log = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ class Retroactive:
                 continue
             copy = message.replace(address=address.name, message_id=office.store.next_id())
             try:
-                office.acceptance.accept(address, copy, (queue,), 0, order, None, None, None)
+                office.acceptance.accept(address, copy, (queue,), 0, SendRequest(order))
             except DiskFull as error:
                 log.warning("retroactive messages left out", extra={"queue": queue.name, "error": str(error)})
                 return

@@ -484,7 +484,7 @@ class Queue(QueueCounts):
         """Raises MaxConsumersExceeded."""
         consumers, limit = self.consumers, self.configuration.max_consumers
         if limit is not None and 0 <= limit <= consumers.count:
-            raise MaxConsumersExceeded(f"queue {self.name!r} has {consumers.count} consumers, limit {limit}")
+            raise MaxConsumersExceeded(f"queue {self.name!r} has as many consumers as it may have, limit {limit}")
         consumers.add(consumer)
         if consumer.filter is not None and not self.selective:
             self.choose_dispatch()

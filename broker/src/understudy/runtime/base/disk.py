@@ -240,8 +240,10 @@ class RealDisk:
         return True
 
     def make_directory(self, path: str) -> None:
-        with _errors("cannot make", path):
+        try:
             make_directories(path)
+        except OSError as error:
+            raise _failure(error, "cannot make", path) from error
 
     def rename(self, source: str, target: str) -> None:
         (old, old_base), (new, new_base) = self._place(source), self._place(target)

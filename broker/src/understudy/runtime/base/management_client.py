@@ -115,14 +115,14 @@ class ManagementAddress:
             answer = json.loads(error.read(ERROR_BYTES_MAX))["error"]
             text, code = printable(str(answer["message"])), answer["code"]
         except (ValueError, KeyError, TypeError, OSError, http.client.HTTPException):
-            text = f"HTTP status {error.code}"
+            text = f"{path} was answered with HTTP status {error.code}"
         if code == NotActive.code:
             raise NotActive(f"{self.url}: {text}")
         if error.code == 401:
             raise ConfigError(f"{self.url}: {text}", hint="see --token-file")
         if error.code == 404 and path.startswith("/api/v1/queues/"):
             raise QueueNotFound(text)
-        raise BrokerError(f"{self.url}{path}: {text}")
+        raise BrokerError(f"{self.url}: {text}")
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

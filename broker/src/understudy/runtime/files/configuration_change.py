@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from understudy.config.edit import Target
 from understudy.management.dmr.batch import Change, change
 from understudy.management.dmr.grammar import Operation
-from understudy.management.dmr.operations import READS, Facts, Operations, masked
+from understudy.management.dmr.operations import READS, Facts, Operations, masked, validates_only
 from understudy.management.dmr.tree import Tree
 from understudy.management.dmr.values import to_json
 from understudy.runtime.files.configuration_file import ConfigurationFile
@@ -26,6 +26,8 @@ def carry_out(
 ) -> tuple[Change, bool]:
     """Carry out operations as one; whether the overlay was written. Each change is a line in the log.
 
+    Operations with the header ``validate-only`` are judged like others, and nothing is written.
+
     Args:
         source: The files.
         operations: The operations, of which all count or none.
@@ -38,6 +40,10 @@ def carry_out(
     """
     if all(each.name in READS for each in operations):
         return _carried_out(source, operations, facts, user), False
+    if validates_only(operations):
+        made = _carried_out(source, operations, facts, user)
+        source.load(overrides=made.overrides)
+        return made, False
     with overlay_writer(source.config):
         made = _carried_out(source, operations, facts, user)
         if not any(each.targets for each in made.outcomes):

@@ -9,15 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from understudy.config.lock_options import FileLockOptions, LockManagerOptions, WitnessLockOptions
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.ha.locks.distributed_lock import LockManager
-from understudy.ha.witness.client import (
-    GroupConfiguration,
-    WitnessClientOptions,
-    WitnessDialer,
-    WitnessLockManager,
-)
+from understudy.ha.witness.client import WitnessDialer, WitnessLockManager
 from understudy.ha.witness.group import WitnessGroup
+from understudy.ha.witness.options import GroupConfiguration, WitnessClientOptions
 from understudy.limits import WITNESS_SECRET_BYTES_MIN
 from understudy.ports import Clock, Entropy, Timers
 from understudy.runtime.base.environment import BootClock, Environment, SystemEntropy
@@ -63,12 +60,9 @@ def make_lock_manager(
         dialer = LoopWitnessDialer(loop, turn)
         if options.members:
             return make_group(
-                options.members,
-                secret,
-                name,
+                WitnessGroupOptions(options.members, secret, name, options.lease_ms),
                 dialer,
                 turn,
-                lease_ms=options.lease_ms,
                 clock=clock,
                 entropy=environment.entropy,
                 releaser=LockReleaser(),
@@ -97,14 +91,25 @@ def make_lock_manager(
     return ZooKeeperLockManager(options, loop, turn, clock, turn, releaser.session_begun)
 
 
+@dataclass(frozen=True, slots=True)
+class WitnessGroupOptions:
+    """A group of witnesses and its user."""
+
+    places: Sequence[tuple[str, int]]
+    """Host and port of each member."""
+    secret: bytes
+    """Shared with all members."""
+    name: str
+    """Name of the node or command, for the logs of the members."""
+    lease_ms: int = LEASE_MS
+    """Lease of its locks."""
+
+
 def make_group(
-    places: Sequence[tuple[str, int]],
-    secret: bytes,
-    name: str,
+    options: WitnessGroupOptions,
     dialer: WitnessDialer,
     turn: Timers,
     *,
-    lease_ms: int = LEASE_MS,
     clock: Clock | None = None,
     entropy: Entropy | None = None,
     releaser: LockReleaser | None = None,
@@ -112,19 +117,17 @@ def make_group(
     """The lock manager of a group of witnesses; it is not started.
 
     Args:
-        places: Host and port of each member.
-        secret: Shared with all of them.
-        name: Of the node or command, for their logs.
+        options: The group and its user.
         dialer: Opens connections.
-        lease_ms: Lease of its locks.
         clock: Boot time; by default that of this machine.
         entropy: For tokens; by default that of this machine.
         releaser: Releases the locks after the end of the process.
     """
     clock, entropy = clock or BootClock(), entropy or SystemEntropy()
+    secret, name, lease_ms = options.secret, options.name, options.lease_ms
     configuration = GroupConfiguration()
     members = []
-    for number, place in enumerate(places):
+    for number, place in enumerate(options.places):
         client = WitnessClientOptions([place], secret, name, lease_ms, group=configuration)
         if releaser is None:
             members.append(WitnessLockManager(client, dialer, clock, turn, entropy))

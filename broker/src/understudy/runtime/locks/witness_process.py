@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from understudy.errors import ConfigError
 from understudy.runtime.base.disk import RealDisk
 from understudy.runtime.base.environment import BootClock, LoopTimers, SystemEntropy
+from understudy.runtime.base.file_modes import check_directories
 from understudy.runtime.base.turn import Turn
 from understudy.runtime.base.worker import ThreadWorker
 from understudy.runtime.locks.file_lock import RealFileLock
@@ -37,6 +38,8 @@ async def serve_witness(
     Raises:
         BrokerError: it cannot start.
     """
+    for complaint in check_directories([directory]):
+        log.warning("file modes", extra={"detail": complaint})
     loop = asyncio.get_running_loop()
     timers = LoopTimers(loop)
     turn = Turn(loop, timers)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from understudy.errors import BrokerError, CallTimedOut, LockManagerUnavailable
-from understudy.ha.witness.client import WitnessClientOptions, WitnessDialer
+from understudy.ha.witness.client import WitnessDialer
 from understudy.ha.witness.frames import Answer, Kind, Request
 from understudy.ha.witness.link import WitnessLink, WitnessLinkOwner
+from understudy.ha.witness.options import WitnessClientOptions
 from understudy.ports import Entropy
 
 

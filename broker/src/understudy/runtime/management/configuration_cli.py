@@ -20,7 +20,7 @@ from understudy import __version__
 from understudy.errors import BrokerError, ConfigError, ManagementError
 from understudy.management.dmr.batch import StepFailed
 from understudy.management.dmr.grammar import Operation
-from understudy.management.dmr.operations import Facts
+from understudy.management.dmr.operations import Facts, validates_only
 from understudy.management.dmr.requests import Request, failure, parse_get, parse_request, success
 from understudy.management.dmr.text import format_value
 from understudy.management.dmr.values import Value, to_json
@@ -160,5 +160,7 @@ class ConfigurationCli:
                 f"a reload would stop the only node that serves: {protection.sentence}",
                 hint=f":reload({FORCE}=true) reloads it nevertheless",
             )
+        if validates_only([operation]):
+            return
         log.warning("reload requested", extra={"user": user})
         self._reload()

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 #: nodes the other one connects a little later.
 ALONE_MS: Final = 5_000
 #: Reason of an active node that is not ready.
-CLOSED: Final = "no acceptor is open: clients cannot connect (autoStart=false?)"
+CLOSED: Final = "no acceptor is open: clients cannot connect (autoStart=false, or no protocol that this version has)"
 
 
 #: Kinds of activations in the place of another node: of a backup, and of a primary that serves again.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from understudy.cluster.membership.credentials import ClusterCredentials
@@ -45,8 +46,10 @@ def make_networks(
         membership = Membership(
             topology,
             own,
-            [configuration.connectors.transport(name) for name in statics],
-            membership_settings(configuration.current, connections),
+            replace(
+                membership_settings(configuration.current, connections),
+                statics=tuple(configuration.connectors.transport(name) for name in statics),
+            ),
             credentials,
             dialer,
             clock,

@@ -19,6 +19,7 @@ from enum import Enum, auto
 from typing import ClassVar, Final
 
 from understudy.config.model import AcceptorConfiguration
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.limits import (
     CLOSE_TIMEOUT_MS,
@@ -53,6 +54,16 @@ class Traffic:
         self.received_bytes = self.sent_bytes = 0
 
 
+@dataclass(frozen=True, slots=True)
+class StreamLayer:
+    """The reader of an acceptor and its TLS."""
+
+    streams: Streams
+    """Listens and reads."""
+    tls: TlsPort | None = None
+    """Contexts and handshakes; None: plain text."""
+
+
 class Acceptor:
     """One configured acceptor of an active node. Implements ``SharedAcceptor``, ``Upgradable`` and
     ``ports.StreamAcceptor``.
@@ -66,8 +77,7 @@ class Acceptor:
         check_period_ms: int,
         *,
         budget: ConnectionBudget | None = None,
-        streams: Streams | None = None,
-        tls: TlsPort | None = None,
+        layer: StreamLayer | None = None,
         server: UpgradeServer | None = None,
     ) -> None:
         """Does not listen yet.
@@ -77,14 +87,14 @@ class Acceptor:
             handlers: Protocols of this acceptor.
             check_period_ms: connection-ttl-check-interval.
             budget: Connections of all acceptors together; None: only the acceptor's own limit holds.
-            streams: Listens and reads; None: the running loop.
-            tls: Contexts and handshakes; None: plain text.
+            layer: Reader and TLS; None: plain text that the running loop reads.
             server: Its server, for requests for an HTTP upgrade; None: it has no name.
         """
         self._check_period_ms = check_period_ms
         self.drops = DropLog(lambda: asyncio.get_running_loop().time())
-        self.streams: Streams = streams or LoopStreams()
-        self.tls = tls
+        layer = layer or StreamLayer(LoopStreams())
+        self.streams = layer.streams
+        self.tls = layer.tls
         self.budget = budget or ConnectionBudget(configuration.connections_allowed)
         self.configuration = configuration
         self.turn = turn

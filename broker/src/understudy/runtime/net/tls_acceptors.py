@@ -8,7 +8,7 @@ that it has. Connections that exist keep theirs in any case.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from understudy.config.model import AcceptorConfiguration, Configuration
 from understudy.errors import ConfigError
@@ -16,6 +16,7 @@ from understudy.limits import TLS_EXPIRY_WARNING_MS
 from understudy.ports import Clock, Worker
 from understudy.runtime.net.handshakes import Handshakes
 from understudy.runtime.net.tls_layer import TlsPort
+from understudy.texts import counted
 from understudy.tls.certificates import CertificateFacts
 from understudy.tls.contexts import ServerTls, server_context
 
@@ -147,20 +148,26 @@ class TlsAcceptors:
         return (certificate.not_after_ms - self._clock.wall_ms()) // DAY_MS
 
     def warn_of_expiry(self) -> None:
-        """Log a warning for each certificate that expires within 30 days."""
-        for text in self.expiry_warnings():
-            log.warning("certificate expires soon", extra={"detail": text})
+        """Log an error for each certificate that has expired, a warning for each that expires within 30 days."""
+        for days, text in self._ending():
+            if days < 0:
+                log.error("certificate has expired", extra={"detail": text})
+            else:
+                log.warning("certificate expires soon", extra={"detail": text})
 
     def expiry_warnings(self) -> list[str]:
         """A line for each certificate that has expired or expires within 30 days."""
+        return [text for _, text in self._ending()]
+
+    def _ending(self) -> Iterator[tuple[int, str]]:
+        """Days that are left and a line, for each certificate that has expired or expires within 30 days."""
         latest_ms = self._clock.wall_ms() + TLS_EXPIRY_WARNING_MS
-        found = ((name, current.certificate) for name, current in self._current.items())
-        return [
-            f"acceptor {name!r}: the certificate {certificate.subject!r} "
-            + (f"expires in {days} days" if (days := self.days_left(certificate)) >= 0 else "has expired")
-            for name, certificate in found
-            if certificate.not_after_ms <= latest_ms
-        ]
+        for name, current in self._current.items():
+            certificate = current.certificate
+            if certificate.not_after_ms <= latest_ms:
+                days = self.days_left(certificate)
+                ends = f"expires in {counted(days, 'day')}" if days >= 0 else "has expired"
+                yield days, f"acceptor {name!r}: the certificate {certificate.subject!r} {ends}"
 
 
 def _read(acceptor: AcceptorConfiguration) -> ServerTls:

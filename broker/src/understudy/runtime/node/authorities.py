@@ -11,7 +11,7 @@ from understudy.config.lock_options import LockManagerOptions
 from understudy.ha.life.network_check import NetworkVoter
 from understudy.ha.locks.local_sequence import LocalSequence
 from understudy.ha.replication.given_promise import GivenPromise
-from understudy.ha.replication.lock_authority import LockAuthority
+from understudy.ha.replication.lock_authority import LockAuthority, NodeData
 from understudy.ha.replication.ports import Authority
 from understudy.ha.replication.shared_note import SharedNote
 from understudy.ha.replication.vote_authority import VoteAuthority, VoteAuthorityOptions
@@ -54,12 +54,14 @@ def _lock_authority(
     return LockAuthority(
         make_manager(options, configuration.name, environment, parts.loop, parts.turn),
         local,
-        lambda: parts.lock.node_id,
+        NodeData(
+            lambda: parts.lock.node_id,
+            lambda: configuration.ha_policy.role is ConfiguredRole.PRIMARY,
+            lambda: is_complete(parts),
+        ),
         clock,
         parts.turn,
         GivenPromise(environment.disk, configuration.node_manager_lock_directory, worker, clock, parts.turn),
-        first_start=lambda: configuration.ha_policy.role is ConfiguredRole.PRIMARY,
-        complete=lambda: is_complete(parts),
     )
 
 

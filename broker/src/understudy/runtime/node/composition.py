@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from understudy.broker import Broker
+from understudy.broker import Broker, BrokerHost
 from understudy.cluster.membership.scaled_down import ScaledDownNodes
 from understudy.cluster.membership.services import ClusterPeers, ClusterServices
 from understudy.config.model import AcceptorConfiguration
@@ -11,7 +11,7 @@ from understudy.protocols.access import LoginWorkers
 from understudy.protocols.handlers import AcceptorOptions, served
 from understudy.runtime.base.parts import NodeParts, Owner
 from understudy.runtime.base.process import upgrade_server
-from understudy.runtime.net.acceptor import Acceptor
+from understudy.runtime.net.acceptor import Acceptor, StreamLayer
 from understudy.runtime.net.connector import LoopDialer
 from understudy.runtime.process.descriptors import ConnectionBudget
 from understudy.store.messages.message_store import MessageStore
@@ -39,15 +39,17 @@ def make_broker(
         store,
         parts.security,
         _cluster_services(parts, peers),
-        clock=environment.clock,
-        timers=parts.turn,
-        entropy=environment.entropy,
-        login_workers=login_workers,
-        wake=parts.turn.request,
-        global_max_size_bytes=parts.configuration.global_max_size_bytes(),
+        BrokerHost(
+            clock=environment.clock,
+            timers=parts.turn,
+            entropy=environment.entropy,
+            login_workers=login_workers,
+            wake=parts.turn.request,
+            global_max_size_bytes=parts.configuration.global_max_size_bytes(),
+            pages=Pages(environment.disk, configuration.paging_directory, store.epoch),
+        ),
         handing_over=HandingOver(owner.fail_over, owner.fail_back, owner.scale_down),
         files=files,
-        pages=Pages(environment.disk, configuration.paging_directory, store.epoch),
     )
 
 
@@ -70,8 +72,7 @@ def make_acceptor(
         served(handlers, configuration.protocols),
         current.connection_ttl_check_interval_ms,
         budget=budget,
-        streams=environment.streams(),
-        tls=parts.tls.port(configuration, lambda: environment.worker(parts.turn)),
+        layer=StreamLayer(environment.streams(), parts.tls.port(configuration, lambda: environment.worker(parts.turn))),
         server=upgrade_server(parts.process, current.name),
     )
 

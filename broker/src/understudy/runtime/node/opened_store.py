@@ -13,7 +13,7 @@ from understudy.runtime.node.standby import NodeStandby
 from understudy.runtime.replica.scrubbing import scrub_active
 from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.messages.large_messages import LargeMessages
-from understudy.store.messages.message_store import MessageStore
+from understudy.store.messages.message_store import MessageStore, StoreOwner
 from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.epoch_history import add_start
 from understudy.store.replication.shipping import Shipping, ShippingWriter
@@ -124,6 +124,7 @@ class OpenedStore:
             files=LogFiles(self._log, writer, housekeeper),
             clock=environment.clock,
             node_id=parts.lock.node_id,
+            owner=StoreOwner(self._owner.fail, self._opened),
             settings=parts.configuration.store_settings(),
             large=LargeMessages(
                 self._bodies,
@@ -132,8 +133,6 @@ class OpenedStore:
                 why_not_remove=self.fence.why_not_confirm,
                 unfinished_max=environment.large_messages_max,
             ),
-            on_failure=self._owner.fail,
-            opened=self._opened,
         )
         if self._shipping is not None:
             # the other node of the pair has a copy of the store, or will have one

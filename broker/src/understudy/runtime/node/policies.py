@@ -89,12 +89,18 @@ def make_replication_policy(
     """
     configuration, used = parts.configuration.current, replication.used
     settings, authority = used.settings, used.authority
+    moves = configuration.ha_policy.moves_instead_of_serving
+
+    def moved() -> ScaleDownOutcome | None:
+        return scale_down.outcome if moves else None
+
     options = ReplicationOptions(
         role=Role(configuration.ha_policy.role.value),
         allow_failback=configuration.ha_policy.allow_failback,
         restart_backup=configuration.ha_policy.restart_backup,
         retry_wait_ms=settings.retry_replication_wait_ms,
         peer=settings.coordination_id is not None,
+        moved=moved,
     )
     cluster = configuration.cluster_connection(settings.cluster_name)
     saved_max = settings.max_saved_replicated_journals_size
@@ -109,9 +115,4 @@ def make_replication_policy(
         life, standby, authority, parts.turn, replica_maker, around, retry_wait_ms=options.retry_wait_ms
     )
     clock = parts.environment.lock_clock or parts.environment.clock
-    moves = configuration.ha_policy.moves_instead_of_serving
-
-    def moved() -> ScaleDownOutcome | None:
-        return scale_down.outcome if moves else None
-
-    return ReplicationPolicy(options, life, standby_life, authority, replication, parts.turn, clock, moved)
+    return ReplicationPolicy(options, life, standby_life, authority, replication, parts.turn, clock)

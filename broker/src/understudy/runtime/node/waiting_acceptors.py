@@ -14,7 +14,7 @@ from understudy.protocols.core.waiting_connection import WaitingConnection
 from understudy.protocols.handlers import served
 from understudy.runtime.base.parts import NodeParts
 from understudy.runtime.base.process import upgrade_server
-from understudy.runtime.net.acceptor import Acceptor
+from understudy.runtime.net.acceptor import Acceptor, StreamLayer
 from understudy.session.prefixes import AddressPrefixes
 from understudy.wire.core import packets
 from understudy.wire.core.packets_replication import ReplicaProblem
@@ -68,8 +68,9 @@ class WaitingAcceptors:
                 self._parts.turn,
                 handlers,
                 configuration.connection_ttl_check_interval_ms,
-                streams=environment.streams(),
-                tls=self._parts.tls.port(each, lambda: environment.worker(self._parts.turn)),
+                layer=StreamLayer(
+                    environment.streams(), self._parts.tls.port(each, lambda: environment.worker(self._parts.turn))
+                ),
                 server=upgrade_server(self._parts.process, configuration.name),
             )
             self._acceptors.append(acceptor)

@@ -71,7 +71,6 @@ class NodeReplication:
             ),
             used.authority,
             used.shipping,
-            self._make_copy,
             self,
             environment.lock_clock or environment.clock,
             parts.turn,
@@ -89,7 +88,7 @@ class NodeReplication:
     def _pair_state(self) -> packets.PairState:
         return packets.PairState(self._parts.lock.node_id, self.used.authority.sequence, self.link.in_sync)
 
-    def _make_copy(self, owner: CopyOwner, protocol: int) -> SourceCopy:
+    def make_copy(self, owner: CopyOwner, protocol: int) -> SourceCopy:
         self._protocol = protocol
         return SourceCopy(
             self._parts, self._stores, self.used.worker, self.used.authority, owner, protocol, self._damaged

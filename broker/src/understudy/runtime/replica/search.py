@@ -16,7 +16,7 @@ from understudy.errors import ConfigError
 from understudy.ha.replication.policy import ReplicationOptions
 from understudy.ha.replication.standby_life import StandbyLife
 from understudy.replication.place import ReplicaPlace
-from understudy.replication.replica_link import ReplicaLink, ReplicaOptions
+from understudy.replication.replica_link import ActiveNodes, ReplicaLink, ReplicaOptions
 from understudy.runtime.base.parts import NodeParts
 from understudy.runtime.members.member_rules import peer_options
 from understudy.runtime.net.connector import LoopDialer
@@ -197,10 +197,9 @@ def replica_of(parts: NodeParts, used: ReplicationParts, options: ReplicationOpt
     )
     return ReplicaLink(
         replica_options,
-        search.candidates,
+        ActiveNodes(search.candidates, LoopDialer(parts.loop, parts.turn, parts.configuration.tls_for)),
         life,
         lambda link: TargetCopy(parts, used.worker, used.local, saved_max, link),
-        LoopDialer(parts.loop, parts.turn, parts.configuration.tls_for),
         parts.environment.clock,
         parts.turn,
         parts.turn,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
@@ -70,14 +70,25 @@ class Audit:
         return self.report.to_json() | {"torn": self.torn, "confirmed_by": self.confirmed_by.to_json()}
 
 
+class RemainingMessages(NamedTuple):
+    """Where the messages are named that the queues held in the end."""
+
+    listed: Path | None = None
+    """File that lists them all; None: there is none."""
+    journals: Sequence[str] = ()
+    """Journals of all nodes, as they are in the end: their live messages are those that remain."""
+
+
+NOT_GIVEN: Final = RemainingMessages()
+
+
 def audit(
     spark: SparkSession,
     paths: Sequence[Path],
     *,
     window_ms: int = WINDOW_MS,
     clock_skew_ms: int = 0,
-    remaining: Path | None = None,
-    journals: Sequence[str] = (),
+    remaining: RemainingMessages = NOT_GIVEN,
     members: bool = False,
     with_rates: bool = False,
 ) -> Audit:
@@ -88,8 +99,7 @@ def audit(
         paths: The ledgers.
         window_ms: Pauses between confirmations of a producer longer than this are windows without service.
         clock_skew_ms: How far the clocks of clients differ.
-        remaining: File that lists all messages that the queues held in the end.
-        journals: Journals of all nodes, as they are in the end: their live messages are those that remain.
+        remaining: The messages that the queues held in the end.
         members: Several members of a cluster have the queues, and messages move between them.
         with_rates: Count rows in intervals, for plots.
 
@@ -99,9 +109,9 @@ def audit(
         ConfigError: a ledger is packed.
         OSError: a file cannot be read.
     """
-    kept = _remaining_of_journals(spark, journals) if journals else None
-    if remaining is not None:
-        listed = _remaining(spark, remaining)
+    kept = _remaining_of_journals(spark, remaining.journals) if remaining.journals else None
+    if remaining.listed is not None:
+        listed = _remaining(spark, remaining.listed)
         kept = listed if kept is None else kept.unionByName(listed).distinct()
     files = LedgerFiles.of(paths)
     parts_count = max(spark.sparkContext.defaultParallelism, -(-sum(files.sizes) // _PART_BYTES))

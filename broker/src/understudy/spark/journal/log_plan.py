@@ -312,7 +312,8 @@ def _refuse_running(lock_directory: str, directory: str) -> None:
         os.close(descriptor)
     if _FLOCK.unpack(answer)[0] != fcntl.F_UNLCK:
         raise StoreInUse(
-            f"{directory} is in use by a running broker", hint="copy it, or read it as it is with option inUse=read"
+            f"{directory} is in use by a running broker",
+            hint="copy it, or read it as it is: --in-use of a command, inUse=read as an option of the source",
         )
 
 

@@ -11,7 +11,7 @@ rows on a queue: a single hot producer does not become a single task.
 from __future__ import annotations
 
 from functools import reduce
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
@@ -146,14 +146,24 @@ def _with_address(found: DataFrame, rows: DataFrame) -> DataFrame:
     return found.join(addresses, on=MESSAGE, how="left")
 
 
+class _Reasons(NamedTuple):
+    """Reasons of findings about messages that are in no queue."""
+
+    certain: Reason
+    """Used when the queue was seen completely later."""
+    possible: Reason
+    """Used when it was not."""
+
+
 def _judged(
     found: DataFrame, drains: DataFrame, since: str, remaining: DataFrame | None, clock_skew_ms: int,
-    *, on: str, yes: Reason, no: Reason,
+    *, on: str, reasons: _Reasons,
 ) -> DataFrame:  # fmt: skip
     """The findings about messages that are in no queue.
 
     Args:
         remaining: When given, it lists all messages of all queues at the end, so ``drains`` does not matter.
+        reasons: Reasons of the findings.
         since: Column with the time after which the queue must have been seen.
     """
     if remaining is None:
@@ -162,7 +172,7 @@ def _judged(
     else:
         judged = found.join(remaining, on=MESSAGE, how="left_anti").withColumn("drained", F.lit(True))
     certain = F.col("drained") & ~F.col("old") if "old" in found.columns else F.col("drained")
-    reason = F.when(certain, F.lit(yes.value)).otherwise(F.lit(no.value))
+    reason = F.when(certain, F.lit(reasons.certain.value)).otherwise(F.lit(reasons.possible.value))
     return judged.select(_sorted_finding(reason, queue="queue" in found.columns))
 
 
@@ -175,7 +185,7 @@ def undelivered(
         found = _with_address(found, rows)
     return _judged(
         found, drains, "confirmed_at", remaining, clock_skew_ms,
-        on="address", yes=Reason.NEVER_DELIVERED, no=Reason.DELIVERY_NOT_SEEN,
+        on="address", reasons=_Reasons(Reason.NEVER_DELIVERED, Reason.DELIVERY_NOT_SEEN),
     )  # fmt: skip
 
 
@@ -194,7 +204,7 @@ def unacknowledged(
     )
     return _judged(
         found, drains, "confirmed_at", remaining, clock_skew_ms,
-        on="queue", yes=Reason.NEVER_ACKNOWLEDGED, no=Reason.ACKNOWLEDGEMENT_NOT_SEEN,
+        on="queue", reasons=_Reasons(Reason.NEVER_ACKNOWLEDGED, Reason.ACKNOWLEDGEMENT_NOT_SEEN),
     )  # fmt: skip
 
 
@@ -227,7 +237,7 @@ def incomplete(
         found = _with_address(found, rows)
     return _judged(
         found, drains, "since", remaining, clock_skew_ms,
-        on="address", yes=Reason.PART_OF_A_TRANSACTION, no=Reason.TRANSACTION_NOT_SEEN,
+        on="address", reasons=_Reasons(Reason.PART_OF_A_TRANSACTION, Reason.TRANSACTION_NOT_SEEN),
     )  # fmt: skip
 
 

@@ -18,13 +18,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import field, replace
 from enum import Enum, auto
 from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import DiskFull
-from understudy.ids import NodeId
 from understudy.ports import Clock, LogWriter, Operation
 from understudy.store.log.operations import CreateSegment, GrowSegment, KeepReserve, RemoveFile, SyncFile, WriteZeros
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, segment_name
@@ -76,12 +75,8 @@ class Preallocation:
         *,
         writer: LogWriter,
         clock: Clock,
-        node_id: NodeId,
-        epoch: int,
-        number: int,
-        segment_bytes: int,
+        first: SegmentHeader,
         ahead: int,
-        format_version: int,
         on_prepared: Callable[[], None],
         on_failure: Callable[[BaseException], None],
         on_space: Callable[[], None],
@@ -91,18 +86,18 @@ class Preallocation:
         Args:
             writer: Makes them.
             clock: For the times in headers and for trying again.
-            segment_bytes: Size of each.
-            ahead: How many, at least one and at most ``AHEAD_MAX``.
+            first: Header of the first spare segment. Those after it have the following numbers; each gets the time
+                at which it is made.
+            ahead: How many spare segments, at least one and at most ``AHEAD_MAX``.
             on_prepared: Called when one was made, or could not be.
             on_failure: Called with an error of the disk other than a full one.
             on_space: Called when ``no_space`` has changed.
         """
         self._writer = writer
         self._clock = clock
-        self._node_id = node_id
-        self._epoch = epoch
-        self._segment_bytes = segment_bytes
-        self._format_version = format_version
+        self._header = first
+        self._segment_bytes = first.allocated_bytes
+        self._format_version = first.format_version
         self._on_prepared = on_prepared
         self._on_failure = on_failure
         self._on_space = on_space
@@ -118,7 +113,7 @@ class Preallocation:
         self._retry_at_ms = 0
         self._spares: deque[Segment] = deque()
         for index in range(min(max(ahead, 1), AHEAD_MAX)):
-            self._add(number + index)
+            self._add(first.number + index)
 
     def take(self, needed_bytes: int) -> Segment:
         """The next segment, perhaps not READY yet, and grown to so many bytes if it is smaller."""
@@ -156,8 +151,14 @@ class Preallocation:
         if segment.made and segment.format_version == self._format_version:
             operations = [GrowSegment(segment.name, needed_bytes)]
         else:
-            moment_ms, version = self._clock.wall_ms(), self._format_version
-            header = SegmentHeader(self._node_id, self._epoch, segment.number, moment_ms, needed_bytes, False, version)
+            version = self._format_version
+            header = replace(
+                self._header,
+                number=segment.number,
+                created_ms=self._clock.wall_ms(),
+                allocated_bytes=needed_bytes,
+                format_version=version,
+            )
             # a prepared segment of another format version is replaced; it has no records
             operations = [RemoveFile(segment.name)] if segment.made else []
             operations.append(CreateSegment(header))
@@ -207,7 +208,7 @@ class Preallocation:
         return [spare.name for spare in self._spares if spare.made]
 
     def _add(self, number: int) -> None:
-        segment = Segment(number, segment_name(number, self._epoch), self._segment_bytes)
+        segment = Segment(number, segment_name(number, self._header.epoch), self._segment_bytes)
         self._spares.append(segment)
         self._prepare(segment)
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import DiskFull, LimitExceeded
 from understudy.ids import NodeId, first_id_of_epoch
 from understudy.kernel.log import acknowledge_record, crc32
@@ -59,7 +60,7 @@ from understudy.store.named_readers import NamedReaders
 from understudy.store.quarantine import DIRECTORY_NAME, Quarantine
 from understudy.store.setting_record import SettingRecord, encode_setting
 from understudy.store.settings import StoreSettings
-from understudy.store.snapshots.consolidator import Consolidator
+from understudy.store.snapshots.consolidator import ConsolidatedLog, Consolidator
 from understudy.store.snapshots.relocation import Relocations
 from understudy.store.state import SegmentUse
 
@@ -72,6 +73,16 @@ _MESSAGE_ONE_BYTES: Final = MESSAGE_HEADER_BYTES + 8
 _ACKNOWLEDGE_IDS_MAX: Final = 64 * 1024
 #: Payload of an ACKNOWLEDGE of nothing.
 NO_ACKNOWLEDGES: Final = bytes(ACKNOWLEDGE_HEADER_BYTES - HEADER_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOwner:
+    """Calls to the owner of a store."""
+
+    failed: Callable[[BaseException], None]
+    """Called once, when the store has failed for good."""
+    opened: Callable[[MessageStore], None] = lambda store: None
+    """Called once the store has jobs at the writers. From then on it has to be closed, also after an error."""
 
 
 class MessageStore:
@@ -142,12 +153,8 @@ class MessageStore:
         self.readers = NamedReaders(self._journal, state, clock, self.store_setting)
         """The named readers, for which segments are kept."""
         self._consolidator = Consolidator(
-            files=files,
+            consolidated=ConsolidatedLog(files, self._journal, state, relocations, self._forget_segment),
             clock=clock,
-            journal=self._journal,
-            state=self.state,
-            relocations=relocations,
-            forget=self._forget_segment,
             readers=self.readers,
             known=self.quarantine.known,
             damaged=lambda number, offset: self.quarantine.damage_met(number, offset),
@@ -162,10 +169,9 @@ class MessageStore:
         files: LogFiles,
         clock: Clock,
         node_id: NodeId,
-        on_failure: Callable[[BaseException], None],
+        owner: StoreOwner,
         settings: StoreSettings | None = None,
         large: LargeMessages | None = None,
-        opened: Callable[[MessageStore], None] = lambda store: None,
     ) -> MessageStore:
         """Finish reading the log, begin the next epoch and accept records.
 
@@ -178,11 +184,9 @@ class MessageStore:
             files: Of the log, writable; both writers are closed by ``close``.
             clock: For times in the log.
             node_id: Whose store it must be.
-            on_failure: Told once, when the store has failed for good.
+            owner: Told when the store is open and when it has failed.
             settings: Defaults if None.
             large: Bodies of large messages; by default in the directory ``large`` of the store.
-            opened: Called with the store once it has jobs at the writers. From then on it has to be closed, also after
-                an error.
 
         Raises:
             StoreError: see ``epoch.begin_epoch``.
@@ -197,9 +201,9 @@ class MessageStore:
                 epoch=epoch,
                 settings=settings,
                 large=large or LargeMessages(applier, files.writer, clock, folder="large"),
-                on_failure=on_failure,
+                on_failure=owner.failed,
             )
-            opened(store)
+            owner.opened(store)
             # before anything else is removed: it may be a segment that is cut there
             files.housekeeper.submit([epoch.tidy_up()], lambda error: store._room_was_made())
             store._consolidator.begin(here, epoch.names)

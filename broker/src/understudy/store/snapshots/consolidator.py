@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import DiskFull, JournalCorrupt, StoreError
 from understudy.ports import Clock, Disk
 from understudy.store.log.applier import LogFiles
@@ -55,18 +56,28 @@ _RETRY_MS: Final = 10_000
 _Run = Generator[Request, Any, None]
 
 
+@dataclass(frozen=True, slots=True)
+class ConsolidatedLog:
+    """The log of an active store as the consolidator changes it."""
+
+    files: LogFiles
+    journal: Journal
+    """Takes the records about snapshots."""
+    state: StoreState
+    relocations: Relocations
+    """Told of every message that is copied."""
+    forget: Callable[[int], int | None]
+    """Lets the store forget the segment of that number, which is to be removed; returns its epoch."""
+
+
 class Consolidator:
     """Runs the consolidation of one active store, step by step."""
 
     def __init__(
         self,
         *,
-        files: LogFiles,
+        consolidated: ConsolidatedLog,
         clock: Clock,
-        journal: Journal,
-        state: StoreState,
-        relocations: Relocations,
-        forget: Callable[[int], int | None],
         readers: NamedReaders,
         known: KnownDamage,
         damaged: Callable[[int, int], None],
@@ -74,24 +85,22 @@ class Consolidator:
     ) -> None:
         """
         Args:
-            journal: Takes the records about snapshots.
-            relocations: Told of every message that is copied.
-            forget: The store lets go of a segment; returns the epoch it was of.
             readers: Hold segments: none that a reader needs is dropped, and nothing is copied out of it.
             known: Damage that was set aside: it is passed over.
             damaged: Told the segment number and offset of a damaged record that is not in ``known``.
         """
+        files, journal, state = consolidated.files, consolidated.journal, consolidated.state
         self._disk = files.applier.disk
         self._directory = files.applier.directory
         self._clock = clock
         self._journal = journal
         self._state = state
-        self._relocations = relocations
+        self._relocations = consolidated.relocations
         self._known = known
         self._damaged = damaged
         self._context = context = journal.context
         self._readers = readers
-        self._remover = FileRemover(journal, state, forget)
+        self._remover = FileRemover(journal, state, consolidated.forget)
         self._truncation = LogTruncation(journal, state, readers, settings.segment_bytes, self._remover)
         self._segment_bytes = settings.segment_bytes
         self._segments_min = settings.compact_segments_min

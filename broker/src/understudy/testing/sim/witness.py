@@ -10,8 +10,9 @@ from typing import Final
 
 from understudy.errors import BrokerError
 from understudy.ha.locks.replaced_file import replace_file
-from understudy.ha.witness.client import GroupConfiguration, WitnessClientOptions, WitnessLockManager
+from understudy.ha.witness.client import WitnessLockManager
 from understudy.ha.witness.frames import IDENTITY_BYTES
+from understudy.ha.witness.options import GroupConfiguration, WitnessClientOptions
 from understudy.ha.witness.state import STATE_FILE, WitnessState
 from understudy.ports import Clock, Entropy, Timers
 from understudy.runtime.base.turn import Turn

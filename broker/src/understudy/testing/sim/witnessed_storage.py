@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from understudy.ha.locks.distributed_lock import LockManager
-from understudy.ha.witness.client import GroupConfiguration
 from understudy.ha.witness.group import WitnessGroup
+from understudy.ha.witness.options import GroupConfiguration
 from understudy.runtime.base.environment import Environment
 from understudy.runtime.base.turn import Turn
 from understudy.runtime.locks.witness_dialer import LoopWitnessDialer

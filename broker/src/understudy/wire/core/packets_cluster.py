@@ -60,7 +60,6 @@ from understudy.wire.core.layout import (
     TextOrNull,
     layout_of,
 )
-from understudy.wire.core.transport import TransportConfiguration
 
 #: Handler names of the vote on a primary's failure, from 136 on and before.
 PRIMARY_FAILOVER_VOTE: Final = "PrimaryFailoverQuorumVote"
@@ -444,25 +443,16 @@ class StoreMoved(Packet):
     """The batch that ends there (``store.replication.last_batch``); empty: unknown."""
 
 
-def topology_packet(
-    *,
-    node_id: str,
-    version: int,
-    unique_event_id: int,
-    exit: bool = False,  # noqa: A002  # the field's standard name
-    primary: TransportConfiguration | None = None,
-    backup: TransportConfiguration | None = None,
-    last: bool = False,
-    backup_group_name: str | None = None,
-    scale_down_group_name: str | None = None,
-    server_version: int = 136,
-) -> Packet:
-    """The newest form of the topology packet for a peer of ``version`` (artemis-core s. 8.1)."""
+def topology_packet(newest: ClusterTopologyV4, version: int) -> Packet:
+    """The newest form of a topology packet that a peer of ``version`` knows (artemis-core s. 8.1)."""
     if version < 122:
-        return ClusterTopology(exit, node_id, primary, backup, last)
-    common = (exit, node_id, unique_event_id, primary, backup, last, backup_group_name)
-    if exit or version < 125:
+        return ClusterTopology(newest.exit, newest.node_id, newest.primary, newest.backup, newest.last)
+    common = (
+        newest.exit, newest.node_id, newest.unique_event_id, newest.primary, newest.backup, newest.last,
+        newest.backup_group_name,
+    )  # fmt: skip
+    if newest.exit or version < 125:
         return ClusterTopologyV2(*common)
     if version < 131:
-        return ClusterTopologyV3(*common, scale_down_group_name)
-    return ClusterTopologyV4(*common, scale_down_group_name, server_version)
+        return ClusterTopologyV3(*common, newest.scale_down_group_name)
+    return newest

@@ -6,6 +6,7 @@ import pytest
 
 from support.client import Outcome
 from support.packet_driver import PacketDriver
+from understudy.client.core.consumer.state import ConsumerSettings
 from understudy.client.core.consumer.taken import AcknowledgeMode
 from understudy.errors import MessageUnreadable, QueueNotFound, TransactionRolledBack
 from understudy.message import Message
@@ -35,7 +36,7 @@ CLIENT, INDIVIDUAL = AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL
 def test_consumer_is_there_when_the_broker_says_so() -> None:
     talk = PacketDriver()
     outcome = Outcome()
-    talk.session.consumers.open("q", outcome, filter_text="a = 1", priority=3)
+    talk.session.consumers.open("q", outcome, ConsumerSettings("a = 1", priority=3))
     assert talk.sent() == [CreateConsumer(0, "q", "a = 1", False, True, 3)]
     talk.answer(QueueQueryResponseV3(True, name="q", default_consumer_window_size=500))
     assert talk.sent() == [FlowToken(0, 500)], "the broker's own window, as the URL says none"

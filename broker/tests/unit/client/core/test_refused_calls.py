@@ -7,6 +7,7 @@ import pytest
 from support.client import Outcome
 from support.packet_driver import PacketDriver
 from understudy.client.core.consumer.bodies import build_message, check_sendable, complete_message
+from understudy.client.core.consumer.state import ConsumerSettings
 from understudy.client.core.url.destinations import query_queue
 from understudy.errors import LocalProtocolError
 from understudy.limits import NAME_UNITS_MAX, PROPERTIES_MAX, STRING_UNITS_MAX
@@ -37,7 +38,7 @@ def test_a_call_with_a_name_that_is_too_long_fails_and_the_next_one_goes_on() ->
 def test_a_selector_that_is_too_long_fails_its_call() -> None:
     talk = PacketDriver()
     outcome = Outcome()
-    talk.session.consumers.open("q", outcome, filter_text="a" * (STRING_UNITS_MAX + 1))
+    talk.session.consumers.open("q", outcome, ConsumerSettings("a" * (STRING_UNITS_MAX + 1)))
     assert isinstance(outcome.error, LocalProtocolError)
     assert talk.sent() == []
     assert talk.consumer("q").opened

@@ -13,7 +13,7 @@ from understudy.ha.life.policy import Decisions, NodeState, Role, ScaleDownOutco
 from understudy.ha.locks.distributed_lock import LockManager
 from understudy.ha.locks.local_sequence import LocalSequence
 from understudy.ha.locks.sequence_verdict import next_claim
-from understudy.ha.replication.lock_authority import LockAuthority
+from understudy.ha.replication.lock_authority import LockAuthority, NodeData
 from understudy.ha.replication.moved_store import LogEnd, MovedNumbers, MovedStore
 from understudy.ha.replication.policy import ReplicationOptions, ReplicationPolicy
 from understudy.ha.replication.ports import Answer, Authority, Cause, Replication
@@ -187,12 +187,10 @@ class Locked:
         self.authority = LockAuthority(
             manager,
             self.local,
-            lambda: NODE,
+            NodeData(lambda: NODE, lambda: primary, lambda: True),
             locks.time,
             locks.time,
             given_promise(locks.time),
-            first_start=lambda: primary,
-            complete=lambda: True,
         )
 
     def call(self, what: Callable[[Answer], None]) -> BrokerError | None:
@@ -248,14 +246,13 @@ class Backup:
         self.authority.hand_over.side_effect = lambda then: then()
         self.authority.moved_away.side_effect = lambda end, answer: answer(error)
         self.policy = ReplicationPolicy(
-            ReplicationOptions(Role.BACKUP, restart_backup=restart_backup),
+            ReplicationOptions(Role.BACKUP, restart_backup=restart_backup, moved=lambda: outcome),
             self.life,
             create_autospec(StandbyLife, instance=True),
             self.authority,
             self.replication,
             self.time,
             self.time,
-            lambda: outcome,
         )
 
     def decision(self) -> str:

@@ -9,7 +9,7 @@ import pytest
 from support.local_files import StepWorker, given_promise, local_sequence
 from understudy.errors import ActivationRefused, BrokerError
 from understudy.ha.replication.given_promise import FILE_NAME, REMOVE_AFTER_MS
-from understudy.ha.replication.lock_authority import LockAuthority
+from understudy.ha.replication.lock_authority import LockAuthority, NodeData
 from understudy.ha.replication.ports import Cause
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.standing_lock import MARGIN_DIVISOR, PROMISE_MS
@@ -35,12 +35,10 @@ class Node:
         self.authority = LockAuthority(
             self.manager,
             self.local,
-            lambda: "n",
+            NodeData(lambda: "n", lambda: True, lambda: True),
             time,
             time,
             given_promise(time, self.volume),
-            first_start=lambda: True,
-            complete=lambda: True,
         )
         self.answers: list[BrokerError | None] = []
         self.lost: list[BrokerError] = []
@@ -242,9 +240,13 @@ def test_a_process_that_finds_the_note_of_a_promise_waits_as_long(pair: Pair) ->
     pair.time.advance(10_000)
     again = Node(pair.service, pair.time, 5)
     again.authority = LockAuthority(
-        again.manager, again.local, lambda: "n", pair.time, pair.time, given_promise(pair.time, pair.replica.volume),
-        first_start=lambda: True, complete=lambda: True,
-    )  # fmt: skip
+        again.manager,
+        again.local,
+        NodeData(lambda: "n", lambda: True, lambda: True),
+        pair.time,
+        pair.time,
+        given_promise(pair.time, pair.replica.volume),
+    )
     pair.service.reachable = True
     pair.service.holders.clear()
     pair.active.renews = False

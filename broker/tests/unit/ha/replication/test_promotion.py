@@ -7,7 +7,7 @@ import pytest
 from support.local_files import given_promise, local_sequence
 from understudy.errors import ActivationRefused, BrokerError, JournalCorrupt, LockManagerUnavailable
 from understudy.ha.locks.sequence_verdict import Verdict, compare
-from understudy.ha.replication.lock_authority import LockAuthority
+from understudy.ha.replication.lock_authority import LockAuthority, NodeData
 from understudy.ha.replication.lock_promotion import LockPromotion
 from understudy.ha.replication.ports import Cause
 from understudy.ha.replication.promotion import RECORDS_MAX, Promotion, decode, encode
@@ -74,12 +74,10 @@ def test_a_promotion_ends_when_the_lock_manager_is_lost() -> None:
     authority = LockAuthority(
         MemoryLockManager(service, time, time),
         local,
-        lambda: "n",
+        NodeData(lambda: "n", lambda: True, lambda: True),
         time,
         time,
         given_promise(time),
-        first_start=lambda: True,
-        complete=lambda: True,
     )
     answers: list[Promotion | BrokerError] = []
     authority.promote(answers.append)

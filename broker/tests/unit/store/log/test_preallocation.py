@@ -17,7 +17,7 @@ from understudy.store.log.format_version import FORMAT_VERSION_FIRST
 from understudy.store.log.operations import Append, WriteZeros
 from understudy.store.log.preallocation import ZEROS_BYTES, Preallocation, Readiness
 from understudy.store.log.reading.follower import recover
-from understudy.store.log.segment import HEADER_BLOCK_BYTES
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader
 from understudy.tools.step_writer import StepWriter
 
 SEGMENT_BYTES = 4 * ZEROS_BYTES
@@ -33,12 +33,16 @@ class Spares:
         self.spares = Preallocation(
             writer=self.writer,
             clock=self.rig.time,
-            node_id=NodeId("11111111-2222-4333-8444-555555555555"),
-            epoch=1,
-            number=1,
-            segment_bytes=SEGMENT_BYTES,
+            first=SegmentHeader(
+                node_id=NodeId("11111111-2222-4333-8444-555555555555"),
+                epoch=1,
+                number=1,
+                created_ms=0,
+                allocated_bytes=SEGMENT_BYTES,
+                first_of_epoch=False,
+                format_version=FORMAT_VERSION_FIRST,
+            ),
             ahead=ahead,
-            format_version=FORMAT_VERSION_FIRST,
             on_prepared=lambda: None,
             on_failure=self.failures.append,
             on_space=lambda: None,

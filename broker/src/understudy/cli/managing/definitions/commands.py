@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from understudy.cli.managing.confirming import confirm, counted, yes_option
+from understudy.cli.managing.confirming import confirm, yes_option
 from understudy.cli.managing.definitions.changes import Difference, apply_to_node, changes_of_xml, differences
 from understudy.cli.managing.definitions.sources import of_configuration, of_node
 from understudy.cli.managing.definitions.values import DefinitionFile, Definitions, parse, shown
@@ -23,6 +23,7 @@ from understudy.cli.tables import Column, Kind, Table, View, view_options
 from understudy.cli.terminal import Commands, echo
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
+from understudy.texts import counted
 
 F = TypeVar("F", bound=Callable[..., Any])
 

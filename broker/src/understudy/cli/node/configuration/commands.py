@@ -16,6 +16,8 @@ from understudy.cli.node.configuration.overrides import (
     OVERRIDES,
     adopt_overrides,
     drop_overrides,
+    drop_superfluous,
+    effective_data,
     override_rows,
     report,
 )
@@ -173,13 +175,31 @@ def diff(other: Path | None, instance: Path | None, file: Path | None, propertie
     raise SystemExit(_CHANGED)
 
 
+@config.command("print")
+@_options_of_place
+def print_configuration(instance: Path | None, file: Path | None, properties: tuple[str, ...]) -> None:
+    """Print broker.xml as a node uses it, with the changes of the management CLI. Passwords are not masked.
+
+    Placeholders and included files stay as they are.
+
+    \b
+    Example: understudy config print --instance /srv/broker
+
+    Exit codes: 0 printed; 2 a file cannot be used, or a change is in an included file.
+    """
+    config, directory = place_of(instance, file)
+    click.echo(effective_data(configuration_file(config, directory, properties)), nl=False)
+
+
 @config.command("drop")
 @_options
 @click.option("--all", "everything", is_flag=True, help="Drop all changes.")
+@click.option("--superfluous", is_flag=True, help="Drop the changes that broker.xml has as well.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 def drop(
     paths: tuple[str, ...],
     everything: bool,
+    superfluous: bool,
     instance: Path | None,
     file: Path | None,
     properties: tuple[str, ...],
@@ -194,10 +214,11 @@ def drop(
 
     Exit codes: 0 dropped, or nothing to drop; 2 refused, and nothing was written.
     """
-    if bool(paths) is everything:
-        raise click.UsageError("give PATHs, or --all")
+    if bool(paths) + everything + superfluous != 1:
+        raise click.UsageError("give PATHs, --all or --superfluous")
     config, directory = place_of(instance, file)
-    report(drop_overrides(configuration_file(config, directory, properties), paths, dry_run=dry_run))
+    source = configuration_file(config, directory, properties)
+    report(drop_superfluous(source, dry_run=dry_run) if superfluous else drop_overrides(source, paths, dry_run=dry_run))
 
 
 @config.command("adopt")

@@ -70,11 +70,34 @@ def drop_overrides(source: ConfigurationFile, paths: Sequence[str], *, dry_run: 
         for path in paths:
             if not any(_is_in(each.target.path, path) for each in overrides):
                 raise ConfigError("has no change", path=path, hint="`understudy config diff` lists the changes")
+        return _drop(source, overrides, kept, dry_run=dry_run)
+
+
+def drop_superfluous(source: ConfigurationFile, *, dry_run: bool) -> list[str]:
+    """Drop the changes that broker.xml has as well. The configuration stays; the result is the lines to print.
+
+    Raises:
+        ConfigError: the configuration cannot be used. Nothing was written.
+    """
+    if not overlay_of(source.config).exists():
+        return ["nothing to drop"]
+    with overlay_writer(source.config):
+        overrides = read_overlay(source.config)
+        differs = source.merged(overrides).differs
+        kept = [each for each, needed in zip(overrides, differs, strict=True) if needed]
+        return _drop(source, overrides, kept, dry_run=dry_run)
+
+
+def _drop(
+    source: ConfigurationFile, overrides: Sequence[Override], kept: Sequence[Override], *, dry_run: bool
+) -> list[str]:
+    """Keep some changes only. The caller has ``overlay_writer``."""
+    dropped = [f"dropped: {each.target.path}" for each in overrides if each not in kept]
+    if dropped:
         source.load(overrides=kept)
-        dropped = [each.target.path for each in overrides if each not in kept]
         if not dry_run:
             write_overlay(source.config, kept)
-    return _told([f"dropped: {path}" for path in dropped] or ["nothing to drop"], dry_run=dry_run)
+    return _told(dropped or ["nothing to drop"], dry_run=dry_run)
 
 
 def _is_in(path: str, around: str) -> bool:
@@ -106,6 +129,14 @@ def adopt_overrides(source: ConfigurationFile, *, dry_run: bool) -> list[str]:
             write_overlay(source.config, ())
     name = str(source.config)
     return _told([difference(before, merged.data, name, name) or "broker.xml has all changes"], dry_run=dry_run)
+
+
+def effective_data(source: ConfigurationFile) -> bytes:
+    """The bytes of broker.xml with the changes in it. Raises ConfigError: it cannot be used with them."""
+    overrides, data = read_overlay(source.config), read_data(source.config)
+    merged = source.merged(overrides, data)
+    _check_included(source, merged, source.load(data=data, overrides=overrides).included)
+    return merged.data
 
 
 def _check_included(source: ConfigurationFile, merged: Merged, included: Iterable[str]) -> None:

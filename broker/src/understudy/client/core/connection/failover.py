@@ -31,6 +31,7 @@ from understudy.client.core.connection.topology import Topology
 from understudy.client.core.url.options import ClientOptions, Connector
 from understudy.errors import BrokerError, ConnectionLost, FailoverTimedOut, Unreachable
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
+from understudy.texts import counted
 
 #: Time after which the next connector is dialled beside one that has not answered. The value RFC 8305
 #: recommends; longer than the round trip of most networks, so that one dial is the usual case.
@@ -315,14 +316,15 @@ class Reconnection(Machine[State, Event]):
     def _final_error(self) -> BrokerError:
         last = f"; last: {self._error}" if self._error else ""
         places = ", ".join(str(each) for each in self._initial)
+        tried = f"{places} after {counted(self._rounds, 'round')}"
         if not self._ever_connected:
             if self._error is not None and not self._error.retryable:
                 return self._error
             # an error with a hint of its own is one of a node that answers
             known = self._error is not None and self._error.hint is not None
             hint = None if known else "does it run? a passive node opens no port, so name both nodes of a pair"
-            return Unreachable(f"no broker at {places} after {self._rounds} round(s){last}", hint=hint)
-        return FailoverTimedOut(f"no active broker at {places} after {self._rounds} round(s){last}")
+            return Unreachable(f"no broker at {tried}{last}", hint=hint)
+        return FailoverTimedOut(f"no active broker at {tried}{last}")
 
     def without_a_broker(self, lasted_s: float) -> str:
         """The sentence for the log about a search that lasts so long."""

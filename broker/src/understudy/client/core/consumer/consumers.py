@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from understudy.client.core.connection.calls import Call, Done, Interrupted, Waiter, settle
 from understudy.client.core.consumer.state import (
+    DEFAULT_SETTINGS,
     ConsumerOptions,
+    ConsumerSettings,
     ConsumerState,
     MakeReceived,
     ReceivedMessage,
@@ -61,40 +63,38 @@ class Consumers:
         self,
         queue: str,
         waiter: Waiter[ConsumerState],
+        settings: ConsumerSettings = DEFAULT_SETTINGS,
         *,
-        filter_text: str | None = None,
-        browse_only: bool = False,
-        priority: int = 0,
-        window_bytes: int | None = None,
         make_received: MakeReceived = ReceivedMessage,
         shared: CreateSharedQueueV2 | None = None,
     ) -> None:
         """Create a consumer; the waiter gets it once the broker has it.
 
         Args:
+            settings: Its own settings, beside those of the connection.
             shared: How its queue was asked for, if it is that of a shared subscription.
         """
-        settings = self._channel.settings
+        options, window_bytes = self._channel.settings, settings.window_bytes
         consumer = ConsumerState(
             self._channel,
             self._next_id,
             queue,
             ConsumerOptions(
                 self._mode,
-                settings.dups_ok_ack_batch_size
+                options.dups_ok_ack_batch_size
                 if self._mode is AcknowledgeMode.DUPS_OK
-                else settings.transaction_ack_batch_size,
-                filter_text,
-                browse_only,
-                priority,
+                else options.transaction_ack_batch_size,
+                settings.filter_text,
+                settings.browse_only,
+                settings.priority,
             ),
-            window_bytes=settings.consumer_window_size if window_bytes is None else window_bytes,
+            window_bytes=options.consumer_window_size if window_bytes is None else window_bytes,
             acknowledges=self._acknowledges,
             make_received=make_received,
         )
         self._next_id += 1
         consumer.shared_queue = shared
-        said = window_bytes is not None or settings.consumer_window_size != ClientOptions().consumer_window_size
+        said = window_bytes is not None or options.consumer_window_size != ClientOptions().consumer_window_size
 
         def done(info: QueueQueryResponse | None, error: BaseException | None) -> None:
             if error is None and info is not None and waiter.done():

@@ -18,7 +18,7 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from understudy.client.core.consumer.body_stream import READ_AHEAD_BYTES, BodyStream
 from understudy.client.core.consumer.received import MessageView
@@ -91,6 +91,20 @@ class ConsumerOptions:
     filter_text: str | None = None
     browse_only: bool = False
     priority: int = 0
+
+
+class ConsumerSettings(NamedTuple):
+    """Settings of one consumer, beside those of its session."""
+
+    filter_text: str | None = None
+    """A selector; None: the consumer gets every message."""
+    browse_only: bool = False
+    priority: int = 0
+    window_bytes: int | None = None
+    """Bytes that the broker sends ahead; None: those of the connection."""
+
+
+DEFAULT_SETTINGS: Final = ConsumerSettings()
 
 
 class ConsumerState:

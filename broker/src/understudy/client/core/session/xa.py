@@ -14,7 +14,7 @@ Every refusal is an ``XaError`` with the code that an XAException would have.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from understudy.client.core.connection.calls import Call, Interrupted, Waiter, settle
 from understudy.client.core.consumer.consumers import Consumers
@@ -26,6 +26,20 @@ from understudy.wire.core import packets_xa as packets
 from understudy.wire.core.packets import NullResponse, Packet, Rollback, SessionStop
 
 _ROLLED_BACK: Final = range(XaCode.ROLLED_BACK, 108)
+#: Name of the request that undoes a branch.
+_ROLL_BACK: Final = "roll back branch"
+
+
+class _Request(NamedTuple):
+    """A request about a branch."""
+
+    name: str
+    build: Callable[[], Packet]
+    """Makes the packet when it is sent."""
+    interrupted: Interrupted
+    """Handling of the request after a failover."""
+    again_means: Collection[int] = ()
+    """Codes that mean "already done" when it had been asked before."""
 
 
 class Branches:
@@ -56,17 +70,15 @@ class Branches:
             self._left()
             self._working_in = xid
 
-        self._ask("start branch", lambda: packet, waiter, Interrupted.FAIL, begun)
+        self._ask(_Request("start branch", lambda: packet, Interrupted.FAIL), waiter, begun)
 
     def suspend(self, waiter: Waiter[None]) -> None:
         """Leave the branch for now; ``start`` with ``resume`` goes on."""
         self._check()
         self._when_sent(
             lambda: self._ask(
-                "suspend branch",
-                lambda: self._settled(packets.XaSuspend()),
+                _Request("suspend branch", lambda: self._settled(packets.XaSuspend()), Interrupted.FAIL),
                 waiter,
-                Interrupted.FAIL,
                 self._left,
                 works_in=True,
             )
@@ -85,17 +97,21 @@ class Branches:
         works_in = self._working_in == xid
         left = self._left if works_in else None
         self._ask(
-            "end branch",
-            lambda: self._settled(packets.XaEnd(xid, failed)),
+            _Request("end branch", lambda: self._settled(packets.XaEnd(xid, failed)), Interrupted.FAIL),
             waiter,
-            Interrupted.FAIL,
             left,
-            whatever=left,
+            refused=left,
             works_in=works_in,
         )
 
-    def _roll_back_lost(self, name: str, waiter: Waiter[None]) -> None:
-        """Deliveries are stopped: roll back the new server's session after a failover undid the branch."""
+    def _roll_back_lost(self, name: str, waiter: Waiter[None], *, wanted: bool) -> None:
+        """Deliveries are stopped: roll back the new server's session after a failover undid the branch.
+
+        Args:
+            name: Of the request, for errors.
+            waiter: Receives the outcome.
+            wanted: Whether the request is to undo the branch, so that it succeeds.
+        """
         channel = self._channel
         self._consumers.rolled_back()
 
@@ -103,7 +119,7 @@ class Branches:
             self._left()
             channel.start()
             lost = XaError(f"{name}: a failover undid the work of this branch", xa_code=XaCode.ROLLED_BACK_OTHER)
-            settle(waiter)(None, error or lost)
+            settle(waiter)(None, error or (None if wanted else lost))
 
         call = Call("rollback", lambda _: Rollback(False), (NullResponse,), done, Interrupted.FORGET, bound=True)
         channel.calls.add(call)
@@ -124,12 +140,9 @@ class Branches:
         self._check()
         # asked again after a failover: a branch that is prepared already refuses with PROTOCOL
         self._ask(
-            "prepare branch",
-            lambda: packets.XaPrepare(xid),
+            _Request("prepare branch", lambda: packets.XaPrepare(xid), Interrupted.REISSUE, {XaCode.PROTOCOL}),
             waiter,
-            Interrupted.REISSUE,
             None,
-            again_means={XaCode.PROTOCOL},
         )
 
     def commit(self, xid: Xid, waiter: Waiter[None], *, one_phase: bool = False) -> None:
@@ -138,18 +151,20 @@ class Branches:
         interrupted = Interrupted.FAIL if one_phase else Interrupted.REISSUE
         # asked again: a prepared branch that is gone was committed by the first time
         self._ask(
-            "commit branch",
-            lambda: packets.XaCommit(xid, one_phase),
+            _Request("commit branch", lambda: packets.XaCommit(xid, one_phase), interrupted, {XaCode.UNKNOWN_XID}),
             waiter,
-            interrupted,
             None,
-            again_means={XaCode.UNKNOWN_XID},
         )
 
     def roll_back(self, xid: Xid, waiter: Waiter[None]) -> None:
         """Undo a branch; messages that the session received are delivered again."""
         self._check()
-        self._roll_back(xid, waiter, _Repetition(self._channel))
+        if self.lost and self._working_in == xid:
+            # the end of the branch got no answer: the server's session still works in it
+            undo = _Request(_ROLL_BACK, lambda: packets.XaRollback(xid), Interrupted.FAIL)
+            self._ask(undo, waiter, None, works_in=True)
+        else:
+            self._roll_back(xid, waiter, _Repetition(self._channel))
 
     def _roll_back(self, xid: Xid, waiter: Waiter[None], repetition: _Repetition) -> None:
         """Stop deliveries, drop delivered messages, undo the branch, start.
@@ -160,7 +175,7 @@ class Branches:
         Args:
             repetition: Of the request that undoes the branch.
         """
-        name, channel = "roll back branch", self._channel
+        name, channel = _ROLL_BACK, self._channel
         interrupted = _interruption(name)
 
         def cut_off() -> None:
@@ -197,12 +212,9 @@ class Branches:
         """The broker need not remember a heuristic outcome any more."""
         self._check()
         self._ask(
-            "forget branch",
-            lambda: packets.XaForget(xid),
+            _Request("forget branch", lambda: packets.XaForget(xid), Interrupted.REISSUE, {XaCode.UNKNOWN_XID}),
             waiter,
-            Interrupted.REISSUE,
             None,
-            again_means={XaCode.UNKNOWN_XID},
         )
 
     def in_doubt(self, waiter: Waiter[tuple[Xid, ...]]) -> None:
@@ -246,19 +258,17 @@ class Branches:
 
     def _ask(
         self,
-        name: str,
-        build: Callable[[], Packet],
+        request: _Request,
         waiter: Waiter[None],
-        interrupted: Interrupted,
         succeeded: Callable[[], None] | None,
         *,
-        again_means: Collection[int] = (),
-        whatever: Callable[[], None] | None = None,
+        refused: Callable[[], None] | None = None,
         works_in: bool = False,
     ) -> None:
         """Args:
-        again_means: Codes that mean "already done" when it had been asked before.
-        whatever: Called when it was refused.
+        succeeded: Called when it was done.
+        refused: Called when it was refused, unless the session was to be rolled back: then it still works in the
+            branch.
         works_in: It is about the branch that the session works in: if a failover undid that, the session is rolled
             back instead.
         """
@@ -270,22 +280,29 @@ class Branches:
             nonlocal rolls_back
             rolls_back = works_in and self.lost
             repetition.asks()
-            return SessionStop() if rolls_back else build()
+            return SessionStop() if rolls_back else request.build()
 
         def done(packet: Any, error: BaseException | None) -> None:
             if error is None and rolls_back:
-                self._roll_back_lost(name, waiter)
+                self._roll_back_lost(request.name, waiter, wanted=request.name == _ROLL_BACK)
                 return
             if error is None and packet is not None:
-                error = repetition.error_of(name, packet, again_means)
+                error = repetition.error_of(request.name, packet, request.again_means)
             if error is None:
                 if succeeded is not None:
                     succeeded()
-            elif whatever is not None:
-                whatever()
+            elif refused is not None and not rolls_back:
+                refused()
             settle(waiter, lambda _: None)(None, error)
 
-        call = Call(name, build_packet, (packets.XaResponse, NullResponse), done, interrupted, _interruption(name))
+        call = Call(
+            request.name,
+            build_packet,
+            (packets.XaResponse, NullResponse),
+            done,
+            request.interrupted,
+            _interruption(request.name),
+        )
         self._channel.calls.add(call)
 
 
