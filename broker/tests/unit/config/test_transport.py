@@ -29,7 +29,7 @@ def connector(url: str) -> ConnectorConfiguration:
 def test_a_plain_url() -> None:
     found = acceptor("tcp://0.0.0.0:5445")
     assert (found.name, found.host, found.port) == ("a", "0.0.0.0", 5445)
-    assert found.protocols == ("CORE",)
+    assert found.protocols == ("CORE", "AMQP091")
     assert found.handshake_timeout_ms == 10_000
     assert found.connections_allowed == CONNECTIONS_MAX
     assert found.sessions_allowed == SESSIONS_PER_CONNECTION_MAX

@@ -19,7 +19,7 @@ class Heart:
     def __init__(self, connection: Connection, timers: Timers, is_blocked: Callable[[], bool]) -> None:
         """Args:
         connection: The socket.
-        timers: Timers of the node.
+        timers: Make the next beat.
         is_blocked: Whether the socket is not read now.
         """
         self._connection = connection
