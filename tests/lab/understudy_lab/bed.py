@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from understudy_lab.errors import LabError
@@ -24,6 +27,8 @@ from understudy_lab.rolls import (
 INVENTORY = "tests/lab/inventories/faults.yml"
 STORE, CLIENT, WITNESS = "h1", "h4", "h7"
 HOSTS = 7
+EVIDENCE_TIMEOUT_S = 900.0
+"""Of the packing of the clients' ledgers, which have millions of lines after a long row."""
 PLAYBOOKS = {
     "restart": "playbooks/rolling_restart.yml",
     "update": "playbooks/rolling_update.yml",
@@ -48,6 +53,8 @@ class Bed:
         self._can_roll_back = False
         self.load: Load
         """The clients of the present row."""
+        self.report: dict[str, object] = {}
+        """What ``understudy ledger check`` said at the end of the last row; empty if it has not come so far."""
         self.damaged = False
         """Whether a row was not ok, so that the next one needs new hosts."""
 
@@ -177,13 +184,25 @@ class Bed:
         assert isinstance(report, dict)
         return report
 
-    def keep_evidence(self, directory: Path) -> None:
-        """Writes the journals of the nodes and the ends of what clients and the last roll said, as far as possible."""
-        directory.mkdir(parents=True, exist_ok=True)
+    def keep_evidence(self, directory: Path, seconds: float) -> None:
+        """Writes what explains a row: journals of the nodes, ledgers of the clients with the report on them, and the
+        output of the last roll, as far as possible.
+
+        Args:
+            directory: for the files; what it has is removed.
+            seconds: how long ago the row began.
+        """
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        (directory / "ledger_check.json").write_text(json.dumps(self.report, indent=2) + "\n")
+        with (directory / "clients.tar.gz").open("wb") as archive:
+            pack = ["ssh", "-F", str(self.lab.ssh_config), "-l", "root", CLIENT, "tar --create --gzip load"]
+            with suppress(subprocess.TimeoutExpired):
+                subprocess.run(pack, stdout=archive, timeout=EVIDENCE_TIMEOUT_S, check=False)
         for host, unit in UNITS.items():
             try:
                 text = self.lab.output(
-                    host, f"journalctl --unit {unit} --no-pager --since=-30min; cat {INSTANCE}/rollout/*.json"
+                    host, f"journalctl --unit {unit} --no-pager --since=-{seconds:.0f}s; cat {INSTANCE}/rollout/*.json"
                 )
             except LabError as error:
                 text = f"{error}\n"

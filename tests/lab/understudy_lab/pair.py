@@ -46,6 +46,8 @@ LOAD_TIMEOUT_S = 10800.0
 """After which clients of a test that was given up end. A roll that is killed before each phase takes an hour at a load
 average of 20 on two processors; the next test ends clients that are left.
 """
+CHECK_TIMEOUT_S = 1200.0
+"""Of the judgement of the ledgers: three minutes for 1.8 million lines at a load average of 25."""
 START = f"""
 run() {{ timeout {LOAD_TIMEOUT_S:g} "$@" >$name.out 2>&1; echo $? >$name.code; }}
 start() {{ name=$1; shift; run "$@" </dev/null >/dev/null 2>&1 & }}
@@ -341,7 +343,8 @@ class Load:
         if set(said.split()[: 2 * len(self._pairs)]) != {"0"}:
             raise LabError(f"a client failed: {said}")
         moved = "--members" if len(self._pairs) > 1 else ""
-        checked = self._lab.execute(CLIENT, f"cd load; {UNDERSTUDY} ledger check --json {moved} *.jsonl", 300.0)
+        check = f"cd load; {UNDERSTUDY} ledger check --json {moved} *.jsonl"
+        checked = self._lab.execute(CLIENT, check, CHECK_TIMEOUT_S)
         report = json.loads(checked.output)
         assert isinstance(report, dict)
         return report

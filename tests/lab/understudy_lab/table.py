@@ -23,6 +23,8 @@ STORED = RESULTS / "faults.json"
 RATE = 50
 """Messages of each producer in a second."""
 PROBLEM_CHARACTERS = 2000
+MARGIN_S = 300.0
+"""Before the begin of a row, in the journals that explain it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,8 @@ def carry_out(bed: Bed, rows: Iterable[Row], say: Callable[[str], None]) -> list
         say(f"    {_in_short(result)}")
         if not result.ok:
             evidence = RESULTS / "faults" / row.key
-            bed.keep_evidence(evidence)
-            say(f"    {result.problem}\n    journals: {evidence}")
+            bed.keep_evidence(evidence, result.seconds + MARGIN_S)
+            say(f"    {result.problem}\n    journals and ledgers: {evidence}")
             bed.damaged = True
     return results
 
@@ -103,6 +105,7 @@ def _judged(bed: Bed, row: Row) -> Result:
     begun, at = time.monotonic(), datetime.now(UTC)
     found: dict[str, object] = {}
     problem = ""
+    bed.report = {}
     try:
         row.prepare(bed)
         bed.make_ready()
@@ -112,7 +115,7 @@ def _judged(bed: Bed, row: Row) -> Result:
         load.await_progress()
         bed.make_ready()
         load.await_progress()
-        report = load.end()
+        report = bed.report = load.end()
         counts = report["counts"]
         assert isinstance(counts, dict)
         gaps = {pair: round(longest_window_s(report, pair), 1) for pair in PAIRS}
