@@ -109,6 +109,8 @@ class ConfigError(BrokerError):
         self.path = path
         self.file = file
         self.line = line
+        self.names_missing = False
+        """Whether the only fault is that something which is named does not exist."""
 
 
 class ProtocolError(BrokerError):

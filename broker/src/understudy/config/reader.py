@@ -37,9 +37,12 @@ from understudy.config.password_codec import (
     is_masked,
     length_fault,
 )
+from understudy.config.profiles.reader import read_connection_factory
 from understudy.config.servers import LoadedConfig, read_servers
+from understudy.config.sockets.bindings import SocketBindings
 from understudy.config.tls import TlsReader
 from understudy.config.transport import in_vm_number, read_acceptor, read_connector
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.terms import (
     ADD_HEADERS_TRANSFORMER,
@@ -79,23 +82,35 @@ def read_broker_xml(
         ConfigError: anything that cannot be used, with element path, file and line; all errors of the file together.
     """
     document = Document(file, properties or {}, read_file)
+    nodes = document.parse(data)
+    places = _Places(base_directory, SocketBindings(document, document.sockets))
     return read_servers(
         document,
-        document.parse(data),
-        lambda node, elsewhere: _Reader(document, base_directory, codec_key, elsewhere).read(node),
+        nodes,
+        lambda node, elsewhere: _Reader(document, places, codec_key, elsewhere).read(node),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """What names of directories and sockets stand for."""
+
+    base_directory: str
+    """Where relative directories start."""
+    sockets: SocketBindings
 
 
 class _Reader:
     """Reader of one server of broker.xml."""
 
     def __init__(
-        self, document: Document, base_directory: str, codec_key: str | None, elsewhere: Mapping[str, str]
+        self, document: Document, places: _Places, codec_key: str | None, elsewhere: Mapping[str, str]
     ) -> None:
         self._document = document
         self._elsewhere = elsewhere
         """Names of connectors of other servers of the file, each with the name of its server."""
-        self._base_directory = base_directory
+        self._base_directory = base_directory = places.base_directory
+        self._sockets = places.sockets
         self._codec_key = codec_key
         self._in_vm: set[str] = set()
         """Names of connectors that were left aside, because they lead into a virtual machine of Java."""
@@ -103,7 +118,7 @@ class _Reader:
         etc_directory = posixpath.join(base_directory, "etc")
         self._tls = TlsReader(document, self._unmask, etc_directory)
         self._addresses = AddressReader(document, self._plain)
-        self._groups = DiscoveryReader(document, self._plain, etc_directory)
+        self._groups = DiscoveryReader(document, self._plain, etc_directory, places.sockets)
 
     def read(self, core: Node) -> Configuration:
         """The configuration of the server. Errors are added to the document, which is to be finished."""
@@ -152,6 +167,12 @@ class _Reader:
             connectors=connectors,
             acceptors=acceptors,
             cluster_connections=cluster_connections,
+            connection_factories=tuple(
+                each(
+                    self._document.list(core, "connection-factories", "connection-factory"),
+                    partial(read_connection_factory, lambda node: self._references(node, by_name)),
+                )
+            ),
             broadcast_groups=tuple(
                 each(broadcasts, partial(self._groups.broadcast, partial(self._broadcast_connectors, by_name)))
             ),
@@ -310,7 +331,7 @@ class _Reader:
         """A connector; None: one inside the virtual machine of Java that leads to no acceptor of this server."""
         number = in_vm_number(node)
         if number is None:
-            return read_connector(node, self._document, self._tls)
+            return read_connector(node, self._document, self._tls, self._sockets)
         holder = core.child("acceptors")
         own = any(in_vm_number(each) == number for each in holder.all("acceptor")) if holder is not None else False
         target = next((each for each in acceptors if each.tls is None), None)
@@ -328,7 +349,7 @@ class _Reader:
         taken: dict[tuple[str, int], str] = {}
 
         def read(node: Node, name: str) -> AcceptorConfiguration | None:
-            acceptor = read_acceptor(node, self._document, self._tls)
+            acceptor = read_acceptor(node, self._document, self._tls, self._sockets)
             if acceptor is None:
                 return None
             place = (acceptor.host, acceptor.port)
@@ -355,7 +376,23 @@ class _Reader:
             values["allow_direct_connections_only"] = direct_only is True
         values["static_connectors"] = self._references(static, by_name)
         values["artemis_members"] = self._references(node.child("artemis-members"), by_name)
-        return ClusterConnectionConfiguration(name=name, discovery_group=self._discovery(core, node), **values)
+        group = self._discovery(core, node)
+        if group is None and static is None:
+            group = self._only_channel(core, node)
+        return ClusterConnectionConfiguration(name=name, discovery_group=group, **values)
+
+    def _only_channel(self, core: Node, node: Node) -> str | None:
+        """The discovery group by which a cluster connection finds members that names none: that of a channel without a
+        file, if the server has one discovery group (the layout of reference/001, 30.6).
+        """
+        holder = core.child("discovery-groups")
+        groups = [] if holder is None else list(holder.all("discovery-group"))
+        if len(groups) != 1 or groups[0].child("jgroups-channel") is None or groups[0].child("jgroups-file"):
+            return None
+        name = str(groups[0].attributes["name"])
+        message = f"neither static-connectors nor discovery-group-ref: members are found by discovery-group {name!r}"
+        self._document.warn(f"members of {node.path}", message, node)
+        return name
 
     def _broadcast_connectors(self, by_name: Mapping[str, ConnectorConfiguration], node: Node) -> tuple[str, ...]:
         return self._references(node, by_name)

@@ -43,11 +43,29 @@ _TRANSFORMER: Final = container(
 )
 _STATIC: Final = container("static-connectors", "Members given by name.", _CONNECTORS)
 
+_SOCKET_BINDING: Final = Attribute(
+    "socket-binding", TEXT, "Name of the socket binding with its address, in place of tcp://host:port."
+)
+
 TRANSPORTS: Final = (
     container(
         "connectors",
         "How this node and others reach brokers.",
-        row("connector", TEXT, None, "tcp://host:port?parameters", attributes=(named("Name."),), repeated=True),
+        row(
+            "connector",
+            TEXT,
+            None,
+            "tcp://host:port?parameters; with socket-binding only ?parameters, or nothing.",
+            attributes=(
+                named("Name."),
+                _SOCKET_BINDING,
+                Attribute(
+                    "endpoint", TEXT, "Acceptor at which connections begin with an HTTP upgrade; with socket-binding."
+                ),
+                Attribute("server-name", TEXT, "Server that such a request names. Default: the server itself."),
+            ),
+            repeated=True,
+        ),
     ),
     container(
         "acceptors",
@@ -56,12 +74,22 @@ TRANSPORTS: Final = (
             "acceptor",
             TEXT,
             None,
-            "tcp://host:port?parameters. Carried out: protocols, handshake-timeout, connectionsAllowed, "
+            "tcp://host:port?parameters; with socket-binding or http-listener only ?parameters, or nothing."
+            " Carried out: protocols, handshake-timeout, connectionsAllowed, "
             "sessionsAllowed (of one connection; 2000), backlog, autoStart, httpUpgradeEnabled, "
             "tcpSendBufferSize and tcpReceiveBufferSize (1 MiB, unless net.core.wmem_max or rmem_max is less; "
             "-1: left to the system), anycastPrefix and multicastPrefix (comma-separated; cut off names, imply the "
-            "routing type).",
-            attributes=(named("Name."),),
+            "routing type), doNotOffset (a hosted backup has the same port).",
+            attributes=(
+                named("Name."),
+                _SOCKET_BINDING,
+                Attribute(
+                    "http-listener",
+                    TEXT,
+                    "Socket binding whose port takes HTTP upgrades beside plain connections; default is the binding"
+                    " http.",
+                ),
+            ),
             repeated=True,
         ),
     ),
@@ -372,7 +400,14 @@ _UDP: Final = (
     row("group-address", TEXT, None, "Multicast address."),
     row("group-port", INTEGER, None, "Multicast port.", minimum=1, maximum=65535),
     row("jgroups-file", TEXT, None, "File with a JGroups stack (docs/operate/clustering.md), relative to etc."),
-    row("jgroups-channel", TEXT, None, "Name of the JGroups cluster; needs jgroups-file."),
+    row(
+        "jgroups-channel",
+        TEXT,
+        None,
+        "Name of the JGroups cluster. Without jgroups-file its datagrams go to the multicast group of the socket"
+        " binding jgroups-udp, else to 230.0.0.4:45688.",
+    ),
+    row("socket-binding", TEXT, None, "Socket binding with the multicast address, in place of the three elements."),
 )
 _DISCOVERY: Final = (
     container(

@@ -17,14 +17,16 @@ from understudy.cli.node.descriptions import Instance, node_facts, start_fields
 from understudy.cli.node.hosting import backup_parts, listen_for_management
 from understudy.cli.node.user_files import logins_beside, security_of, user_files, watched_files
 from understudy.cli.terminal import echo
+from understudy.config.changes import changes
 from understudy.config.instance_files import LOGIN_FILE
 from understudy.config.model import Configuration, ConfigWarning
 from understudy.config.servers import LoadedConfig
-from understudy.errors import ConfigError
+from understudy.errors import BrokerError, ConfigError
 from understudy.runtime.base.file_modes import check_directories, check_files
 from understudy.runtime.base.kept_events import keep_events
 from understudy.runtime.files.configuration_file import ConfigurationFile, volatile_store
 from understudy.runtime.management.listener import ManagementListener
+from understudy.runtime.process.hosted_node import HostedNode
 from understudy.runtime.process.server import Server
 
 __all__ = ["Instance", "notes_directory", "serve"]
@@ -55,13 +57,12 @@ async def serve(
         source: The files of the configuration, which are read again.
     """
     keep_events()
-    colocated = loaded.configuration.ha_policy.colocated
-    process = Server(1 + len(loaded.servers) + (0 if colocated is None else colocated.max_backups))
+    process = Server(_nodes_of(loaded))
     maker = _Maker(process, place, allow_remote, source)
     names = (None, *(each.configuration.name for each in loaded.servers))
     for name in names:
         maker.make(loaded, name)
-        process.servers.makers[loaded.server(name).name] = partial(maker.make_again, name, loaded.server(name).name)
+        maker.keep(loaded.server(name).name, name)
     if place.greets:
         hosted = process.servers.nodes[loaded.configuration.name]
         hosted.on_started = partial(_print_first_commands, loaded.configuration, place)
@@ -108,14 +109,52 @@ class _Maker:
         read = partial(self._read_server, name)
         hosted.files = watched_files(hosted.node, security, place.config, read, loaded.included)
         hosted.node.parts.configuration.overrides = loaded.overrides
+        hosted.node.parts.configuration.pending = loaded.waiting
         hosted.source = self._source
-        hosted.reload = partial(self._process.servers.reload, configuration.name, "reload")
+        hosted.reload = partial(self._reload, configuration.name, name is None)
+
+    def keep(self, known_as: str, name: str | None) -> None:
+        """Have a server made again when it is started again; None: that of ``core``."""
+        self._process.servers.makers[known_as] = partial(self.make_again, name, known_as)
+
+    def _reload(self, known_as: str, main: bool, loaded: LoadedConfig, forced: bool) -> None:
+        """Begin to reload a server.
+
+        With the main one, servers that the file has changed are reloaded, those that it has added are started, and
+        those that it has no more are stopped; all are reloaded if their number changes, because they share the memory
+        and descriptors of the process.
+
+        Raises:
+            ManagementError: a server is being stopped, or no node would serve.
+        """
+        servers = self._process.servers
+        if not main:
+            servers.reload((known_as,), "reload", forced=forced)
+            return
+        wanted = [each.configuration.name for each in loaded.servers]
+        known = [name for name in servers.makers if name != known_as]
+        added, removed = [name for name in wanted if name not in known], [name for name in known if name not in wanted]
+        shares = bool(added or removed)
+        kept = [name for name in wanted if name in known and servers.is_running(name)]
+        changed = [name for name in kept if shares or _needs_restart(servers.nodes[name], loaded.server(name))]
+        servers.reload((known_as, *changed), "reload", forced=forced)
+        self._process.resize(_nodes_of(loaded))
+        for name in removed:
+            servers.forget(name, "the configuration does not have it any more")
+        for name in added:
+            self.keep(name, name)
+            try:
+                servers.start(name)
+            except BrokerError as error:
+                facts = {"server": name, "code": error.code, "error": str(error)}
+                log.error("a server could not be started", extra=facts)
 
     def make_again(self, name: str | None, known_as: str) -> None:
         """Make the node of a server that has ended, from the present file. Raises BrokerError."""
         loaded = self._read()
         if loaded.server(name).name != known_as:
             raise ConfigError(f"server {known_as!r} has another name now: restart the process", path="core/name")
+        self._process.resize(_nodes_of(loaded))
         self.make(loaded, name)
         self.write_run_files()
 
@@ -153,8 +192,18 @@ class _Maker:
 
 
 def _added(server: str, file: str) -> ConfigWarning:
-    message = "a server that was added starts with the process: restart it"
+    message = "a server that was added starts with a reload of the main server by `understudy cli`, or with the process"
     return ConfigWarning(message, f"server[@name='{server}']", file, 1)
+
+
+def _nodes_of(loaded: LoadedConfig) -> int:
+    """Number of the nodes of a process, with the backups that it may host."""
+    colocated = loaded.configuration.ha_policy.colocated
+    return 1 + len(loaded.servers) + (0 if colocated is None else colocated.max_backups)
+
+
+def _needs_restart(hosted: HostedNode, configuration: Configuration) -> bool:
+    return bool(changes(hosted.node.configuration, configuration).restart)
 
 
 def _print_first_commands(configuration: Configuration, place: Instance) -> None:

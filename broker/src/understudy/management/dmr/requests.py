@@ -13,8 +13,8 @@ from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.limits import COMPOSITE_STEPS_MAX
 from understudy.management.dmr.grammar import Address, Operation
+from understudy.management.dmr.kinds import Effect
 from understudy.management.dmr.operations import Outcome
-from understudy.management.dmr.resources import Effect
 from understudy.management.dmr.values import Value, from_json
 
 _HEADERS: Final = "operation-headers"
@@ -138,15 +138,24 @@ def _operation_json(operation: Operation) -> dict[str, Any]:
     return value
 
 
-def success(request: Request, outcomes: Sequence[Outcome]) -> Mapping[str, Value]:
-    """The answer to a request whose operations were all carried out."""
+def success(request: Request, outcomes: Sequence[Outcome], waits_for: str | None = None) -> Mapping[str, Value]:
+    """The answer to a request whose operations were all carried out.
+
+    Args:
+        request: The request.
+        outcomes: The outcome of each operation.
+        waits_for: What is missing, so that the change waits for a further one; None: nothing.
+    """
     answer: dict[str, Value] = {"outcome": "success"}
     if request.composite:
         answer["result"] = {f"step-{number}": _step(each) for number, each in enumerate(outcomes, 1)}
     else:
         answer |= _step(outcomes[0])
-    if any(each.effect is Effect.RELOAD for each in outcomes):
-        answer["response-headers"] = {"operation-requires-reload": True, "process-state": "reload-required"}
+    if waits_for is not None or any(each.effect is Effect.RELOAD for each in outcomes):
+        headers: dict[str, Value] = {"operation-requires-reload": True, "process-state": "reload-required"}
+        if waits_for is not None:
+            headers["warnings"] = [{"warning": waits_for, "level": "WARNING"}]
+        answer["response-headers"] = headers
     return answer
 
 

@@ -10,24 +10,27 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
 from aiohttp import web
 
 from understudy import __version__
+from understudy.config.edit.overlay import counting, waiting
+from understudy.config.servers import LoadedConfig
 from understudy.errors import BrokerError, ConfigError, ManagementError
 from understudy.management.dmr.batch import StepFailed
 from understudy.management.dmr.grammar import Operation
 from understudy.management.dmr.operations import Facts
 from understudy.management.dmr.requests import Request, failure, parse_get, parse_request, success
+from understudy.management.dmr.resources import DEFAULT_SERVER
 from understudy.management.dmr.text import format_value
 from understudy.management.dmr.values import Value, to_json
 from understudy.management.json_text import parse_json
-from understudy.management.view import NodeView
 from understudy.runtime.files.configuration_change import carry_out
 from understudy.runtime.files.configuration_file import ConfigurationFile
+from understudy.runtime.files.overlay_file import read_overlay
 from understudy.runtime.management.requests import HEADERS, read_body, refuse, too_large
 from understudy.runtime.node.node import BrokerNode
 from understudy.runtime.process.reloading import ConfigurationFiles
@@ -46,20 +49,18 @@ class ConfigurationCli:
     def __init__(
         self,
         node: BrokerNode,
-        view: NodeView,
         source: ConfigurationFile,
         files: ConfigurationFiles,
-        reload: Callable[[], None],
+        reload: Callable[[LoadedConfig, bool], None],
     ) -> None:
         """Args:
         node: The node that answers.
-        view: The node as the doors see it.
         source: The files of its configuration.
         files: Applies changed files to the node.
-        reload: Begins to stop the node and to start it again. Raises ManagementError.
+        reload: Begins to stop the node and to start it again with a configuration; also if no node would serve
+            meanwhile, if the second argument is true. Raises ManagementError.
         """
         self._node = node
-        self._view = view
         self._source = source
         self._files = files
         self._reload = reload
@@ -111,24 +112,21 @@ class ConfigurationCli:
             await self._begin_reload(wanted.operations[0], user)
             return {"outcome": "success", "result": None}
         async with self._one_at_a_time:
-            paths = any(kind == "path" for each in wanted.operations for kind, _ in each.address)
-            facts = self._facts(counted=paths)
+            facts = self._facts({each.address[1][1] for each in wanted.operations if each.address[2:3]})
             loop = asyncio.get_running_loop()
-            made, written = await loop.run_in_executor(
-                None, partial(carry_out, self._source, wanted.operations, facts, user)
-            )
-            if written:
+            done = await loop.run_in_executor(None, partial(carry_out, self._source, wanted.operations, facts, user))
+            if done.written:
                 await self._apply()
-        return success(wanted, made.outcomes)
+        return success(wanted, done.outcomes, done.waits_for)
 
     # --- the node --------------------------------------------------------------------------------
 
-    def _facts(self, *, counted: bool) -> Facts:
-        """Facts of the running node, with the number of its messages if it is ``counted``."""
-        node, messages = self._node, None
-        if counted and node.state == "active":
-            rows = self._view.rows("queues")
-            messages = sum(int(str(rows.readers["message_count"](each))) for each in rows.sources)
+    def _facts(self, counted: Collection[str]) -> Facts:
+        """Facts of the running node, with the number of the messages of the servers of these names."""
+        node = self._node
+        process = node.parts.process
+        assert process is not None, "a node whose configuration is changed has a process"
+        messages = {name: process.servers.messages(None if name == DEFAULT_SERVER else name) for name in counted}
         return Facts(
             version=__version__,
             directory=str(self._source.directory),
@@ -151,14 +149,15 @@ class ConfigurationCli:
         unknown = [name for name in operation.arguments if name != FORCE]
         if unknown:
             raise ManagementError(f"operation 'reload' has no parameter '{unknown[0]}'", hint=f"it has {FORCE}")
-        await asyncio.get_running_loop().run_in_executor(None, self._source.load)
-        protection = self._node.protection.find()
-        is_pair = self._node.policy.name != "primary-only"
+        loaded = await asyncio.get_running_loop().run_in_executor(None, self._usable)
         forced = str(operation.arguments.get(FORCE, "false")).lower() == "true"
-        if self._node.state == "active" and is_pair and not protection.protected and not forced:
-            raise ManagementError(
-                f"a reload would stop the only node that serves: {protection.sentence}",
-                hint=f":reload({FORCE}=true) reloads it nevertheless",
-            )
+        self._reload(loaded, forced)
         log.warning("reload requested", extra={"user": user})
-        self._reload()
+
+    def _usable(self) -> LoadedConfig:
+        """The present configuration. Raises ConfigError: it cannot be used, or changes of it wait for others."""
+        loaded = self._source.load()
+        if loaded.waiting:
+            everything = read_overlay(self._source.config)
+            self._source.load(overrides=[*counting(everything), *waiting(everything)])
+        return loaded

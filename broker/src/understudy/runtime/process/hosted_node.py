@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from understudy import kernel
+from understudy.config.servers import LoadedConfig
 from understudy.errors import BrokerError, DiskFailed
 from understudy.runtime.base.logs import MANAGEMENT, NODE
 from understudy.runtime.files.configuration_file import ConfigurationFile
@@ -48,8 +49,10 @@ class HostedNode:
         """Files of the node that are watched for changes; set before ``run``."""
         self.source: ConfigurationFile | None = None
         """The files of its configuration, which the management CLI changes; None: it is not served."""
-        self.reload: Callable[[], None] | None = None
-        """Begins to stop the node and to start it again; set before ``run``, with ``source``."""
+        self.reload: Callable[[LoadedConfig, bool], None] | None = None
+        """Begins to stop the node and to start it again with a configuration; also if no node would serve meanwhile, if
+        the second argument is true. Set before ``run``, with ``source``. Raises ManagementError.
+        """
         self.on_started: Callable[[], None] | None = None
         """Called when the node has started and has not ended."""
         self.backups: dict[asyncio.Task[bool], HostedNode] = {}
@@ -148,7 +151,7 @@ class HostedNode:
         configuration = None
         view: LiveNodeView = node_view.LiveNodeView(self.node)
         if self.source is not None and self.files is not None and self.reload is not None:
-            configuration = cli.ConfigurationCli(self.node, view, self.source, self.files, self.reload)
+            configuration = cli.ConfigurationCli(self.node, self.source, self.files, self.reload)
         server: ManagementServer = http.ManagementServer(view, listener, servers, configuration)
         await server.start()
         self._heartbeat = view.heartbeat

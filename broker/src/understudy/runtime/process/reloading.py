@@ -180,7 +180,8 @@ class ConfigurationFiles:
             log.error("changed configuration not applied", extra={"code": error.code, "error": str(error)})
             return (error,)
         await self._watch_included(loaded.included)
-        node.parts.configuration.overrides, node.parts.configuration.pending = loaded.overrides, change.restart
+        node.parts.configuration.overrides = loaded.overrides
+        node.parts.configuration.pending = (*change.restart, *loaded.waiting)
         for warning in loaded.warnings:
             log.warning("configuration", extra={"detail": str(warning)})
         log.info(

@@ -8,7 +8,7 @@ from typing import Any, Final
 from understudy.cli.tables import Column, Kind, Table
 from understudy.cli.terminal import echo
 from understudy.config.edit import Merged, difference
-from understudy.config.edit.overlay import Override
+from understudy.config.edit.overlay import Override, counting, waiting
 from understudy.errors import ConfigError
 from understudy.runtime.files.configuration_file import ConfigurationFile, read_data, read_included
 from understudy.runtime.files.overlay_file import overlay_of, overlay_writer, read_overlay, write_overlay
@@ -22,6 +22,7 @@ OVERRIDES: Final = Table(
         Column("state", Kind.NAME, "set, present or absent."),
         Column("value", Kind.TEXT, "The value; passwords are masked."),
         Column("differs", Kind.NAME, "Whether broker.xml without this change is another one."),
+        Column("waits", Kind.NAME, "Whether it waits for a change that makes what it names.", optional=True),
         Column("time", Kind.NAME, "Time of the change.", optional=True),
         Column("user", Kind.NAME, "Login that made the change.", optional=True),
         Column("line", Kind.TEXT, "The line of the management CLI.", shown=False),
@@ -40,6 +41,7 @@ def override_rows(source: ConfigurationFile) -> list[dict[str, Any]]:
             "state": each.state,
             "value": _shown(each),
             "differs": differs,
+            "waits": each.waits or None,
             "time": each.time,
             "user": each.user,
             "line": each.line,
@@ -70,7 +72,7 @@ def drop_overrides(source: ConfigurationFile, paths: Sequence[str], *, dry_run: 
         for path in paths:
             if not any(_is_in(each.target.path, path) for each in overrides):
                 raise ConfigError("has no change", path=path, hint="`understudy config diff` lists the changes")
-        source.load(overrides=kept)
+        source.load(overrides=counting(kept))
         dropped = [each.target.path for each in overrides if each not in kept]
         if not dry_run:
             write_overlay(source.config, kept)
@@ -90,7 +92,8 @@ def adopt_overrides(source: ConfigurationFile, *, dry_run: bool) -> list[str]:
     if not overlay_of(source.config).exists():
         return ["nothing to adopt"]
     with overlay_writer(source.config):
-        overrides = read_overlay(source.config)
+        found = read_overlay(source.config)
+        overrides = counting(found)
         if not overrides:
             return ["nothing to adopt"]
         before = read_data(source.config)
@@ -103,7 +106,7 @@ def adopt_overrides(source: ConfigurationFile, *, dry_run: bool) -> list[str]:
                 replace_unchanged(source.config, before, merged.data)
             except OSError as error:
                 raise ConfigError(f"cannot be written: {error.strerror}", file=str(source.config)) from error
-            write_overlay(source.config, ())
+            write_overlay(source.config, waiting(found))
     name = str(source.config)
     return _told([difference(before, merged.data, name, name) or "broker.xml has all changes"], dry_run=dry_run)
 
