@@ -83,8 +83,7 @@ class Host:
 
     def is_protected(self) -> bool:
         """Whether the backup of the main server could take over."""
-        status, facts = self.node.get("/health/safe-to-stop")
-        return status == 200 and facts.get("safe") is True
+        return self.node.get("/health/ready?protected=true")[0] == 200
 
 
 def lines_for(numbers: tuple[int, ...], store: Path) -> list[str]:

@@ -21,13 +21,15 @@ from understudy.config.changes import changes
 from understudy.config.instance_files import LOGIN_FILE
 from understudy.config.model import Configuration, ConfigWarning
 from understudy.config.servers import LoadedConfig
-from understudy.errors import BrokerError, ConfigError
+from understudy.errors import BrokerError, ConfigError, ManagementError
+from understudy.runtime.base.disk import RealDisk
 from understudy.runtime.base.file_modes import check_directories, check_files
 from understudy.runtime.base.kept_events import keep_events
 from understudy.runtime.files.configuration_file import ConfigurationFile, volatile_store
 from understudy.runtime.management.listener import ManagementListener
 from understudy.runtime.process.hosted_node import HostedNode
 from understudy.runtime.process.server import Server
+from understudy.store.seen import SeenPosition
 
 __all__ = ["Instance", "notes_directory", "serve"]
 
@@ -129,6 +131,8 @@ class _Maker:
         """
         servers = self._process.servers
         if not main:
+            if not forced:
+                self._check_store(known_as, loaded.server(known_as))
             servers.reload((known_as,), "reload", forced=forced)
             return
         wanted = [each.configuration.name for each in loaded.servers]
@@ -137,6 +141,9 @@ class _Maker:
         shares = bool(added or removed)
         kept = [name for name in wanted if name in known and servers.is_running(name)]
         changed = [name for name in kept if shares or _needs_restart(servers.nodes[name], loaded.server(name))]
+        if not forced:
+            for server in (known_as, *changed):
+                self._check_store(server, loaded.server(None if server == known_as else server))
         servers.reload((known_as, *changed), "reload", forced=forced)
         self._process.resize(_nodes_of(loaded))
         for name in removed:
@@ -149,12 +156,34 @@ class _Maker:
                 facts = {"server": name, "code": error.code, "error": str(error)}
                 log.error("a server could not be started", extra=facts)
 
+    def _check_store(self, server: str, wanted: Configuration) -> None:
+        """Raises ManagementError: messages would stay in a store that a server does not use any more."""
+        present = self._process.servers.nodes[server].node.configuration
+        messages = self._process.servers.messages(server)
+        if present.store_directories() != wanted.store_directories() and messages:
+            raise ManagementError(
+                f"server {server!r} gets other directories, and its store has {messages} messages: they would stay in"
+                " the present directories and not be served",
+                hint="consume them first; :reload(force=true) reloads it nevertheless",
+            )
+
+    def _forget_store(self, name: str | None, known_as: str, wanted: Configuration) -> None:
+        """Forget the position of the log of a server that gets another directory by a reload: it is that of another
+        store. Raises StoreError.
+        """
+        if wanted.journal_directory != self._process.servers.nodes[known_as].node.configuration.journal_directory:
+            seen = SeenPosition(RealDisk(), str(notes_directory(self._place.directory, name)))
+            log.warning("a server uses another store", extra={"server": known_as, "store": wanted.journal_directory})
+            seen.forget()
+
     def make_again(self, name: str | None, known_as: str) -> None:
         """Make the node of a server that has ended, from the present file. Raises BrokerError."""
         loaded = self._read()
         if loaded.server(name).name != known_as:
             raise ConfigError(f"server {known_as!r} has another name now: restart the process", path="core/name")
         self._process.resize(_nodes_of(loaded))
+        if self._process.servers.reloads(known_as):
+            self._forget_store(name, known_as, loaded.server(name))
         self.make(loaded, name)
         self.write_run_files()
 

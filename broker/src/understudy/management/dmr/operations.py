@@ -13,11 +13,12 @@ from typing import Final
 
 from understudy.config.edit.changes import Clear, Ensure, Set, Target
 from understudy.config.edit.paths import Step
+from understudy.config.profiles.factory import ConnectionFactoryConfiguration
 from understudy.dataclass import dataclass
 from understudy.errors import ManagementError
 from understudy.management.dmr.grammar import Address, Operation
 from understudy.management.dmr.kinds import CORE, Attribute, Effect, ResourceType, Type
-from understudy.management.dmr.resources import ALL, DATA_DIRECTORY, DEFAULT_SERVER, SERVER
+from understudy.management.dmr.resources import ALL, CONNECTION_FACTORY, DATA_DIRECTORY, DEFAULT_SERVER, SERVER
 from understudy.management.dmr.tree import Resource, Tree, not_found, shown_address
 from understudy.management.dmr.values import Value
 from understudy.texts import masked_url
@@ -45,6 +46,10 @@ class Facts:
     """Whether the replica of the node, or the node as a replica, has everything."""
     start_id: str = ""
     """A text that is another one after each start of the node."""
+    factories: tuple[ConnectionFactoryConfiguration, ...] = ()
+    """Connection factories of the node."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Connectors of the node as parts of client URLs, by their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,8 @@ class Operations:
             "read-children-types": self._children_types,
             "read-children-resources": self._children_resources,
             "resolve-path": self._resolve_path,
+            "client-url": self._client_url,
+            "jndi-properties": self._jndi_properties,
             "add": self._add,
             "remove": self._remove,
             "write-attribute": self._write_attribute,
@@ -172,6 +179,8 @@ class Operations:
             names += ["list-add", "list-remove", "list-clear"]
         if resource.type.type == "path":
             names.append("resolve-path")
+        if resource.type is CONNECTION_FACTORY:
+            names += ["client-url", "jndi-properties"]
         if not resource.type.fixed:
             names += ["add", "remove"]
         return names
@@ -207,6 +216,24 @@ class Operations:
             raise ManagementError(f"WFLYCTL0031: No operation named '{operation.name}' exists at this address")
         value = str(resource.value(resource.type.attribute("path")))
         return Outcome(posixpath.normpath(posixpath.join(self._facts.directory, value)))
+
+    def _client_url(self, operation: Operation) -> Outcome:
+        return Outcome(self._factory(operation).url(self._facts.places))
+
+    def _jndi_properties(self, operation: Operation) -> Outcome:
+        return Outcome(self._factory(operation).jndi_properties(self._facts.places))
+
+    def _factory(self, operation: Operation) -> ConnectionFactoryConfiguration:
+        """The connection factory of an operation, as the running server has it. Raises ManagementError."""
+        _arguments(operation)
+        resource = self._resource_at(operation)
+        name = operation.address[-1][1]
+        if resource.type is not CONNECTION_FACTORY:
+            raise ManagementError(f"WFLYCTL0031: No operation named '{operation.name}' exists at this address")
+        for each in self._facts.factories:
+            if each.name == name:
+                return each
+        raise ManagementError(f"connection-factory {name!r} is that of another server of the process")
 
     # --- changes ---------------------------------------------------------------------------------
 
@@ -345,6 +372,8 @@ READS: Final = frozenset(
         "read-children-types",
         "read-children-resources",
         "resolve-path",
+        "client-url",
+        "jndi-properties",
     }
 )
 """Operations that change nothing."""

@@ -270,7 +270,7 @@ def _setting(row: Element) -> Attribute:
     return Attribute(row.name, kinds[row.kind], row.name)
 
 
-_CONNECTION_FACTORY: Final = ResourceType(
+CONNECTION_FACTORY: Final = ResourceType(
     "connection-factory",
     None,
     "connection-factories/connection-factory",
@@ -282,6 +282,7 @@ _CONNECTION_FACTORY: Final = ResourceType(
     ),
     effect=Effect.LIVE,
 )
+"""The type of connection factories."""
 
 
 _ADDRESS_SETTING: Final = ResourceType(
@@ -334,7 +335,7 @@ RESOURCES: Final = (
     _transport("acceptor", "An address on which the server listens.", "http-listener"),
     _transport("connector", "The address at which a server is reached.", "endpoint"),
     *_HTTP,
-    _CONNECTION_FACTORY,
+    CONNECTION_FACTORY,
     _ADDRESS_SETTING,
 )
 """The types of resources below a server."""

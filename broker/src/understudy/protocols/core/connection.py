@@ -474,6 +474,11 @@ class CoreConnection(Machine[State, Event]):
                 handler.close(failed=True)
                 return
 
+    @property
+    def is_node(self) -> bool:
+        """Whether the peer has proved the cluster credentials."""
+        return self._cluster.proved
+
     def cluster_authorized(self) -> None:
         """The peer proved the cluster credentials."""
         self.fire(Event.PROVE)

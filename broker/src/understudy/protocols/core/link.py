@@ -47,6 +47,11 @@ class CoreLink(Protocol):
     def send(self, packet: packets.Packet, channel_id: int) -> None:
         """Send a packet that is not counted as a command."""
 
+    @property
+    def is_node(self) -> bool:
+        """Whether the peer has proved the cluster credentials."""
+        ...
+
     def cluster_authorized(self) -> None:
         """Called when the peer has proved the cluster credentials."""
 

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from understudy import __version__
 from understudy.config.edit.overlay import counting, waiting
+from understudy.config.profiles.reader import places_of
 from understudy.config.servers import LoadedConfig
 from understudy.errors import BrokerError, ConfigError, ManagementError
 from understudy.management.dmr.batch import StepFailed
@@ -134,6 +135,8 @@ class ConfigurationCli:
             messages=messages,
             in_sync=node.policy.name == "replication" and node.protection.find().protected,
             start_id=str(node.started_ms),
+            factories=node.configuration.connection_factories,
+            places=places_of(node.configuration),
         )
 
     async def _apply(self) -> None:

@@ -108,16 +108,18 @@ class Servers:
         self.nodes.pop(name, None)
         self.forgotten(name)
 
+    def reloads(self, name: str) -> bool:
+        """Whether a server is being stopped, or was stopped, to be started again by ``reload``."""
+        return name in self._reloading
+
     def is_running(self, name: str) -> bool:
         """Whether a server runs."""
         return name in self._running.values()
 
     def _starts_again(self, name: str) -> bool:
         """Make and start a server that has ended for its reload. False: it ended otherwise, or cannot be started."""
-        if name not in self._reloading:
-            return False
-        self._reloading.discard(name)
-        if self._stopping:
+        if name not in self._reloading or self._stopping:
+            self._reloading.discard(name)
             return False
         try:
             self.makers[name]()
@@ -126,6 +128,8 @@ class Servers:
             self.nodes[name].context.copy().run(log.error, "a server could not be started again", extra=facts)
             self._clean[name] = False
             return False
+        finally:
+            self._reloading.discard(name)
         self._run(name, lambda: None)
         return True
 
