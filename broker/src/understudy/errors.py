@@ -93,6 +93,7 @@ class ConfigError(BrokerError):
     """A configuration that cannot be used; names the element path and the line."""
 
     code = "config"
+    names_missing = False  # whether the only fault is that something which is named does not exist
 
     def __init__(
         self,
@@ -109,8 +110,6 @@ class ConfigError(BrokerError):
         self.path = path
         self.file = file
         self.line = line
-        self.names_missing = False
-        """Whether the only fault is that something which is named does not exist."""
 
 
 class ProtocolError(BrokerError):

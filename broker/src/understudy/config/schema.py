@@ -20,12 +20,12 @@ from understudy.config.schema_cluster import (
     HA_POLICY,
     OLD_HA_ROWS,
     OTHER_ROWS,
-    TRANSPORTS,
     WILDCARD_ADDRESSES,
 )
 from understudy.config.schema_links import LINK_ROWS
 from understudy.config.schema_server import SERVER_ROWS
 from understudy.config.sockets.schema import SOCKET_ROWS
+from understudy.config.sockets.schema_transports import TRANSPORTS
 
 CORE: Final[Element] = container(
     "core",

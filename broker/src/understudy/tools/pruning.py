@@ -1,14 +1,13 @@
 """Old copies of a store beside its directories and in them: which of them may go, and their removal.
 
 A backup moves its data aside when it copies the store of its primary anew: to ``oldreplica.N`` in the directory, or, in
-a broker of the reference documents, to a directory with a number behind the name (``journal1``). The copy with the
+a broker of the reference documents, to a directory with a number after the name (``journal1``). The copy with the
 highest number is the last chance to get old messages back, so it stays, as does the directory in use (reference/001,
 30.3.4).
 """
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -52,13 +51,13 @@ def find_copies(store: StoreDirectories, directories: Sequence[str], used: Colle
 
 
 def _beside(store: StoreDirectories, directory: str, used: Collection[str]) -> tuple[str, ...]:
-    around, name = posixpath.split(directory)
+    around, _, name = directory.rpartition("/")
     found = []
     for other in store.disk.list(around):
-        number, path = other.removeprefix(name), posixpath.join(around, other)
+        number, path = other.removeprefix(name), f"{around}/{other}"
         if not other.startswith(name) or not _NUMBER.fullmatch(number):
             continue
-        if any(posixpath.commonpath((path, each)) == path for each in used):
+        if any(f"{each}/".startswith(f"{path}/") for each in used):
             continue
         found.append((int(number), path))
     return tuple(path for _, path in sorted(found))

@@ -42,7 +42,7 @@ from understudy.tools.pruning import OldCopies, find_copies, remove_inside
     show_default=True,
     help="Copies that stay, those with the highest numbers; the last one may be needed to get messages back.",
 )
-@click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Only print the paths that would be removed.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 def prune_copies(
     instance: Path,
@@ -56,7 +56,7 @@ def prune_copies(
     """Remove old copies of the store of a node, running or not.
 
     A backup moves its data to oldreplica.N when it copies its primary anew, and keeps as many of them as
-    max-saved-replicated-journals-size says. Stores that came from another broker have directories with a number behind
+    max-saved-replicated-journals-size says. Stores that came from another broker have directories with a number after
     the name instead (journal1), which nothing removes. The directories in use and the newest copies stay.
 
     \b

@@ -17,19 +17,16 @@ from understudy.cli.node.descriptions import Instance, node_facts, start_fields
 from understudy.cli.node.hosting import backup_parts, listen_for_management
 from understudy.cli.node.user_files import logins_beside, security_of, user_files, watched_files
 from understudy.cli.terminal import echo
-from understudy.config.changes import changes
 from understudy.config.instance_files import LOGIN_FILE
 from understudy.config.model import Configuration, ConfigWarning
 from understudy.config.servers import LoadedConfig
-from understudy.errors import BrokerError, ConfigError, ManagementError
-from understudy.runtime.base.disk import RealDisk
+from understudy.errors import ConfigError
 from understudy.runtime.base.file_modes import check_directories, check_files
 from understudy.runtime.base.kept_events import keep_events
 from understudy.runtime.files.configuration_file import ConfigurationFile, volatile_store
 from understudy.runtime.management.listener import ManagementListener
-from understudy.runtime.process.hosted_node import HostedNode
 from understudy.runtime.process.server import Server
-from understudy.store.seen import SeenPosition
+from understudy.runtime.process.server_changes import ServerChanges, nodes_of
 
 __all__ = ["Instance", "notes_directory", "serve"]
 
@@ -59,7 +56,7 @@ async def serve(
         source: The files of the configuration, which are read again.
     """
     keep_events()
-    process = Server(_nodes_of(loaded))
+    process = Server(nodes_of(loaded))
     maker = _Maker(process, place, allow_remote, source)
     names = (None, *(each.configuration.name for each in loaded.servers))
     for name in names:
@@ -88,6 +85,7 @@ class _Maker:
         self._allow_remote = allow_remote
         self._source = source
         self._read = source.load
+        self._changes = ServerChanges(process, lambda name: self.keep(name, name))
 
     def make(self, loaded: LoadedConfig, name: str | None) -> None:
         """Make the node of a server; None: that of ``core``. Raises BrokerError."""
@@ -113,77 +111,19 @@ class _Maker:
         hosted.node.parts.configuration.overrides = loaded.overrides
         hosted.node.parts.configuration.pending = loaded.waiting
         hosted.source = self._source
-        hosted.reload = partial(self._reload, configuration.name, name is None)
+        hosted.reload = partial(self._changes.reload, configuration.name, name is None)
 
     def keep(self, known_as: str, name: str | None) -> None:
         """Have a server made again when it is started again; None: that of ``core``."""
         self._process.servers.makers[known_as] = partial(self.make_again, name, known_as)
-
-    def _reload(self, known_as: str, main: bool, loaded: LoadedConfig, forced: bool) -> None:
-        """Begin to reload a server.
-
-        With the main one, servers that the file has changed are reloaded, those that it has added are started, and
-        those that it has no more are stopped; all are reloaded if their number changes, because they share the memory
-        and descriptors of the process.
-
-        Raises:
-            ManagementError: a server is being stopped, or no node would serve.
-        """
-        servers = self._process.servers
-        if not main:
-            if not forced:
-                self._check_store(known_as, loaded.server(known_as))
-            servers.reload((known_as,), "reload", forced=forced)
-            return
-        wanted = [each.configuration.name for each in loaded.servers]
-        known = [name for name in servers.makers if name != known_as]
-        added, removed = [name for name in wanted if name not in known], [name for name in known if name not in wanted]
-        shares = bool(added or removed)
-        kept = [name for name in wanted if name in known and servers.is_running(name)]
-        changed = [name for name in kept if shares or _needs_restart(servers.nodes[name], loaded.server(name))]
-        if not forced:
-            for server in (known_as, *changed):
-                self._check_store(server, loaded.server(None if server == known_as else server))
-        servers.reload((known_as, *changed), "reload", forced=forced)
-        self._process.resize(_nodes_of(loaded))
-        for name in removed:
-            servers.forget(name, "the configuration does not have it any more")
-        for name in added:
-            self.keep(name, name)
-            try:
-                servers.start(name)
-            except BrokerError as error:
-                facts = {"server": name, "code": error.code, "error": str(error)}
-                log.error("a server could not be started", extra=facts)
-
-    def _check_store(self, server: str, wanted: Configuration) -> None:
-        """Raises ManagementError: messages would stay in a store that a server does not use any more."""
-        present = self._process.servers.nodes[server].node.configuration
-        messages = self._process.servers.messages(server)
-        if present.store_directories() != wanted.store_directories() and messages:
-            raise ManagementError(
-                f"server {server!r} gets other directories, and its store has {messages} messages: they would stay in"
-                " the present directories and not be served",
-                hint="consume them first; :reload(force=true) reloads it nevertheless",
-            )
-
-    def _forget_store(self, name: str | None, known_as: str, wanted: Configuration) -> None:
-        """Forget the position of the log of a server that gets another directory by a reload: it is that of another
-        store. Raises StoreError.
-        """
-        if wanted.journal_directory != self._process.servers.nodes[known_as].node.configuration.journal_directory:
-            seen = SeenPosition(RealDisk(), str(notes_directory(self._place.directory, name)))
-            log.warning("a server uses another store", extra={"server": known_as, "store": wanted.journal_directory})
-            seen.forget()
 
     def make_again(self, name: str | None, known_as: str) -> None:
         """Make the node of a server that has ended, from the present file. Raises BrokerError."""
         loaded = self._read()
         if loaded.server(name).name != known_as:
             raise ConfigError(f"server {known_as!r} has another name now: restart the process", path="core/name")
-        self._process.resize(_nodes_of(loaded))
-        if self._process.servers.reloads(known_as):
-            self._forget_store(name, known_as, loaded.server(name))
+        self._process.resize(nodes_of(loaded))
+        self._changes.forget_store(known_as, notes_directory(self._place.directory, name), loaded.server(name))
         self.make(loaded, name)
         self.write_run_files()
 
@@ -223,16 +163,6 @@ class _Maker:
 def _added(server: str, file: str) -> ConfigWarning:
     message = "a server that was added starts with a reload of the main server by `understudy cli`, or with the process"
     return ConfigWarning(message, f"server[@name='{server}']", file, 1)
-
-
-def _nodes_of(loaded: LoadedConfig) -> int:
-    """Number of the nodes of a process, with the backups that it may host."""
-    colocated = loaded.configuration.ha_policy.colocated
-    return 1 + len(loaded.servers) + (0 if colocated is None else colocated.max_backups)
-
-
-def _needs_restart(hosted: HostedNode, configuration: Configuration) -> bool:
-    return bool(changes(hosted.node.configuration, configuration).restart)
 
 
 def _print_first_commands(configuration: Configuration, place: Instance) -> None:

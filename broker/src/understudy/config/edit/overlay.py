@@ -146,7 +146,7 @@ def extended(
     States that wait are kept beside those that count, so a start of the broker always finds a usable configuration.
 
     Args:
-        overrides: The overlay, with states that wait behind the others.
+        overrides: The overlay, in which states that wait come last.
         new: The states of one change.
         check: The reader of the broker. Raises ConfigError: it refuses the configuration with the states.
         may_wait: Whether the change may wait if it only names something that does not exist.

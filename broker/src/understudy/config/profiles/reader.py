@@ -19,7 +19,7 @@ def read_connection_factory(
     Args:
         references: Names of the connectors that an element refers to. Raises ConfigError: there is none of a name.
         node: The element.
-        name: Its name.
+        name: That of the factory.
     """
     entries = tuple(str(each.value) for each in node.all("entry"))
     given = {child.element.name: child.value for child in node.children}

@@ -15,8 +15,6 @@ from understudy import __version__
 from understudy.config.high_availability import Role
 from understudy.config.json_settings import json_name
 from understudy.config.model import Configuration
-from understudy.config.profiles.factory import ConnectionFactoryConfiguration
-from understudy.config.profiles.reader import places_of
 from understudy.errors import BrokerError, ConfigError, ManagementError
 from understudy.management.json_text import to_json
 from understudy.management.operations.bridges import bridge_names
@@ -140,13 +138,6 @@ class BrokerControl(Control):
         bridges = self.node.bridges
         found = bridges.connectors.all() if bridges is not None else self.node.configuration.connectors
         return [(each.name, CONNECTOR_FACTORY, connector_parameters(each)) for each in found]
-
-    def factory(self, name: str) -> ConnectionFactoryConfiguration:
-        """A connection factory. Raises ManagementError: there is none of the name."""
-        found = {each.name: each for each in self.node.configuration.connection_factories}
-        if name not in found:
-            raise ManagementError(f"there is no connection factory {name!r}", hint=", ".join(found) or None)
-        return found[name]
 
     def address_settings(self, address: str) -> str:
         """The settings that apply to an address, as JSON."""
@@ -330,12 +321,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("listNetworkTopology", _C.topology, "Nodes of the cluster with their backups, as JSON."),
     operation("getAcceptorsAsJSON", _C.acceptors, "Acceptors, as JSON."),
     operation("getConnectorsAsJSON", _C.connectors, "Connectors, as JSON."),
-    operation("getConnectionFactoryNames", lambda c: [each.name for each in c.node.configuration.connection_factories],
-              "Names of the connection factories.", returns=list[str]),
-    operation("getClientUrl", lambda c, name: c.factory(name).url(places_of(c.node.configuration)),
-              "The client URL of a connection factory.", text("name"), returns=str),
-    operation("getJndiProperties", lambda c, name: c.factory(name).jndi_properties(places_of(c.node.configuration)),
-              "A file jndi.properties with a connection factory.", text("name"), returns=str),
     operation("getAddressSettingsAsJSON", _C.address_settings, "Settings of an address, as JSON.", text("address")),
     operation("getRoles", _C.role_rows, "Permissions of each role on an address.", text("addressMatch")),
     operation("getRolesAsJSON", lambda c, address: to_json(c.roles(address)), "As JSON.", text("addressMatch"),

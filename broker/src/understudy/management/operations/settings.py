@@ -17,6 +17,7 @@ from understudy.config.json_settings import ADDRESS_SETTING_ROWS, json_name
 from understudy.config.model import AddressSettingsConfiguration
 from understudy.errors import ManagementError
 from understudy.management.json_text import parse_json, to_json
+from understudy.management.operations.factories import FACTORY_OPERATIONS
 from understudy.management.operations.invocation import Control
 from understudy.management.operations.table import Operation, Parameter, decimal, flag, integer, long, operation, text
 from understudy.management.operations.users import USER_OPERATIONS
@@ -161,4 +162,5 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("removeSecuritySettings", remove_security_settings,
               "Remove what addSecuritySettings added for a match.", _MATCH),
     *USER_OPERATIONS,
+    *FACTORY_OPERATIONS,
 )  # fmt: skip

@@ -54,11 +54,6 @@ class ClusterChannel:
         """Handler of the replication channel; None until a packet arrives on it."""
 
     @property
-    def proved(self) -> bool:
-        """Whether the peer has proved the cluster credentials."""
-        return self._proof.authorized
-
-    @property
     def has_replica(self) -> bool:
         """Whether a backup has registered as the replica of this node."""
         return self._replication is not None and self._replication.registered

@@ -108,6 +108,7 @@ class CoreConnection(Machine[State, Event]):
         self.decoder.turn_cost_max = TURN_COST_MAX
         self.proved = False
         """Whether the peer has logged in."""
+        self.is_node = False
         self.user: str | None = None
         """User of the last login."""
         self._control = ControlChannel(self)
@@ -474,13 +475,9 @@ class CoreConnection(Machine[State, Event]):
                 handler.close(failed=True)
                 return
 
-    @property
-    def is_node(self) -> bool:
-        """Whether the peer has proved the cluster credentials."""
-        return self._cluster.proved
-
     def cluster_authorized(self) -> None:
         """The peer proved the cluster credentials."""
+        self.is_node = True
         self.fire(Event.PROVE)
 
     # The table comes last: it names the functions above.

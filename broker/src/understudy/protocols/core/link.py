@@ -41,16 +41,13 @@ class CoreLink(Protocol):
     decoder: FrameDecoder
     """Decoder of the connection, which also knows the version of the client."""
     scope: ConnectionScope
+    is_node: bool
+    """Whether the peer has proved the cluster credentials."""
     uploading: dict[ChannelHandler, None]
     """Sessions that receive a large message, or whose messages wait for the disk, the next turn or a decision."""
 
     def send(self, packet: packets.Packet, channel_id: int) -> None:
         """Send a packet that is not counted as a command."""
-
-    @property
-    def is_node(self) -> bool:
-        """Whether the peer has proved the cluster credentials."""
-        ...
 
     def cluster_authorized(self) -> None:
         """Called when the peer has proved the cluster credentials."""

@@ -63,7 +63,7 @@ class Done:
     written: bool = False
     """Whether the overlay was written."""
     waits_for: str | None = None
-    """What is missing, so that the change waits for a further one; None: it counts."""
+    """The missing element, for which the change waits; None: it counts."""
 
 
 def _carried_out(

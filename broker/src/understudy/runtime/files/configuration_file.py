@@ -73,6 +73,14 @@ class ConfigurationFile:
             loaded = replace(loaded, configuration=volatile_store(self.directory).configure(loaded.configuration))
         return loaded
 
+    def load_whole(self) -> LoadedConfig:
+        """The configuration, of which no change waits for another one. Raises ConfigError: one does, or as ``load``."""
+        loaded = self.load()
+        if loaded.waiting:
+            found = read_overlay(self.config)
+            self.load(overrides=[*counting(found), *waiting(found)])
+        return loaded
+
     def merged(self, overrides: Sequence[Override], data: bytes | None = None) -> Merged:
         """broker.xml and its included files with an overlay. Raises ConfigError: a state has no place in the schema."""
         data = read_data(self.config) if data is None else data

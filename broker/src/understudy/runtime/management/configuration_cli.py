@@ -10,31 +10,27 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 from aiohttp import web
 
 from understudy import __version__
-from understudy.config.edit.overlay import counting, waiting
 from understudy.config.profiles.reader import places_of
-from understudy.config.servers import LoadedConfig
 from understudy.errors import BrokerError, ConfigError, ManagementError
 from understudy.management.dmr.batch import StepFailed
 from understudy.management.dmr.grammar import Operation
 from understudy.management.dmr.operations import Facts
-from understudy.management.dmr.requests import Request, failure, parse_get, parse_request, success
-from understudy.management.dmr.resources import DEFAULT_SERVER
+from understudy.management.dmr.requests import Request, failure, parse_get, parse_request, servers_of, success
 from understudy.management.dmr.text import format_value
 from understudy.management.dmr.values import Value, to_json
 from understudy.management.json_text import parse_json
 from understudy.runtime.files.configuration_change import carry_out
 from understudy.runtime.files.configuration_file import ConfigurationFile
-from understudy.runtime.files.overlay_file import read_overlay
 from understudy.runtime.management.requests import HEADERS, read_body, refuse, too_large
 from understudy.runtime.node.node import BrokerNode
-from understudy.runtime.process.reloading import ConfigurationFiles
+from understudy.runtime.process.reloading import ConfigurationFiles, Reload
 
 log = logging.getLogger(__name__)
 
@@ -52,14 +48,13 @@ class ConfigurationCli:
         node: BrokerNode,
         source: ConfigurationFile,
         files: ConfigurationFiles,
-        reload: Callable[[LoadedConfig, bool], None],
+        reload: Reload,
     ) -> None:
         """Args:
         node: The node that answers.
         source: The files of its configuration.
         files: Applies changed files to the node.
-        reload: Begins to stop the node and to start it again with a configuration; also if no node would serve
-            meanwhile, if the second argument is true. Raises ManagementError.
+        reload: Begins the reload of the node.
         """
         self._node = node
         self._source = source
@@ -113,7 +108,7 @@ class ConfigurationCli:
             await self._begin_reload(wanted.operations[0], user)
             return {"outcome": "success", "result": None}
         async with self._one_at_a_time:
-            facts = self._facts({each.address[1][1] for each in wanted.operations if each.address[2:3]})
+            facts = self._facts(servers_of(wanted))
             loop = asyncio.get_running_loop()
             done = await loop.run_in_executor(None, partial(carry_out, self._source, wanted.operations, facts, user))
             if done.written:
@@ -122,12 +117,12 @@ class ConfigurationCli:
 
     # --- the node --------------------------------------------------------------------------------
 
-    def _facts(self, counted: Collection[str]) -> Facts:
-        """Facts of the running node, with the number of the messages of the servers of these names."""
+    def _facts(self, counted: Mapping[str, str | None]) -> Facts:
+        """Facts of the running node, with the number of the messages of some servers (``servers_of``)."""
         node = self._node
         process = node.parts.process
         assert process is not None, "a node whose configuration is changed has a process"
-        messages = {name: process.servers.messages(None if name == DEFAULT_SERVER else name) for name in counted}
+        messages = {name: process.servers.messages(server) for name, server in counted.items()}
         return Facts(
             version=__version__,
             directory=str(self._source.directory),
@@ -152,15 +147,7 @@ class ConfigurationCli:
         unknown = [name for name in operation.arguments if name != FORCE]
         if unknown:
             raise ManagementError(f"operation 'reload' has no parameter '{unknown[0]}'", hint=f"it has {FORCE}")
-        loaded = await asyncio.get_running_loop().run_in_executor(None, self._usable)
+        loaded = await asyncio.get_running_loop().run_in_executor(None, self._source.load_whole)
         forced = str(operation.arguments.get(FORCE, "false")).lower() == "true"
         self._reload(loaded, forced)
         log.warning("reload requested", extra={"user": user})
-
-    def _usable(self) -> LoadedConfig:
-        """The present configuration. Raises ConfigError: it cannot be used, or changes of it wait for others."""
-        loaded = self._source.load()
-        if loaded.waiting:
-            everything = read_overlay(self._source.config)
-            self._source.load(overrides=[*counting(everything), *waiting(everything)])
-        return loaded

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from understudy import kernel
-from understudy.config.servers import LoadedConfig
 from understudy.errors import BrokerError, DiskFailed
 from understudy.runtime.base.logs import MANAGEMENT, NODE
 from understudy.runtime.files.configuration_file import ConfigurationFile
@@ -21,7 +20,7 @@ from understudy.runtime.management.listener import ManagementListener
 from understudy.runtime.node.node import BrokerNode
 from understudy.runtime.process import interpreter
 from understudy.runtime.process.critical_analyzer import CriticalAnalyzer
-from understudy.runtime.process.reloading import ConfigurationFiles
+from understudy.runtime.process.reloading import ConfigurationFiles, Reload
 
 if TYPE_CHECKING:
     from understudy.runtime.management.heartbeat import Heartbeat
@@ -49,10 +48,8 @@ class HostedNode:
         """Files of the node that are watched for changes; set before ``run``."""
         self.source: ConfigurationFile | None = None
         """The files of its configuration, which the management CLI changes; None: it is not served."""
-        self.reload: Callable[[LoadedConfig, bool], None] | None = None
-        """Begins to stop the node and to start it again with a configuration; also if no node would serve meanwhile, if
-        the second argument is true. Set before ``run``, with ``source``. Raises ManagementError.
-        """
+        self.reload: Reload | None = None
+        """Begins the reload of the node; set before ``run``, with ``source``."""
         self.on_started: Callable[[], None] | None = None
         """Called when the node has started and has not ended."""
         self.backups: dict[asyncio.Task[bool], HostedNode] = {}

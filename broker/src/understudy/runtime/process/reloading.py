@@ -42,6 +42,10 @@ SETTLE_S: Final = 0.1
 #: Period of warnings about certificates that expire soon.
 EXPIRY_PERIOD_S: Final = 24 * 3600.0
 
+Reload = Callable[[LoadedConfig, bool], None]
+"""Begins to stop a node and to start it again with a configuration; also if no node would serve meanwhile, if the
+second argument is true. Raises ManagementError.
+"""
 Stamp = tuple[int, int, int] | None
 """Modification time in nanoseconds, size and inode of a file; None: the file does not exist."""
 

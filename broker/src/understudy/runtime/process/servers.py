@@ -77,7 +77,7 @@ class Servers:
         """Stop servers cleanly, and start them again with the present configuration. None is stopped after an error.
 
         Args:
-            names: The servers.
+            names: At least one.
             reason: For the log.
             forced: Whether also active servers are stopped that no node would replace.
 

@@ -22,7 +22,12 @@ OVERRIDES: Final = Table(
         Column("state", Kind.NAME, "set, present or absent."),
         Column("value", Kind.TEXT, "The value; passwords are masked."),
         Column("differs", Kind.NAME, "Whether broker.xml without this change is another one."),
-        Column("waits", Kind.NAME, "Whether it waits for a change that makes what it names.", optional=True),
+        Column(
+            "waits",
+            Kind.NAME,
+            "Whether it waits for a change that makes a missing element.",
+            optional=True,
+        ),
         Column("time", Kind.NAME, "Time of the change.", optional=True),
         Column("user", Kind.NAME, "Login that made the change.", optional=True),
         Column("line", Kind.TEXT, "The line of the management CLI.", shown=False),
