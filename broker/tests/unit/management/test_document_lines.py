@@ -69,3 +69,62 @@ def test_the_output_of_the_first_read_is_that_of_the_document(preset: Configured
     *_, add, read = lines_of("first policy")
     preset.carry_out(add.parsed())
     assert preset.printed(str(read.parsed())) == FIRST_OUTPUT
+
+
+#: Values for the placeholders of the six lines that have one.
+VALUES = {
+    "<SERVER>": "default",
+    "<POLICY>": "shared-store-slave",
+    "<ATTRIBUTE>": "restart-backup",
+    "<VALUE>": "false",
+    "<NEW_VALUE>": "5",
+}
+
+
+def test_the_lines_with_placeholders_are_carried_out_with_values(preset: Configured) -> None:
+    lines = [line for line in LINES if line.has_placeholder]
+    assert len(lines) == 6
+    for line in lines:
+        text = str(line.parsed())
+        for name, value in VALUES.items():
+            text = text.replace(f'"{name}"', value).replace(name, value)
+        assert preset.carry_out(text)["outcome"] == "success", text
+    (factory,) = preset.loaded.configuration.connection_factories
+    assert {("reconnectAttempts", "5"), ("initialConnectAttempts", "5")} <= set(factory.parameters)
+
+
+def test_a_server_that_was_added_is_removed(preset: Configured) -> None:
+    preset.carry_out("/subsystem=messaging-activemq/server=backup:add")
+    assert [each.configuration.name for each in preset.loaded.servers] == ["backup"]
+    preset.carry_out("/subsystem=messaging-activemq/server=backup:remove")
+    assert preset.loaded.servers == ()
+
+
+def test_a_colocated_policy_is_made_by_lines(preset: Configured) -> None:
+    policy = "/subsystem=messaging-activemq/server=default/ha-policy=replication-colocated"
+    preset.carry_out(f"{policy}:add(request-backup=true,max-backups=2,excluded-connectors=[])")
+    preset.carry_out(f"{policy}/configuration=primary:add(group-name=a)")
+    preset.carry_out(f"{policy}/configuration=slave:add(group-name=b,allow-failback=false)")
+    assert preset.result(f"{policy}:read-children-names(child-type=configuration)") == ["master", "slave"]
+    assert preset.result(f"{policy}/configuration=slave:read-attribute(name=group-name)") == "b"
+    found = preset.loaded.configuration.ha_policy
+    assert found.colocated is not None
+    assert (found.colocated.request_backup, found.colocated.max_backups) == (True, 2)
+    assert found.replication is not None
+    assert found.replication.group_name == "a"
+    assert found.colocated.backup.allow_failback is False
+    preset.carry_out(f"{policy}/configuration=slave:remove")
+    assert preset.result(f"{policy}:read-children-names(child-type=configuration)") == ["master"]
+
+
+def test_an_http_acceptor_and_connector_are_made_by_lines(preset: Configured) -> None:
+    server = "/subsystem=messaging-activemq/server=default"
+    preset.carry_out("/socket-binding-group=standard-sockets/socket-binding=web:add(port=8080)")
+    preset.carry_out(f"{server}/http-acceptor=web:add(http-listener=web)")
+    preset.carry_out(f"{server}/http-connector=web:add(socket-binding=web,endpoint=web)")
+    preset.carry_out(f"{server}/cluster-connection=my-cluster:write-attribute(name=connector-name,value=web)")
+    assert preset.result(f"{server}:read-children-names(child-type=http-acceptor)") == ["http-acceptor", "web"]
+    assert preset.result(f"{server}:read-children-names(child-type=remote-acceptor)") == []
+    connector = preset.loaded.configuration.connector("web")
+    assert connector.parameters["activemqServerName"] == "node"
+    assert connector.url == "tcp://10.0.0.1:8080"
