@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from understudy.config.grammar import Element, Kind, Support
-from understudy.config.schema import CORE
+from understudy.config.schema.grammar import Element, Kind, Support
+from understudy.config.schema.schema import CORE
 from understudy.dataclass import dataclass
 
 _HEAD: Final = """\

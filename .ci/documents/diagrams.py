@@ -29,7 +29,7 @@ MODULES = (
     "understudy.ha.witness.session",
     "understudy.runtime.locks.zookeeper",
     "understudy.store.log.journal_life",
-    "understudy.store.log.follower_life",
+    "understudy.store.log.reading.follower_life",
     "understudy.store.repairs",
     "understudy.store.scrubbing",
     "understudy.cluster.balancing.redistribution",

@@ -32,10 +32,10 @@ from understudy.protocols.access import Access, LoginWorkers
 from understudy.protocols.core.protocol import CoreProtocol
 from understudy.protocols.registry import ConnectionRegistry
 from understudy.protocols.services import ProtocolServices
-from understudy.routing.deployment import Refusals, deploy
+from understudy.routing.addresses.deployment import Refusals, deploy
+from understudy.routing.addresses.settings import AddressSettingsRepository
 from understudy.routing.post_office import PostOffice
 from understudy.routing.restore import restore, settle
-from understudy.routing.settings import AddressSettingsRepository
 from understudy.security.authorization import SecurityPolicy
 from understudy.session.broker_properties import ValidatedUsers
 from understudy.session.registry import SessionRegistry

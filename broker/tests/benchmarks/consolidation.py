@@ -30,8 +30,8 @@ from understudy.message import Message
 from understudy.ports import Operation
 from understudy.runtime.base.disk import RealDisk
 from understudy.store.log.applier import Applier, LogFiles
-from understudy.store.log.follower import Follower
 from understudy.store.log.operations import is_batch
+from understudy.store.log.reading.follower import Follower
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.settings import StoreSettings

@@ -41,8 +41,8 @@ from understudy.runtime.base.journal_writer import ThreadLogWriter
 from understudy.runtime.base.turn import Turn
 from understudy.runtime.process import interpreter
 from understudy.store.log.applier import Applier, LogFiles
-from understudy.store.log.follower import Follower
 from understudy.store.log.operations import Append
+from understudy.store.log.reading.follower import Follower
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.log.segment import SEGMENT_BYTES
 from understudy.store.messages.message_store import MessageStore

@@ -34,7 +34,7 @@ from understudy.cluster.bridges.target import TargetAccess
 from understudy.config.bridge import BridgeConfiguration
 from understudy.kernel.core import confirms, split_sends
 from understudy.message import Message
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.remote import RemoteBinding
 from understudy.runtime.process import interpreter
 from understudy.session.session import ServerSession

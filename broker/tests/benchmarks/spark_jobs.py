@@ -22,7 +22,7 @@ from benchmarks.journal_source import make_store
 from support.processes import COMMAND, Pair
 from understudy.ledger import Kind, Row, encode
 from understudy.runtime.base.disk import RealDisk
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 
 _SEGMENT_BYTES = 10 * 1000 * 1000
 #: Of each message one stays in the queue; the others are acknowledged.

@@ -21,9 +21,9 @@ from understudy.ids import uuid_bytes
 from understudy.routing.restore import restore
 from understudy.store.log import records, segment
 from understudy.store.log.applier import Applier
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
+from understudy.store.log.reading.replay import read_frames
 from understudy.store.log.records import RecordType
-from understudy.store.log.replay import read_frames
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader
 from understudy.store.messages.columns import Columns
 from understudy.store.messages.large_messages import LargeMessages

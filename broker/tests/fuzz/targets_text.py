@@ -14,7 +14,7 @@ from understudy.cluster.discovery.jgroups import read_stack
 from understudy.cluster.discovery.sockets import member_places
 from understudy.config.edit.overlay import format_overlay, parse_overlay
 from understudy.config.password_codec import PasswordCodec
-from understudy.config.reader import read_broker_xml
+from understudy.config.reading.reader import read_broker_xml
 from understudy.errors import BrokerError, ConfigError, InvalidSelector, LedgerDamaged
 from understudy.ledger.rows import parse
 from understudy.limits import DISCOVERY_HOSTS_MAX

@@ -15,8 +15,8 @@ from support.nodes import Nodes
 from support.processes import COMMAND, Node
 from understudy.client.sync import connect
 from understudy.runtime.base.disk import RealDisk
+from understudy.store.log.reading.replay import read_frames
 from understudy.store.log.records import HEADER, HEADER_BYTES, RecordType
-from understudy.store.log.replay import read_frames
 from understudy.store.log.segment import parse_name, seed_of
 
 COUNT = 50

@@ -22,7 +22,7 @@ from tests.support.store_model import contents_of, order_of
 
 from support import forked
 from understudy.runtime.base.disk import RealDisk
-from understudy.store.log.follower import Follower
+from understudy.store.log.reading.follower import Follower
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 

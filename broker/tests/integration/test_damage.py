@@ -13,8 +13,8 @@ from support import forked
 from support.processes import COMMAND, READY_S, Node, Pair, invoke
 from understudy.client.sync import connect
 from understudy.runtime.base.disk import RealDisk
+from understudy.store.log.reading.replay import Frame, read_frames
 from understudy.store.log.records import RecordType
-from understudy.store.log.replay import Frame, read_frames
 from understudy.store.log.segment import parse_name, seed_of
 
 COUNT = 20

@@ -19,7 +19,7 @@ from understudy.cli.node.check import check_security
 from understudy.cli.node.user_files import logins_beside, security_of
 from understudy.client.sync import connect
 from understudy.config.logins.login_config import read_logins
-from understudy.config.reader import read_broker_xml
+from understudy.config.reading.reader import read_broker_xml
 from understudy.errors import AuthenticationFailed, SecurityError, SessionRejected
 from understudy.limits import LDAP_LOOKUPS_MAX
 from understudy.runtime.base.environment import SystemEntropy

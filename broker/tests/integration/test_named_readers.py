@@ -18,7 +18,7 @@ from support.processes import COMMAND, Node, Pair
 from support.replicated import ReplicatedPair, wait_until
 from understudy.client import sync
 from understudy.runtime.base.disk import RealDisk
-from understudy.store.log.replay import read_frames
+from understudy.store.log.reading.replay import read_frames
 from understudy.store.log.segment import parse_name, seed_of
 
 EXTRA = """

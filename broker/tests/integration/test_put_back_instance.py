@@ -19,7 +19,7 @@ from support.processes import COMMAND, READY_S, Node
 from support.replicated import ReplicatedPair, consume, logged, produce, property_of, wait_logged, wait_until
 from support.witnesses import WitnessProcess
 from understudy.runtime.base.disk import RealDisk
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 from understudy.store.seen import position_of
 
 pytestmark = pytest.mark.long

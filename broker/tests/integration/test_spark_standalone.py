@@ -30,7 +30,7 @@ import understudy.cli
 from understudy.client.sync import connect
 from understudy.ledger import Kind, Row, encode
 from understudy.runtime.base.disk import RealDisk
-from understudy.store.log.follower import Follower
+from understudy.store.log.reading.follower import Follower
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 

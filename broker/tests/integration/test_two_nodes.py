@@ -16,7 +16,7 @@ import pytest
 from support.ports import free_port
 from understudy.client import aio
 from understudy.config.model import Configuration
-from understudy.config.reader import read_broker_xml
+from understudy.config.reading.reader import read_broker_xml
 from understudy.errors import BrokerError, StoreError
 from understudy.runtime.base.environment import SystemClock, SystemEntropy
 from understudy.runtime.base.logs import JsonFormatter

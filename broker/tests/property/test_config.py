@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from understudy.config.model import Configuration
-from understudy.config.reader import read_broker_xml
-from understudy.config.schema import PLACES
+from understudy.config.reading.reader import read_broker_xml
+from understudy.config.schema.schema import PLACES
 from understudy.errors import ConfigError
 
 STOCK = (Path(__file__).parents[1] / "unit" / "config" / "stock_broker.xml").read_bytes()

@@ -10,7 +10,7 @@ from lxml import etree
 
 from understudy.config.edit import Add, Change, Edited, Remove, Set, edit
 from understudy.config.model import Configuration
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import ConfigError
 
 #: Elements of an address setting with texts that the editor does not judge.

@@ -27,7 +27,7 @@ from understudy.errors import ConfigError
 from understudy.runtime.base.disk import RealDisk
 from understudy.spark.journal.log_plan import parse_options, plan_logs
 from understudy.spark.state.consolidations import Segments, Settings, consolidate
-from understudy.store.log.follower import Follower
+from understudy.store.log.reading.follower import Follower
 from understudy.tools.log_copy import CopyState, LogCopy
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

@@ -22,7 +22,7 @@ from tests.support.store_model import contents_of, order_of
 
 from understudy.errors import JournalCorrupt
 from understudy.message import Message
-from understudy.store.log.follower import Follower, recover
+from understudy.store.log.reading.follower import Follower, recover
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.log.segment import SEGMENT_BYTES_MIN, segment_name
 from understudy.store.messages.large_messages import REMOVE_AFTER_MS

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from support.replication import Copying, Replica, ReplicatedHarness, differences, store_files
 from support.store import DIRECTORY, Crashed
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
+from understudy.store.log.reading.replay import read_frames
 from understudy.store.log.records import RecordType
-from understudy.store.log.replay import read_frames
 from understudy.store.log.segment import parse_name, seed_of
 from understudy.store.replication.copy_messages import CommonFiles
 from understudy.store.replication.copy_source import KnownMessages

@@ -32,7 +32,7 @@ from understudy.spark.flow.page import flow_page
 from understudy.spark.flow.report import Axis, stretches
 from understudy.spark.flow.rows import SLICES, segment_times
 from understudy.spark.journal.log_plan import LogPlan, Piece, parse_options, plan_logs
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 from understudy.store.log.records import (
     AcknowledgeRecord,
     CommitRecord,

@@ -22,7 +22,7 @@ from understudy.errors import QueueNotFound
 from understudy.ids import Xid
 from understudy.management.operations import queue_messages
 from understudy.message import LAST_VALUE
-from understudy.routing.walk import act_on
+from understudy.routing.queues.waiting_messages import act_on
 from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
 from understudy.terms import DivertDefinition, RoutingType

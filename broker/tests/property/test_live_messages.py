@@ -16,7 +16,7 @@ from tests.support.store import StoreHarness
 
 from understudy.runtime.base.disk import RealDisk
 from understudy.spark.journal.live import live_references
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 
 pytestmark = pytest.mark.spark
 

@@ -27,7 +27,7 @@ from understudy.cluster.balancing.remote_bindings import RemoteBindings
 from understudy.kernel import moved_sends
 from understudy.message import DUPLICATE_ID, GROUP_ID, ROUTE_TO, ROUTING_TYPE, SCHEDULED_DELIVERY, Message
 from understudy.properties import BYTE, Properties
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.filter import parse_filter
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Balancer, RemoteBinding

@@ -20,8 +20,8 @@ from understudy.errors import BrokerError, DiskFull
 from understudy.message import LargeBody
 from understudy.ports import Disk, Operation
 from understudy.store.log.applier import Applier
-from understudy.store.log.follower import recover
 from understudy.store.log.operations import Append, CreateSegment, FinishBodies, RenameFile, SealSegment
+from understudy.store.log.reading.follower import recover
 from understudy.store.log.records import QueueRecord
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.quarantine import QuarantineEntry

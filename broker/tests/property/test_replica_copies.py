@@ -16,7 +16,7 @@ import pytest
 from support.replication import BODIES, Copying, Replica, ReplicatedHarness, differences, store_files
 from support.store import DIRECTORY, Crashed
 from support.store_model import contents_of
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 from understudy.store.log.records import QueueRecord
 from understudy.store.replication import copy_source
 from understudy.store.replication.replica_state import ReplicaStatus, read_replica_state

@@ -22,7 +22,7 @@ from support.sends import sends_of
 from understudy.errors import BrokerError
 from understudy.message import BRIDGE_DUPLICATE_ID, DUPLICATE_ID, GROUP_ID, ROUTE_TO, ROUTING_TYPE, Message
 from understudy.properties import BYTE, Properties
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.filter import parse_filter
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Balancer, RemoteBinding

@@ -19,7 +19,7 @@ from tests.support.store import DIRECTORY, Crashed, StoreHarness
 from tests.support.store_model import contents_of, order_of
 
 from understudy.errors import JournalCorrupt
-from understudy.store.log.follower import Follower, recover
+from understudy.store.log.reading.follower import Follower, recover
 from understudy.store.log.records import HEADER_BYTES
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, segment_name
 from understudy.store.messages import backlog

@@ -20,7 +20,7 @@ from support.store import Crashed, StoreHarness
 from understudy.errors import XaError
 from understudy.ids import Xid
 from understudy.message import DUPLICATE_ID
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.restore import restore
 from understudy.session.branch import Kind
 from understudy.session.outcomes import ACCEPTED

@@ -15,7 +15,7 @@ from typing import Any, Final
 from rounds.disk import Fault
 from rounds.load import Load
 from rounds.sites import Site
-from understudy.store.log.replay import read_frame
+from understudy.store.log.reading.replay import read_frame
 from understudy.store.log.segment import seed_of, segment_name
 
 #: Kinds of rounds.

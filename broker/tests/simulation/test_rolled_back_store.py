@@ -15,7 +15,7 @@ import pytest
 
 from understudy.errors import StoreBehind
 from understudy.runtime.node.store_watch import StoreWatch
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 from understudy.store.seen import SeenPosition
 from understudy.testing.runs.checkers import Violation
 from understudy.testing.runs.cluster_configuration import STORE

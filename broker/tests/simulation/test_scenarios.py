@@ -84,10 +84,20 @@ QUORUM_REGRESSIONS = {
     62: "a node whose disk and whose copy were unusable had only the copy repaired: the simulation was wrong",
     6: "a replica stated a position that its own log does not have: the active node stopped, and both waited",
     200101: "a replica that failed at the write of its sequence counted as the newest, and the other node waited",
+    320018: "a copy that ended while its last step ran did not give its node the node id, and both nodes waited",
 }
 #: Likewise of the scenario `scaled-voters`.
 SCALED_VOTERS_REGRESSIONS = {
     200051: "a replica that had moved its messages twice said of a later copy that its messages had moved",
+}
+#: Likewise of the scenario `shared-store-symmetric`.
+SYMMETRIC_REGRESSIONS = {
+    330002: "the late answer of a request out of time was taken for that of the next one, and a branch stayed active",
+    320050: "messages that a disk could not read for a moment were overtaken by later ones, which were in memory",
+}
+#: Likewise of the scenario `scaled-replicas`.
+SCALED_REPLICAS_REGRESSIONS = {
+    320044: "an empty store began before the end that the lock manager had noted, and was refused as too old",
 }
 #: Likewise of the scenario `ungrouped-pairs`.
 UNGROUPED_PAIRS_REGRESSIONS = {
@@ -148,6 +158,16 @@ def test_regressions_of_votes(seed):
 @pytest.mark.parametrize("seed", SCALED_VOTERS_REGRESSIONS)
 def test_regressions_of_votes_and_scale_downs(seed):
     assert judge(seed, SCENARIOS["scaled-voters"]) == ""
+
+
+@pytest.mark.parametrize("seed", SCALED_REPLICAS_REGRESSIONS)
+def test_regressions_of_replicas_that_move_their_messages(seed):
+    assert judge(seed, SCENARIOS["scaled-replicas"]) == ""
+
+
+@pytest.mark.parametrize("seed", SYMMETRIC_REGRESSIONS)
+def test_regressions_of_two_primaries(seed):
+    assert judge(seed, SCENARIOS["shared-store-symmetric"]) == ""
 
 
 @pytest.mark.parametrize("seed", MEMBERS_REGRESSIONS)

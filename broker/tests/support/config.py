@@ -7,10 +7,10 @@ from xml.sax.saxutils import escape, quoteattr
 
 import pytest
 
-from understudy.config.grammar import Attribute, Element, Kind, Support
-from understudy.config.reader import read_broker_xml
-from understudy.config.schema import CORE, element_at
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.reader import read_broker_xml
+from understudy.config.reading.servers import LoadedConfig
+from understudy.config.schema.grammar import Attribute, Element, Kind, Support
+from understudy.config.schema.schema import CORE, element_at
 from understudy.errors import ConfigError
 
 FILE = "broker.xml"

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support.store import DIRECTORY, StoreHarness
 from tests.support.store_model import Model
 
-from understudy.store.log.follower import Follower
+from understudy.store.log.reading.follower import Follower
 
 Key = tuple[int, int]
 

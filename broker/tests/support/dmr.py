@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from understudy.config.edit.overlay import counting, extended, waiting
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.servers import LoadedConfig
 from understudy.management.dmr.batch import Overrides, change
 from understudy.management.dmr.grammar import Operation, parse_line
 from understudy.management.dmr.operations import Facts, masked

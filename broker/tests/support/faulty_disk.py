@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from support.processes import Node
-from understudy.config.reader import read_broker_xml
+from understudy.config.reading.reader import read_broker_xml
 from understudy.errors import DiskFailed
 from understudy.runtime.base.disk import RealDisk, RealFile
 from understudy.runtime.base.environment import SystemClock, SystemEntropy, system_environment

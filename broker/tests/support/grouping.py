@@ -11,7 +11,7 @@ from understudy.cluster.balancing.notices import TYPE
 from understudy.cluster.balancing.remote_bindings import RemoteBindings
 from understudy.config.grouping import GroupingConfiguration, GroupingType
 from understudy.properties import Properties, PropertyValue
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import RemoteBinding
 from understudy.terms import MessageLoadBalancing, RoutingType

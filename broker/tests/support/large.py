@@ -11,7 +11,7 @@ from support.store import DIRECTORY, StoreHarness
 from understudy.message import LargeMessage, Message
 from understudy.routing.restore import restore
 from understudy.session.session import ServerSession
-from understudy.store.log.follower import Follower
+from understudy.store.log.reading.follower import Follower
 from understudy.store.messages.large_messages import REMOVE_AFTER_MS
 from understudy.store.messages.pages import Pages
 

@@ -19,12 +19,12 @@ from understudy.errors import BrokerError, MachineError
 from understudy.ids import Xid
 from understudy.management.operations import queue_messages
 from understudy.message import DUPLICATE_ID, GROUP_ID, LAST_VALUE, SCHEDULED_DELIVERY
-from understudy.routing.address import Address
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.configuration import QueueConfiguration
+from understudy.routing.addresses.updates import change_queue
 from understudy.routing.queues.queue import Queue
+from understudy.routing.queues.waiting_messages import act_on
 from understudy.routing.restore import settle
-from understudy.routing.updates import change_queue
-from understudy.routing.walk import act_on
 from understudy.session.outcomes import ACCEPTED, EXPIRED
 from understudy.session.session import ServerSession
 from understudy.terms import DivertDefinition, RoutingType

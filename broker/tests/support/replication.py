@@ -10,8 +10,8 @@ from understudy.errors import BrokerError
 from understudy.message import LargeBody
 from understudy.ports import Operation
 from understudy.store.log.applier import Applier, LogFiles
-from understudy.store.log.follower import Follower
 from understudy.store.log.operations import is_batch
+from understudy.store.log.reading.follower import Follower
 from understudy.store.log.records import QueueRecord
 from understudy.store.messages.large_messages import LargeMessages
 from understudy.store.messages.message_store import MessageStore

@@ -9,10 +9,10 @@ from typing import Any
 from support.unit_store import UnitStore
 from understudy.errors import BrokerError, NotAuthorized
 from understudy.message import LargeMessage, Message
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
+from understudy.routing.addresses.settings import AddressSettingsRepository
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
-from understudy.routing.settings import AddressSettingsRepository
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_manager import ResourceManager

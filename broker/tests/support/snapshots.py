@@ -11,7 +11,7 @@ from tests.support.store_model import contents_of, order_of
 from understudy.runtime.base.disk import RealDisk
 from understudy.runtime.base.environment import SystemClock
 from understudy.store.log.applier import Applier
-from understudy.store.log.follower import Follower
+from understudy.store.log.reading.follower import Follower
 from understudy.store.log.segment import read_header, segment_name
 from understudy.store.messages.reference import LargeReference, MessageReference
 from understudy.store.quarantine import read_known_damage

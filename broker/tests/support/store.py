@@ -13,9 +13,9 @@ from understudy.errors import DiskFull
 from understudy.ids import NodeId
 from understudy.message import LargeBody, LargeMessage, Message
 from understudy.store.log.applier import Applier, LogFiles
-from understudy.store.log.follower import Follower
+from understudy.store.log.reading.follower import Follower
+from understudy.store.log.reading.replay import read_frames
 from understudy.store.log.records import AddressRecord, QueueRecord
-from understudy.store.log.replay import read_frames
 from understudy.store.log.segment import SEGMENT_BYTES_MIN, seed_of, segment_name
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.setting_record import SettingKind, SettingRecord

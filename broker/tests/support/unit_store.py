@@ -17,8 +17,8 @@ from understudy.ports import Operation
 from understudy.routing.queues.queue import Queue
 from understudy.routing.restore import live_masks
 from understudy.store.log.applier import Applier, LogFiles
-from understudy.store.log.follower import Follower
 from understudy.store.log.operations import KeepReserve
+from understudy.store.log.reading.follower import Follower
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.messages.reference import Location, MessageReference, RunSlice
 from understudy.store.settings import StoreSettings

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from transcripts.script import arguments, options
 from understudy import message as names
-from understudy.config.reader import read_broker_xml
+from understudy.config.reading.reader import read_broker_xml
 from understudy.errors import XaCode
 from understudy.ids import Xid
 from understudy.message import Message

@@ -22,8 +22,8 @@ from understudy.message import Message
 from understudy.ports import File, Operation, OperationApplier
 from understudy.store.log import records
 from understudy.store.log.applier import Applier, LogFiles
-from understudy.store.log.follower import Follower
 from understudy.store.log.operations import is_batch
+from understudy.store.log.reading.follower import Follower
 from understudy.store.log.segment import SEGMENT_BYTES_MIN
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.settings import StoreSettings

@@ -12,7 +12,7 @@ from transcripts.test_transcripts import DRIVERS, FILES, HERE
 from understudy.ha.shared.lock_proof import LockProof
 from understudy.ha.shared.policy import SharedStorePolicy
 from understudy.management.doors import listing
-from understudy.store.log import end
+from understudy.store.log.reading import end
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.replication.shipping import Shipping
 

@@ -18,7 +18,7 @@ import understudy
 from understudy.cli import main
 from understudy.cli.main import cli
 from understudy.client.core.url.parsing import parse_url
-from understudy.config.reader import read_broker_xml
+from understudy.config.reading.reader import read_broker_xml
 from understudy.errors import BrokerError, ConfigError, LocalProtocolError
 from understudy.runtime.base.management_client import ManagementAddress
 from understudy.texts import has_login, masked_url, printable, printable_lines

@@ -1,1 +1,1 @@
-"""broker.xml as frozen dataclasses. Reading order: ``grammar``, ``schema``, ``document``, ``reader``, ``model``."""
+"""broker.xml as frozen dataclasses. Reading order: ``schema``, ``reading``, ``model``."""

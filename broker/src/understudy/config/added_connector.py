@@ -7,7 +7,7 @@ from typing import Final
 
 from understudy.config.model import ConnectorConfiguration
 from understudy.config.password_codec import PasswordCodec
-from understudy.config.reader import read_broker_xml
+from understudy.config.reading.reader import read_broker_xml
 from understudy.errors import ConfigError
 
 #: A parameter of a URL that holds a password: the name, and the value.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Final
 
-from understudy.config.schema import Defaults
+from understudy.config.schema.schema import Defaults
 from understudy.dataclass import dataclass
 
 _BRIDGE: Final = Defaults("core/bridges/bridge")

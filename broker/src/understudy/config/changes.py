@@ -3,7 +3,7 @@
 As in Artemis, a running broker applies changed addresses with their queues, address settings, security settings and
 diverts; connection factories concern clients only. Everything else keeps its value until the node is restarted.
 
-Not here: reading the file (``reader``), applying the changes (``routing.deployment``, ``management``).
+Not here: reading the file (``reader``), applying the changes (``routing.addresses.deployment``, ``management``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from typing import Any, Final
 
 from understudy.config.model import Configuration
-from understudy.config.schema import CORE
+from understudy.config.schema.schema import CORE
 from understudy.dataclass import dataclass
 
 #: Fields of ``Configuration`` that a running node applies, and their elements.

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from understudy.config.document import Document, Node
 from understudy.config.high_availability import ColocatedConfiguration, HighAvailabilityPolicy, ScaleDownConfiguration
 from understudy.config.model import (
     AcceptorConfiguration,
@@ -21,6 +20,7 @@ from understudy.config.model import (
     CriticalAnalyzerPolicy,
     ParameterValue,
 )
+from understudy.config.reading.document import Document, Node
 from understudy.dataclass import dataclass
 
 #: Name of the connector to the requesting node in the configuration of a hosted backup.

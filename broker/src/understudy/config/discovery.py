@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from understudy.config.schema import Defaults
+from understudy.config.schema.schema import Defaults
 from understudy.dataclass import dataclass
 
 _BROADCAST_GROUP: Final = Defaults("core/broadcast-groups/broadcast-group")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from understudy.config.schema import Defaults
+from understudy.config.schema.schema import Defaults
 from understudy.dataclass import dataclass
 
 _HANDLER: Final = Defaults("core/grouping-handler")

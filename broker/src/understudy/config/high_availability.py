@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from understudy.config.lock_options import LockManagerOptions
-from understudy.config.schema import Defaults
+from understudy.config.schema.schema import Defaults
 from understudy.dataclass import dataclass
 
 _CORE: Final = Defaults("core")

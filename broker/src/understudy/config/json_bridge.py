@@ -12,10 +12,10 @@ from dataclasses import fields as fields_of
 from typing import Any, Final
 
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
-from understudy.config.bridge_check import bridge_faults
-from understudy.config.grammar import Element, parse_value
 from understudy.config.model import Configuration
-from understudy.config.schema import element_at
+from understudy.config.reading.bridge_check import bridge_faults
+from understudy.config.schema.grammar import Element, parse_value
+from understudy.config.schema.schema import element_at
 from understudy.errors import InvalidSelector
 from understudy.selector import parse_selector
 from understudy.terms import ADD_HEADERS_TRANSFORMER

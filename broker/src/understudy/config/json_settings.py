@@ -4,7 +4,7 @@ The names of an address setting are those of ``AddressSettings`` in Artemis' man
 (``redeliveryDelay``); each corresponds to one element of ``address-setting``, whose schema row defines the
 allowed values. A security setting has a list of roles for each permission (``{"send": ["a"]}``).
 
-Not here: which settings are in force (``routing.settings``, ``security.settings``).
+Not here: which settings are in force (``routing.addresses.settings``, ``security.settings``).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from understudy.config.address_reader import SETTING_ENUMS
-from understudy.config.grammar import Element, Kind, Support, parse_value
 from understudy.config.model import AddressSettingsConfiguration, SecuritySettingConfiguration
-from understudy.config.schema import element_at
+from understudy.config.reading.address_reader import SETTING_ENUMS
+from understudy.config.schema.grammar import Element, Kind, Support, parse_value
+from understudy.config.schema.schema import element_at
 from understudy.terms import Permission
 from understudy.wildcards import Wildcards, check_match, is_wild, literal_of
 

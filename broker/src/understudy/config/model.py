@@ -3,7 +3,7 @@
 Field names are the element names with underscores and the unit last (``journal-file-size`` is
 ``journal_file_size_bytes``); defaults come from ``schema`` and from nowhere else, so a
 ``Configuration()`` made in a test means the same as an empty file. Not here: checks, and the
-merging of address settings (``routing.settings``). Invariant: every name a value refers to
+merging of address settings (``routing.addresses.settings``). Invariant: every name a value refers to
 (connectors, queues) has been found by the reader.
 """
 
@@ -20,7 +20,7 @@ from understudy.config.discovery import BroadcastGroupConfiguration, DiscoveryGr
 from understudy.config.grouping import GroupingConfiguration
 from understudy.config.high_availability import HighAvailabilityPolicy
 from understudy.config.profiles.factory import ConnectionFactoryConfiguration
-from understudy.config.schema import Defaults
+from understudy.config.schema.schema import Defaults
 from understudy.dataclass import dataclass
 from understudy.terms import (
     AddressFullPolicy,
@@ -168,7 +168,7 @@ class AddressConfiguration:
 class AddressSettingsConfiguration:
     """One address-setting; None means: inherit from the next less specific one, or the default.
 
-    Field names are exactly the element names, so that the merge in ``routing.settings`` can go by
+    Field names are exactly the element names, so that the merge in ``routing.addresses.settings`` can go by
     name. Times are in milliseconds and sizes in bytes, but slow_consumer_check_period in seconds.
     """
 

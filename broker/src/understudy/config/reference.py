@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from understudy.config.grammar import Attribute, Element, Kind, Support
-from understudy.config.schema import CORE, SERVER
+from understudy.config.schema.grammar import Attribute, Element, Kind, Support
+from understudy.config.schema.schema import CORE, SERVER
 from understudy.config.sockets.schema import SOCKET_ROWS
 
 _HEAD = """\

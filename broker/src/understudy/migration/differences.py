@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from understudy.config.logins.login_config import LEFT_ASIDE
-from understudy.config.transport import KNOWN_PROTOCOLS, SERVED_PROTOCOLS
+from understudy.config.reading.transport import KNOWN_PROTOCOLS, SERVED_PROTOCOLS
 from understudy.dataclass import dataclass
 from understudy.migration.instance import ArtemisInstance, local_name
 from understudy.security.password_hashes import is_plain, is_scram

@@ -13,7 +13,6 @@ from typing import Final
 from lxml import etree
 
 from understudy.config.bootstrap_file import Bootstrap, read_bootstrap
-from understudy.config.document import ConfigErrors
 from understudy.config.instance_files import (
     BOOTSTRAP_FILE,
     CONFIG_FILE,
@@ -24,8 +23,9 @@ from understudy.config.instance_files import (
 )
 from understudy.config.logins.login_config import Logins, read_logins
 from understudy.config.model import ConfigWarning
-from understudy.config.reader import read_broker_xml
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.document import ConfigErrors
+from understudy.config.reading.reader import read_broker_xml
+from understudy.config.reading.servers import LoadedConfig
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.security.authentication import parse_roles

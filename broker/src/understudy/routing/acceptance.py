@@ -18,7 +18,7 @@ from typing import Protocol
 from understudy.errors import BrokerError
 from understudy.message import SCHEDULED_DELIVERY, Message, Transfer
 from understudy.ports import Clock
-from understudy.routing.address import Address
+from understudy.routing.addresses.address import Address
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
 from understudy.routing.memory import AddressMemory, Memory
 from understudy.routing.moves import Copies

@@ -21,7 +21,7 @@ from understudy.kernel.log import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, Run, SendsP
 from understudy.limits import GATHERED_BYTES_MAX
 from understudy.message import Message
 from understudy.routing.acceptance import tell_owners
-from understudy.routing.address import Address
+from understudy.routing.addresses.address import Address
 from understudy.routing.destinations import queues_of_ids
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue

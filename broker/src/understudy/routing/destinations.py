@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from understudy.dataclass import dataclass
 from understudy.message import ACK_ROUTE_TO, ROUTE_TO, SCALE_DOWN_TO, Message
 from understudy.properties import Properties, PropertyValue
-from understudy.routing.address import Address
-from understudy.routing.binding import Binding
-from understudy.routing.directory import Directory
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.binding import Binding
+from understudy.routing.addresses.directory import Directory
 from understudy.routing.grouping import Undecided, group_of
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import RemoteBinding, addressed_to, queue_ids, without_routes

@@ -16,7 +16,7 @@ from typing import Final
 
 from understudy.errors import AddressFull
 from understudy.limits import PAGING_SLACK_BYTES
-from understudy.routing.settings import AddressSettings
+from understudy.routing.addresses.settings import AddressSettings
 from understudy.routing.shared_messages import SharedMessages
 from understudy.store.log.operation_context import Lane
 from understudy.store.messages.message_store import MessageStore

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from understudy.kernel import Sends
 from understudy.kernel.log import keep_sends
 from understudy.message import Message
-from understudy.routing.address import Address
+from understudy.routing.addresses.address import Address
 from understudy.routing.queues.queue import Queue
 from understudy.routing.references import arriving, references_of
 from understudy.store.messages.message_store import MessageStore

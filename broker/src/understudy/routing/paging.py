@@ -18,10 +18,10 @@ from typing import Final
 
 from understudy.errors import StoreError
 from understudy.message import Message
-from understudy.routing.address import Address
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.settings import AddressSettings
 from understudy.routing.memory import Memory
 from understudy.routing.queues.queue import Queue
-from understudy.routing.settings import AddressSettings
 from understudy.store.messages.columns import PAGE_SEGMENT
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.messages.pages import PageChain, Pages

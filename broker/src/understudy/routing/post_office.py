@@ -31,8 +31,10 @@ from understudy.message import (
 from understudy.ports import Clock, Entropy, Timers
 from understudy.properties import PropertyValue
 from understudy.routing.acceptance import Acceptance, refuses_no_queue, scheduled_ms
-from understudy.routing.address import Address
-from understudy.routing.configuration import split_fqqn
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.configuration import split_fqqn
+from understudy.routing.addresses.directory import Directory
+from understudy.routing.addresses.settings import AddressSettingsRepository
 from understudy.routing.destinations import (
     NamedQueue,
     Undecided,
@@ -43,7 +45,6 @@ from understudy.routing.destinations import (
     without_acknowledgements,
     without_chosen_queues,
 )
-from understudy.routing.directory import Directory
 from understudy.routing.lifecycle.auto_deletion import AutoDeletion
 from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.lifecycle.diverts import Diverts
@@ -57,7 +58,6 @@ from understudy.routing.paging import Paging
 from understudy.routing.queues.delivery import DeliveryPermission, serve
 from understudy.routing.queues.queue import EXPIRED_AT_ONCE, Queue
 from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction, SessionTransaction
-from understudy.routing.settings import AddressSettingsRepository
 from understudy.selector.work import WORK
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.messages.pages import Pages

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from understudy.message import ROUTE_TO, ROUTING_TYPE, Message
 from understudy.properties import Properties, PropertyValue
-from understudy.routing.binding import Binding
+from understudy.routing.addresses.binding import Binding
 from understudy.routing.filter import Filter
 from understudy.routing.grouping import GroupDecisions, Undecided, group_key, group_of
 from understudy.routing.queues.queue import Queue

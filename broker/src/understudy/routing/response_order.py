@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from understudy.errors import BrokerError
 from understudy.message import Message
-from understudy.routing.address import Address
+from understudy.routing.addresses.address import Address
 from understudy.routing.queues.queue import Queue
 from understudy.store.log.operation_context import Lane, OperationContext
 from understudy.store.messages.reference import Arrival

@@ -14,14 +14,14 @@ from dataclasses import fields
 from operator import attrgetter
 
 from understudy.errors import BrokerError, InvalidQueueConfiguration, InvalidSelector, StoreError
-from understudy.routing.address import Address
-from understudy.routing.configuration import QueueConfiguration, check_name
-from understudy.routing.internal_names import internal_prefix
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.configuration import QueueConfiguration, check_name
+from understudy.routing.addresses.internal_names import internal_prefix
+from understudy.routing.addresses.records import queue_configuration
+from understudy.routing.addresses.settings import AddressSettings
 from understudy.routing.lifecycle.retroactive import Retroactive
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
-from understudy.routing.records import queue_configuration
-from understudy.routing.settings import AddressSettings
 from understudy.routing.shared_messages import SharedMessages
 from understudy.store.log.records import QueueRecord
 from understudy.store.messages.backlog import Backlog

@@ -19,13 +19,13 @@ from dataclasses import replace
 
 from understudy.dataclass import dataclass
 from understudy.errors import NotAuthorized, QueueNotFound
-from understudy.routing.address import Address
-from understudy.routing.configuration import QueueConfiguration, split_fqqn
-from understudy.routing.directory import Directory
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.configuration import QueueConfiguration, split_fqqn
+from understudy.routing.addresses.directory import Directory
+from understudy.routing.addresses.settings import AddressSettings
+from understudy.routing.addresses.updates import change_routing_types
 from understudy.routing.lifecycle.auto_deletion import delete_unbound
 from understudy.routing.queues.queue import Queue
-from understudy.routing.settings import AddressSettings
-from understudy.routing.updates import change_routing_types
 from understudy.session.callback import SessionSecurity
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.state import SessionState

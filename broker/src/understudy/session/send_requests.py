@@ -18,8 +18,8 @@ from understudy.errors import AddressNotFound, BrokerError, IllegalState, LimitE
 from understudy.kernel import Sends
 from understudy.limits import PRODUCERS_PER_SESSION_MAX
 from understudy.message import REPLY_TO, Message
+from understudy.routing.addresses.configuration import split_fqqn
 from understudy.routing.batch import Taking
-from understudy.routing.configuration import split_fqqn
 from understudy.routing.post_office import Done, Undecided
 from understudy.selector.work import WORK
 from understudy.session.callback import Management, RunAnswers

@@ -17,7 +17,7 @@ import math
 from typing import Final, Protocol
 
 from understudy.ports import Clock, Timer, Timers
-from understudy.routing.address import Address
+from understudy.routing.addresses.address import Address
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 from understudy.session.consumer import ServerConsumer
@@ -56,7 +56,7 @@ class _Watch:
 
 class SlowConsumers:
     """Checks of consumers that are slower than their address allows. Implements
-    ``routing.listeners.RoutingListener``."""
+    ``routing.addresses.listeners.RoutingListener``."""
 
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self.listeners: list[SlowConsumerListener] = []

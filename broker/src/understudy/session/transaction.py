@@ -18,7 +18,7 @@ from understudy.errors import BrokerError, DuplicateIdRejected, RollbackOnly, Tr
 from understudy.limits import TRANSACTION_DUPLICATE_IDS_MAX, TRANSACTION_MESSAGES_MAX
 from understudy.machine import ILLEGAL, Machine, To, table
 from understudy.message import Message
-from understudy.routing.address import Address
+from understudy.routing.addresses.address import Address
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import Done, Lanes, ResponseOrder, strictest

@@ -25,6 +25,7 @@ from understudy.errors import JournalCorrupt, StoreVersionUnsupported
 from understudy.kernel.log import crc32
 from understudy.message import LargeBody, large_body_of
 from understudy.ports import FileReader
+from understudy.store.log.reading.replay import read_frame
 from understudy.store.log.records import (
     HEADER,
     HEADER_BYTES,
@@ -35,7 +36,6 @@ from understudy.store.log.records import (
     SEAL_TRAILER,
     RecordType,
 )
-from understudy.store.log.replay import read_frame
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, read_header, read_seal, seed_of
 from understudy.store.snapshots.snapshot import SnapshotReader, read_snapshot_header
 

@@ -23,8 +23,8 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt, StoreError
 from understudy.ports import Disk, File
+from understudy.store.log.reading.replay import read_frames
 from understudy.store.log.records import HEADER_BYTES, RecordType
-from understudy.store.log.replay import read_frames
 from understudy.store.log.segment import NEW_SUFFIX, parse_name, read_header, read_seal, seed_of
 
 log = logging.getLogger(__name__)

@@ -32,7 +32,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import StoreBehind, StoreError, WrongStore
 from understudy.ports import Disk, DiskReader
 from understudy.store.log.chain import newest_epoch
-from understudy.store.log.follower import Follower
+from understudy.store.log.reading.follower import Follower
 
 log = logging.getLogger(__name__)
 

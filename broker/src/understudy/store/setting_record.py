@@ -7,7 +7,7 @@ The store keeps the values as a JSON object and does not interpret them: ``confi
 does. A later record for the same kind and match replaces an earlier one; a record without values
 removes it.
 
-Not here: which settings are in force (``routing.settings``, ``security.settings``).
+Not here: which settings are in force (``routing.addresses.settings``, ``security.settings``).
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from understudy.errors import DiskFailed, DiskFull
 from understudy.ids import NodeId
 from understudy.ports import Clock, Disk
 from understudy.store.log.epoch import Epoch, begin_epoch
-from understudy.store.log.follower import Follower, recover
 from understudy.store.log.journal import Journal
+from understudy.store.log.reading.follower import Follower, recover
 from understudy.store.log.segment import (
     SEGMENT_BYTES,
     SEGMENT_BYTES_MAX,

@@ -18,6 +18,7 @@ from understudy.errors import JournalCorrupt
 from understudy.limits import ID_CACHE_SIZE, RECORD_BYTES_MAX
 from understudy.ports import File
 from understudy.store.log.chain import Link
+from understudy.store.log.reading.replay import Cursor, Stop, read_frame, replay
 from understudy.store.log.records import (
     HEADER,
     HEADER_BYTES,
@@ -30,7 +31,6 @@ from understudy.store.log.records import (
     decode,
     decode_message,
 )
-from understudy.store.log.replay import Cursor, Stop, read_frame, replay
 from understudy.store.log.segment import seed_of
 from understudy.store.messages.reference import Location, MessageReference, pack_location, unpack_location
 from understudy.store.snapshots.snapshot import SnapshotLoader

@@ -19,7 +19,8 @@ from understudy.kernel.log import crc32
 from understudy.message import Message
 from understudy.ports import Disk, File
 from understudy.store.log.chain import Chain, Link, read_chain
-from understudy.store.log.follower import Follower, recover
+from understudy.store.log.reading.follower import Follower, recover
+from understudy.store.log.reading.replay import Frame, find_later_record, read_frames
 from understudy.store.log.records import (
     HEADER_BYTES,
     SEAL_FIXED_BYTES,
@@ -29,7 +30,6 @@ from understudy.store.log.records import (
     SealRecord,
     decode,
 )
-from understudy.store.log.replay import Frame, find_later_record, read_frames
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, read_header, read_seal, seed_of
 from understudy.store.quarantine import KnownDamage, QuarantineEntry, read_entries, read_known_damage
 from understudy.store.snapshots.snapshot import check_snapshot, parse_snapshot_name, snapshot_names

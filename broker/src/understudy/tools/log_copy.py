@@ -24,8 +24,8 @@ from understudy.ids import NodeId
 from understudy.kernel.log import crc32
 from understudy.ports import Disk, File
 from understudy.store.log.chain import Chain, Link, newest_epoch, read_chain
+from understudy.store.log.reading.replay import Frame, find_later_record, read_frames
 from understudy.store.log.records import HEADER, HEADER_BYTES, RecordType, SealRecord
-from understudy.store.log.replay import Frame, find_later_record, read_frames
 from understudy.store.log.segment import (
     HEADER_BLOCK_BYTES,
     SegmentHeader,

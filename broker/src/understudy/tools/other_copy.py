@@ -28,8 +28,8 @@ from understudy.errors import JournalCorrupt, WrongNode
 from understudy.ids import EPOCH_SHIFT
 from understudy.ports import DiskReader, FileReader
 from understudy.store.log.chain import read_chain
+from understudy.store.log.reading.replay import Frame, find_next_record, read_frame
 from understudy.store.log.records import HEADER_BYTES, MessageRecord, RecordType, decode
-from understudy.store.log.replay import Frame, find_next_record, read_frame
 from understudy.store.log.segment import (
     HEADER_BLOCK_BYTES,
     SegmentHeader,

@@ -16,6 +16,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt
 from understudy.message import LargeBody, Message, large_body_of
 from understudy.ports import Disk
+from understudy.store.log.reading.replay import read_frames
 from understudy.store.log.records import (
     HEADER_BYTES,
     MESSAGE_LARGE,
@@ -25,7 +26,6 @@ from understudy.store.log.records import (
     RecordType,
     decode,
 )
-from understudy.store.log.replay import read_frames
 from understudy.store.log.segment import SegmentHeader, parse_name, read_header, seed_of, segment_name
 
 

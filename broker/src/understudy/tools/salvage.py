@@ -29,7 +29,8 @@ from understudy.limits import RECORD_BYTES_MAX
 from understudy.message import LargeBody, Message, large_body_of
 from understudy.ports import DiskReader
 from understudy.store.log.chain import Link, highest_number, newest_epoch, read_chain
-from understudy.store.log.damage import CONSEQUENCES, DamagedRecord, find_passage
+from understudy.store.log.reading.damage import CONSEQUENCES, DamagedRecord, find_passage
+from understudy.store.log.reading.replay import Cursor, Stop, find_next_record, read_frame, replay
 from understudy.store.log.records import (
     HEADER_BYTES,
     MESSAGE_LARGE,
@@ -39,7 +40,6 @@ from understudy.store.log.records import (
     RecordType,
     decode,
 )
-from understudy.store.log.replay import Cursor, Stop, find_next_record, read_frame, replay
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, seed_of, segment_name
 from understudy.store.messages.large_messages import LargeReader
 from understudy.store.messages.reference import MessageReference, pack_location, reference_to, unpack_location

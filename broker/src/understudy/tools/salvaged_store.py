@@ -10,7 +10,7 @@ from understudy.errors import DiskFailed, DiskFull
 from understudy.ids import NodeId
 from understudy.message import LargeMessage, Message
 from understudy.ports import Clock, Disk
-from understudy.store.log.follower import Follower
+from understudy.store.log.reading.follower import Follower
 from understudy.store.log.records import MESSAGE_LARGE, MessageRecord
 from understudy.store.log.segment import NEW_SUFFIX, segment_name
 from understudy.store.messages.large_messages import LargeMessages

@@ -13,11 +13,11 @@ import dataclasses
 import pytest
 
 from support.architecture import modules
-from understudy.config.grammar import Element, Kind, Support
 from understudy.config.model import AddressSettingsConfiguration
-from understudy.config.schema import element_at
-from understudy.config.schema_cluster import OLD_HA_ROWS
-from understudy.routing.settings import AddressSettings
+from understudy.config.schema.cluster_rows import OLD_HA_ROWS
+from understudy.config.schema.grammar import Element, Kind, Support
+from understudy.config.schema.schema import element_at
+from understudy.routing.addresses.settings import AddressSettings
 
 #: Used in the package ``config`` itself, or read through ``Configuration.store_directories``, ``lock_directory`` and
 #: ``wildcards``.

@@ -15,7 +15,7 @@ from understudy.config.model import ClusterConnectionConfiguration
 from understudy.errors import InvalidSelector, RemoteProtocolError
 from understudy.message import Message
 from understudy.properties import Properties
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.filter import parse_filter
 from understudy.routing.remote import RemoteBinding
 from understudy.terms import MessageLoadBalancing, RoutingType

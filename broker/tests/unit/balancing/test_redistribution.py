@@ -12,7 +12,7 @@ from understudy.cluster.balancing.remote_bindings import RemoteBindings
 from understudy.config.model import AddressSettingsConfiguration
 from understudy.limits import REDISTRIBUTED_WAITING_MAX
 from understudy.message import DELIVERIES, GROUP_ID, ROUTE_TO, SCHEDULED_DELIVERY, Message
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.filter import parse_filter
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import RemoteBinding, queue_ids

@@ -18,7 +18,7 @@ from understudy.limits import BRIDGE_HOPS_MAX
 from understudy.management.operations import queue_messages
 from understudy.message import BRIDGE_DUPLICATE_ID, DUPLICATE_ID, GROUP_ID, HOPS, ROUTING_TYPE, Message
 from understudy.properties import BYTE, Properties
-from understudy.routing.walk import act_on
+from understudy.routing.queues.waiting_messages import act_on
 from understudy.session.session import ServerSession
 from understudy.terms import Permission
 from understudy.wire.core import packets

@@ -23,7 +23,7 @@ from understudy.cli.data.commands import data
 from understudy.ids import uuid_bytes
 from understudy.runtime.base.disk import RealDisk
 from understudy.runtime.locks.file_lock import RealFileLock
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 
 
 def run(*arguments: str) -> tuple[int, str]:

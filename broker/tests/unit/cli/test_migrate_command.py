@@ -10,7 +10,7 @@ import pytest
 
 from understudy.cli.data.migrate import migrate
 from understudy.cli.node.user_files import security_of
-from understudy.config.reader import read_broker_xml
+from understudy.config.reading.reader import read_broker_xml
 from understudy.migration.differences import DIFFERENCES
 from understudy.migration.report import page
 from understudy.security.authentication import PasswordCheck

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from support.config import core
-from understudy.config.document import ConfigErrors
-from understudy.config.reader import read_broker_xml
+from understudy.config.reading.document import ConfigErrors
+from understudy.config.reading.reader import read_broker_xml
 from understudy.errors import ConfigError
 from understudy.limits import CONFIG_ERRORS_MAX
 

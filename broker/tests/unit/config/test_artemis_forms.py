@@ -9,7 +9,7 @@ from understudy.cluster.discovery.carriers import AnnouncementDirectory
 from understudy.cluster.discovery.jgroups import read_stack
 from understudy.config.high_availability import HighAvailabilityPolicy, Role, ScaleDownConfiguration
 from understudy.config.model import DEFAULT_CLUSTER_PASSWORD, AddressConfiguration, QueueConfiguration
-from understudy.config.reader import read_broker_xml
+from understudy.config.reading.reader import read_broker_xml
 from understudy.errors import ConfigError
 from understudy.terms import Permission, RoutingType
 

@@ -8,8 +8,8 @@ import pytest
 
 from understudy.config.colocated import REQUESTER, HostedBackup, StoreDirectories, hosted_configuration
 from understudy.config.model import Configuration, ConnectorConfiguration, CriticalAnalyzerPolicy
-from understudy.config.reader import read_broker_xml
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.reader import read_broker_xml
+from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import ConfigError
 
 XML = """<configuration><core>

@@ -8,8 +8,8 @@ from understudy.client.core.url.parsing import OPTION_PARAMETERS, parse_url
 from understudy.config.changes import changes
 from understudy.config.profiles.reader import places_of
 from understudy.config.profiles.schema import SETTINGS, parameter_of
-from understudy.config.reader import read_broker_xml
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.reader import read_broker_xml
+from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import ConfigError, ManagementError
 
 CONNECTORS = (

@@ -6,8 +6,8 @@ import pytest
 
 from understudy.config.changes import changes
 from understudy.config.discovery import BroadcastGroupConfiguration, CarrierConfiguration, DiscoveryGroupConfiguration
-from understudy.config.reader import read_broker_xml
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.reader import read_broker_xml
+from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import ConfigError
 
 CONNECTORS = (

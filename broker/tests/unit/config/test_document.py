@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from support.config import FILE, core
-from understudy.config import document as document_module
-from understudy.config.document import Document, Node, nearest
+from understudy.config.reading import document as document_module
+from understudy.config.reading.document import Document, Node, nearest
 from understudy.errors import ConfigError
 
 

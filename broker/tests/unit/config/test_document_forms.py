@@ -15,7 +15,7 @@ import pytest
 from support.config import read
 from understudy.cli.node.run import run
 from understudy.client.core.url.parsing import parse_url
-from understudy.config.schema import element_at
+from understudy.config.schema.schema import element_at
 
 LOGIN: Final = "<cluster-user>members</cluster-user><cluster-password>a password of these members</cluster-password>"
 CONNECTORS: Final = """<connectors><connector name="here">tcp://127.0.0.1:5445</connector>

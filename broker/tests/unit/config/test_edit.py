@@ -8,8 +8,8 @@ import pytest
 
 from understudy.config.edit import Add, Change, Edited, Remove, Set, difference, edit
 from understudy.config.edit.paths import parse_path
-from understudy.config.reader import read_broker_xml
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.reader import read_broker_xml
+from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import ConfigError
 
 BROKER = b"""\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.config.grammar import (
+from understudy.config.schema.grammar import (
     Attribute,
     Element,
     Kind,

@@ -13,7 +13,7 @@ from understudy.terms import Permission, RoutingType
 
 
 def read(options: InstanceOptions, **properties: str) -> Configuration:
-    from understudy.config.reader import read_broker_xml
+    from understudy.config.reading.reader import read_broker_xml
 
     loaded = read_broker_xml(
         broker_xml(options).encode(), file="broker.xml", base_directory="/srv/node", properties=properties

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from support.config import FILE
-from understudy.config.document import Document
-from understudy.config.grammar import Support
 from understudy.config.lock_options import (
     FileLockOptions,
     LockManagerOptions,
     WitnessLockOptions,
     ZooKeeperLockOptions,
 )
-from understudy.config.locking import parse_address, read_lock_manager
-from understudy.config.schema_cluster import LOCK_MANAGER
+from understudy.config.reading.document import Document
+from understudy.config.reading.locking import parse_address, read_lock_manager
+from understudy.config.schema.cluster_rows import LOCK_MANAGER
+from understudy.config.schema.grammar import Support
 from understudy.errors import ConfigError
 
 PATH = "core/ha-policy/replication/primary/manager"

@@ -16,7 +16,7 @@ from support.config import FILE, core
 from understudy.cli.mask import mask
 from understudy.config.model import Configuration
 from understudy.config.password_codec import CODEC_CLASS, KEY_VARIABLE, PasswordCodec, codec_of
-from understudy.config.reader import read_broker_xml
+from understudy.config.reading.reader import read_broker_xml
 from understudy.errors import ConfigError
 
 #: Of Artemis' manual and tests: key (None is the default), password, masked.

@@ -23,7 +23,7 @@ from understudy.config.model import (
     QueueConfiguration,
 )
 from understudy.config.password_codec import PasswordCodec
-from understudy.config.reader import read_broker_xml
+from understudy.config.reading.reader import read_broker_xml
 from understudy.terms import (
     ADD_HEADERS_TRANSFORMER,
     AddressFullPolicy,

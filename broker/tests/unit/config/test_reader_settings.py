@@ -7,8 +7,8 @@ import pytest
 from support.config import FILE, core, fails, read
 from understudy.config.high_availability import NetworkCheckConfiguration
 from understudy.config.model import AddressSettingsConfiguration, Configuration
-from understudy.config.reader import read_broker_xml
-from understudy.config.schema import Defaults
+from understudy.config.reading.reader import read_broker_xml
+from understudy.config.schema.schema import Defaults
 from understudy.errors import ConfigError
 from understudy.terms import AddressFullPolicy, Permission, RoutingType
 from understudy.wildcards import Wildcards

@@ -13,12 +13,12 @@ import pytest
 
 from support.config import FILE, REFUSED, REPORTED, ROWS, around, core, minimal, opening, parent_of, read, sample, wrong
 from understudy.config import model
-from understudy.config.document import ConfigErrors, Document, Node
-from understudy.config.grammar import Element, Kind, Support, parse_value
 from understudy.config.high_availability import NetworkCheckConfiguration
-from understudy.config.schema import CORE, PLACES, Defaults, element_at
-from understudy.config.schema_addresses import PERMISSIONS
-from understudy.config.schema_cluster import OLD_HA_ROWS
+from understudy.config.reading.document import ConfigErrors, Document, Node
+from understudy.config.schema.address_rows import PERMISSIONS
+from understudy.config.schema.cluster_rows import OLD_HA_ROWS
+from understudy.config.schema.grammar import Element, Kind, Support, parse_value
+from understudy.config.schema.schema import CORE, PLACES, Defaults, element_at
 from understudy.errors import ConfigError
 
 VALUED = [(path, row) for path, row in ROWS if row.kind not in (Kind.CONTAINER, Kind.TEXT, Kind.PATH)]

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from understudy.config import document as document_module
 from understudy.config.model import Configuration, CriticalAnalyzerPolicy
-from understudy.config.reader import read_broker_xml
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading import document as document_module
+from understudy.config.reading.reader import read_broker_xml
+from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import ConfigError
 
 FILE = "/srv/node/etc/broker.xml"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from understudy.config.model import Configuration
-from understudy.config.reader import read_broker_xml
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.reader import read_broker_xml
+from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import ConfigError
 
 SOCKETS = """
@@ -113,7 +113,8 @@ def test_a_server_with_the_settings_of_core_has_its_logins_and_permissions() -> 
     core = (
         "<security-enabled>false</security-enabled><cluster-user>u</cluster-user>"
         "<cluster-password>a password of our own</cluster-password>"
-        '<address-settings><address-setting match="#"><max-delivery-attempts>3</max-delivery-attempts></address-setting>'
+        '<address-settings><address-setting match="#"><max-delivery-attempts>3</max-delivery-attempts>'
+        "</address-setting>"
         "</address-settings>"
     )
     paths = "".join(

@@ -7,7 +7,7 @@ import pytest
 from support.config import core
 from understudy.config.model import AcceptorConfiguration, ConnectorConfiguration
 from understudy.config.password_codec import PasswordCodec
-from understudy.config.reader import read_broker_xml
+from understudy.config.reading.reader import read_broker_xml
 from understudy.errors import ConfigError
 from understudy.tls.settings import Store, TlsSettings
 

@@ -6,7 +6,7 @@ import pytest
 
 from support.config import read
 from understudy.config.model import AcceptorConfiguration, ConnectorConfiguration
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.limits import CONNECTIONS_MAX, SESSIONS_PER_CONNECTION_MAX
 

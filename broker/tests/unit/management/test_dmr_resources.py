@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.document_lines import LINES
-from understudy.config.grammar import Element, Kind, Support
+from understudy.config.schema.grammar import Element, Kind, Support
 from understudy.errors import ManagementError
 from understudy.management.dmr.kinds import Attribute, Effect, ResourceType, Type
 from understudy.management.dmr.resources import ALL, CONFIGURATIONS, RESOURCES, SERVER, SOCKET_BINDINGS

@@ -12,8 +12,8 @@ from understudy.errors import AuthenticationFailed, NotAuthorized
 from understudy.message import Message
 from understudy.properties import BYTE, INT, LONG
 from understudy.protocols.access import PrincipalSecurity
-from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.updates import change_queue
+from understudy.routing.addresses.configuration import QueueConfiguration
+from understudy.routing.addresses.updates import change_queue
 from understudy.security.authorization import NoSecurity, Principal
 from understudy.session.session import ServerSession
 from understudy.terms import Permission, RoutingType

@@ -12,7 +12,7 @@ from understudy.management.operations import invocation, queue_messages
 from understudy.message import Message
 from understudy.properties import PropertyValue
 from understudy.routing.queues.queue import Queue
-from understudy.routing.walk import SLICE_MESSAGES
+from understudy.routing.queues.waiting_messages import SLICE_MESSAGES
 from understudy.terms import Permission
 
 MANY = SLICE_MESSAGES * 2 + 7

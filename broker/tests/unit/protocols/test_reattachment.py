@@ -9,7 +9,7 @@ from support.routing import text
 from understudy import limits
 from understudy.errors import RemoteProtocolError
 from understudy.protocols.core import reattachment, resend
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.wire.core import packets
 
 REFUSED = packets.ReattachSessionResponse(-1, False)

@@ -12,7 +12,7 @@ from understudy import limits
 from understudy.errors import NotAuthorized, XaCode
 from understudy.ids import Xid
 from understudy.message import FORCED_DELIVERY
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.session import consumers as session_module
 from understudy.terms import Permission, RoutingType
 from understudy.wire.core import packets

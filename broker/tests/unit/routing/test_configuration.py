@@ -8,8 +8,8 @@ import pytest
 
 from understudy.errors import InvalidQueueConfiguration
 from understudy.limits import NAME_UNITS_MAX
-from understudy.routing.configuration import QueueConfiguration, split_fqqn
-from understudy.routing.settings import AddressSettings
+from understudy.routing.addresses.configuration import QueueConfiguration, split_fqqn
+from understudy.routing.addresses.settings import AddressSettings
 from understudy.terms import RoutingType
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.routing import World, callback_of, text
 from understudy.errors import AddressFull, DiskFailed
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE, Message
-from understudy.routing import directory
+from understudy.routing.addresses import directory
 from understudy.routing.lifecycle import redelivery
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import ResponseOrder

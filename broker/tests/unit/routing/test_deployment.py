@@ -10,7 +10,7 @@ from support.routing import World, callback_of, text
 from understudy.config.model import AddressConfiguration, ConfigDeletionPolicy
 from understudy.config.model import QueueConfiguration as DeployedQueue
 from understudy.message import ROUTING_TYPE
-from understudy.routing.deployment import deploy
+from understudy.routing.addresses.deployment import deploy
 from understudy.terms import DivertDefinition, RoutingType
 
 ANYCAST = RoutingType.ANYCAST

@@ -20,7 +20,7 @@ from understudy.message import (
     Message,
 )
 from understudy.properties import Properties
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Balancer, RemoteBinding, queue_ids
 from understudy.session.session import ServerSession

@@ -16,8 +16,8 @@ from understudy.errors import (
     SharedQueueMismatch,
     UnexpectedRoutingType,
 )
-from understudy.routing.address import Address
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 from understudy.terms import RoutingType

@@ -6,8 +6,8 @@ import pytest
 
 from support.routing import World
 from understudy.config.model import Configuration
-from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.internal_names import DEFAULT, FORMER_DEFAULT, internal_prefix
+from understudy.routing.addresses.configuration import QueueConfiguration
+from understudy.routing.addresses.internal_names import DEFAULT, FORMER_DEFAULT, internal_prefix
 from understudy.routing.restore import settle
 from understudy.terms import RoutingType
 

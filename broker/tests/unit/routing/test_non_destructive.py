@@ -13,11 +13,11 @@ from support.store import StoreHarness
 from understudy.errors import DiskFull
 from understudy.management.operations import queue_messages
 from understudy.message import GROUP_ID
+from understudy.routing.addresses.updates import change_queue
 from understudy.routing.lifecycle import redelivery
 from understudy.routing.queues.queue import Queue
+from understudy.routing.queues.waiting_messages import act_on
 from understudy.routing.restore import restore
-from understudy.routing.updates import change_queue
-from understudy.routing.walk import act_on
 from understudy.session.outcomes import EXPIRED, REJECTED
 from understudy.session.session import ServerSession
 from understudy.terms import RoutingType

@@ -14,7 +14,7 @@ from support.routing import World, callback_of, text
 from support.store import DIRECTORY, StoreHarness
 from understudy.errors import StoreVersionUnsupported
 from understudy.message import DUPLICATE_ID
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.restore import restore
 from understudy.store.messages.pages import Pages
 from understudy.terms import RoutingType

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -11,14 +11,16 @@ from support.routing import World, callback_of, text
 from support.store import DIRECTORY, StoreHarness
 from understudy.errors import DescriptorsExhausted, DiskFailed, DiskFull, SegmentMissing
 from understudy.management.operations import queue_messages as messages
+from understudy.message import Message
 from understudy.ports import File
 from understudy.routing.lifecycle import quarantine as quarantine_module
-from understudy.routing.lifecycle.quarantine import NEVER_MS
+from understudy.routing.lifecycle.quarantine import DISK_AGAIN_MS, NEVER_MS, STANDSTILL_TRIES
 from understudy.routing.queues.queue import Queue
+from understudy.routing.queues.waiting_messages import act_on
 from understudy.routing.restore import restore, settle
-from understudy.routing.walk import act_on
 from understudy.store.log.segment import parse_name
-from understudy.store.messages.reference import unpack_location
+from understudy.store.messages.read_back import ReadBack
+from understudy.store.messages.reference import Location, unpack_location
 from understudy.store.quarantine import entry_names, quarantine_path, read_entries
 from understudy.terms import RoutingType
 from understudy.tools.inspect import verify
@@ -261,30 +263,88 @@ def test_queues_of_special_kinds(kind: dict[str, object]) -> None:
     assert node.rig.failures == []
 
 
-def test_what_the_disk_cannot_read_is_held_until_the_next_activation(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node.fill("a", "b", "c")
-    _, offset, _ = unpack_location(list(node.queue().pending)[1].location)  # type: ignore[arg-type]
-    original = type(node.store.read_back)._fetch
+@pytest.fixture
+def unreadable(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
+    """Offsets in the log at which the disk reports an error."""
+    offsets: set[int] = set()
+    original = ReadBack._fetch
 
-    def fetch(self, number: int, at: int, length: int) -> bytes:  # type: ignore[no-untyped-def]
-        if at <= offset < at + length:
+    def fetch(self: ReadBack, number: int, at: int, length: int) -> bytes:
+        if any(at <= offset < at + length for offset in offsets):
             raise DiskFailed("cannot read: Input/output error")
         return original(self, number, at, length)
 
-    def fetch_again(self, location) -> bytes:  # type: ignore[no-untyped-def]
-        raise DiskFailed("cannot read: Input/output error")
+    def fetch_again(self: ReadBack, location: Location) -> Message:
+        return self._decode(location, self._fetch(*unpack_location(location)))
 
-    monkeypatch.setattr(type(node.store.read_back), "_fetch", fetch)
-    monkeypatch.setattr(type(node.store.read_back), "_read_again", fetch_again)
+    monkeypatch.setattr(ReadBack, "_fetch", fetch)
+    monkeypatch.setattr(ReadBack, "_read_again", fetch_again)
+    yield offsets
+    offsets.clear()
+
+
+def offset_of(node: Node, position: int) -> int:
+    location = list(node.queue().pending)[position].location
+    assert location is not None
+    return unpack_location(location)[1]
+
+
+def let_pass(node: Node, duration_ms: int) -> None:
+    for _ in range(duration_ms // 1_000):
+        node.world.clock.advance(1_000)
+        node.settle()
+
+
+def test_a_queue_stands_still_while_its_disk_fails_for_a_moment(node: Node, unreadable: set[int]) -> None:
+    """Later messages, which were in memory, overtook the others, which an operator had to release (seed 320050)."""
+    node.fill("a", "b", "c")
+    unreadable.add(offset_of(node, 1))
     session = node.reader()
     node.settle()
+    let_pass(node, 3_000)
+    assert bodies(session) == [b"a"]
+    assert node.store.quarantine.entries() == []
+    unreadable.clear()
+    let_pass(node, 1_000)
+    assert bodies(session) == [b"a", b"b", b"c"]
+    assert node.store.quarantine.entries() == []
+    assert node.world.office.damaged.stopped == {}
+
+
+def test_after_ten_attempts_the_next_messages_of_a_disk_are_held_at_once(node: Node, unreadable: set[int]) -> None:
+    node.fill("a", "b", "c", "d")
+    unreadable.update(offset_of(node, position) for position in (0, 1, 2))
+    session = node.reader()
+    node.settle()
+    let_pass(node, STANDSTILL_TRIES * DISK_AGAIN_MS)
+    assert bodies(session) == [b"d"]
+    assert [entry.held for entry in node.store.quarantine.entries()] == [True] * 3
+
+
+def test_a_queue_that_is_deleted_while_its_disk_fails_takes_the_message_along(node: Node, unreadable: set[int]) -> None:
+    node.fill("a", "b")
+    unreadable.add(offset_of(node, 0))
+    session = node.reader()
+    node.settle()
+    assert node.world.office.damaged.stopped
+    session.consumers.close(0)
+    node.world.office.directory.delete_queue("q", disconnect=True)
+    let_pass(node, 2_000)
+    assert node.world.office.damaged.stopped == {}
+    assert node.store.quarantine.entries() == []
+
+
+def test_what_the_disk_cannot_read_is_held_until_the_next_activation(node: Node, unreadable: set[int]) -> None:
+    node.fill("a", "b", "c")
+    unreadable.add(offset_of(node, 1))
+    session = node.reader()
+    node.settle()
+    let_pass(node, STANDSTILL_TRIES * DISK_AGAIN_MS)
     assert bodies(session) == [b"a", b"c"]
     assert books(node.queue()) == (3, 2, 1)
     (entry,) = node.store.quarantine.entries()
     assert entry.held
-    monkeypatch.undo()
+    unreadable.clear()
     node.rig.die(power_loss=False)
     successor = Node(node.rig, "b")
     assert successor.store.quarantine.entries() == []

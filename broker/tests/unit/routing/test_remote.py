@@ -9,7 +9,7 @@ import pytest
 from support.routing import World
 from understudy.message import ROUTE_TO, ROUTING_TYPE, Message
 from understudy.properties import BYTE, Properties
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.filter import parse_filter
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Balancer, RemoteBinding, queue_ids

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.routing import World, callback_of, text
 from understudy.message import DUPLICATE_ID, SCHEDULED_DELIVERY
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.restore import restore
 from understudy.session.outcomes import ACCEPTED
 from understudy.terms import RoutingType

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from support.routing import World, callback_of, text
 from understudy.message import SCHEDULED_DELIVERY
+from understudy.routing.addresses.updates import change_queue
 from understudy.routing.queues.queue import Queue
 from understudy.routing.restore import restore, settle
-from understudy.routing.updates import change_queue
 
 
 def waits(queue: Queue) -> list[bytes]:

@@ -13,11 +13,11 @@ from support.routing import World, callback_of, text
 from understudy.errors import InvalidSelector
 from understudy.limits import SELECTOR_STEPS_MAX
 from understudy.management.operations import queue_messages
-from understudy.routing import address as addresses
 from understudy.routing import post_office
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses import address as addresses
+from understudy.routing.addresses.configuration import QueueConfiguration
+from understudy.routing.addresses.updates import change_queue
 from understudy.routing.filter import Filter, parse_filter
-from understudy.routing.updates import change_queue
 from understudy.selector.work import WORK
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
 from understudy.terms import RoutingType

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from understudy.config.model import AddressSettingsConfiguration
-from understudy.routing.settings import AddressSettings, AddressSettingsRepository
+from understudy.routing.addresses.settings import AddressSettings, AddressSettingsRepository
 from understudy.terms import AddressFullPolicy, PageFullPolicy, RoutingType
 from understudy.wildcards import Wildcards
 

@@ -14,7 +14,7 @@ from understudy.errors import TransactionTooLarge, XaCode, XaError
 from understudy.ids import Xid
 from understudy.message import SCHEDULED_DELIVERY
 from understudy.routing import staging
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.restore import restore
 from understudy.session import transaction as transaction_module
 from understudy.session.outcomes import ACCEPTED

@@ -8,9 +8,7 @@ import pytest
 
 from support.routing import World, callback_of, text
 from understudy.errors import InvalidQueueConfiguration, InvalidSelector, UnexpectedRoutingType
-from understudy.routing.queues.queue import Queue
-from understudy.routing.restore import restore
-from understudy.routing.updates import (
+from understudy.routing.addresses.updates import (
     change_queue,
     change_routing_types,
     pause_address,
@@ -18,6 +16,8 @@ from understudy.routing.updates import (
     resume_address,
     resume_queue,
 )
+from understudy.routing.queues.queue import Queue
+from understudy.routing.restore import restore
 from understudy.terms import DivertDefinition, RoutingType
 
 

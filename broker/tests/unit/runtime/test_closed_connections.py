@@ -46,7 +46,7 @@ CHANNEL = 10
 #: Objects of this package that may be there afterwards and were not before: caches, not connections.
 SPARE_OBJECTS = 50
 #: Caches, and the simulated disk.
-NOT_COUNTED = ("understudy.routing.settings.", "understudy.testing.")
+NOT_COUNTED = ("understudy.routing.addresses.settings.", "understudy.testing.")
 
 
 class Loop:

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from support.config import PASSWORD, core
-from understudy.config.reader import read_broker_xml
+from understudy.config.reading.reader import read_broker_xml
 from understudy.runtime.base.environment import Environment
 from understudy.runtime.base.node_configuration import NodeConfiguration
 from understudy.tls.settings import TlsSettings

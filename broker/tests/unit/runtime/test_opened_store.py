@@ -16,7 +16,7 @@ from understudy.ports import Space
 from understudy.runtime.node.opened_store import OpenedStore
 from understudy.runtime.replica.copying import FileExchange
 from understudy.runtime.replica.replication import NodeReplication
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 from understudy.store.replication.copy_messages import AskBytes, Directory, encode_message
 from understudy.testing.sim.disk import SimDisk
 from understudy.testing.sim.writer import SimLogWriter, SimWorker

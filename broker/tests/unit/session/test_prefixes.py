@@ -10,7 +10,7 @@ import pytest
 from support.routing import World, callback_of, text
 from support.sends import sends_of
 from understudy.message import ROUTING_TYPE
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes, prefixes_of
 from understudy.session.session import ServerSession
 from understudy.terms import RoutingType

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.routing import World, callback_of, text
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.restore import restore
 from understudy.terms import RoutingType
 

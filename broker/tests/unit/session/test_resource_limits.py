@@ -7,8 +7,8 @@ import pytest
 from support.routing import FakeSecurity, World, text
 from understudy.errors import NotAuthorized, SessionRejected
 from understudy.message import ROUTING_TYPE
-from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.records import queue_configuration, queue_record
+from understudy.routing.addresses.configuration import QueueConfiguration
+from understudy.routing.addresses.records import queue_configuration, queue_record
 from understudy.session.registry import SessionRegistry
 from understudy.terms import ResourceLimits, RoutingType
 

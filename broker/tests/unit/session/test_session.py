@@ -19,8 +19,8 @@ from understudy.errors import (
     SharedQueueMismatch,
 )
 from understudy.limits import METADATA_PER_SESSION_MAX
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.batch import BatchSends, Taking
-from understudy.routing.configuration import QueueConfiguration
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.outcomes import ACCEPTED, EXPIRED
 from understudy.session.session import ServerSession

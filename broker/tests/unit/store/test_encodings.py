@@ -13,7 +13,7 @@ from support.routing import text
 from support.store import DIRECTORY, StoreHarness
 from understudy.errors import JournalCorrupt
 from understudy.message import Encoding, Message
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 from understudy.store.log.records import ENCODING_SHIFT, MESSAGE_LARGE, RecordType, decode_message
 from understudy.store.log.segment import HEADER_BLOCK_BYTES
 

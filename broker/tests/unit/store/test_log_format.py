@@ -10,8 +10,8 @@ import pytest
 from tests.support.store import DIRECTORY, Crashed, StoreHarness
 
 from understudy.errors import DiskFull, StoreFormatHeld
-from understudy.store.log.follower import recover
 from understudy.store.log.format_version import FORMAT_VERSION_FIRST
+from understudy.store.log.reading.follower import recover
 from understudy.store.log.records import RecordType
 from understudy.store.log.segment import SegmentHeader, decode_header, parse_name
 from understudy.store.log_format import ReadableFormat

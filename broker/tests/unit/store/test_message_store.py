@@ -14,7 +14,7 @@ from understudy.ids import NodeId, first_id_of_epoch
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.message import Message
 from understudy.ports import Space
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.log.segment import segment_name
 from understudy.store.messages.message_store import MessageStore

@@ -10,7 +10,7 @@ from dataclasses import replace
 from tests.support.store import DIRECTORY, StoreHarness
 
 from understudy.errors import DiskFailed
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 from understudy.store.log.segment import parse_name
 from understudy.store.retention import Retention, RetentionSettings
 from understudy.testing.sim.disk import SimDisk

@@ -11,7 +11,7 @@ from tests.support.store_model import contents_of, order_of
 from understudy.errors import DiskFailed, DiskFull, WrongNode
 from understudy.ids import NodeId
 from understudy.message import Message
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.snapshots.snapshot import snapshot_names
 from understudy.testing.manual_time import ManualTime

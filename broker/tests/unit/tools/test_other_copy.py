@@ -13,7 +13,7 @@ from support.store_model import contents_of
 from understudy.errors import WrongNode
 from understudy.ids import NodeId
 from understudy.message import large_body_of
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 from understudy.store.log.records import MESSAGE_LARGE, MessageRecord, RecordType
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, decode_header, encode_header, seed_of, segment_name
 from understudy.store.messages.reference import unpack_location

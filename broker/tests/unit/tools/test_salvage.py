@@ -11,7 +11,7 @@ from support.routing import callback_of, text
 from support.store import DIRECTORY, NODE_ID, StoreHarness
 from support.store_model import contents_of, order_of
 from understudy.message import Message
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 from understudy.store.log.records import MessageRecord, RecordType
 from understudy.tools.inspect import read_log
 from understudy.tools.salvage import Salvage

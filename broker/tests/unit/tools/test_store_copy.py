@@ -14,9 +14,9 @@ from support.store_model import contents_of
 from understudy.errors import JournalCorrupt, LargeMessageFailed, StoreError
 from understudy.ports import Disk, File
 from understudy.store.log.applier import Applier
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
+from understudy.store.log.reading.replay import read_frames
 from understudy.store.log.records import RecordType
-from understudy.store.log.replay import read_frames
 from understudy.store.log.segment import parse_name, seed_of
 from understudy.store.quarantine import QuarantineEntry, entry_operations, read_entries
 from understudy.store.replication.store_files import StoreDirectories, list_store

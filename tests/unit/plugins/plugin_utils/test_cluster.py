@@ -13,7 +13,7 @@ from ansible_collections.understudy.broker.plugins.plugin_utils.render import Mi
 from understudy.config.grouping import GroupingType
 from understudy.config.high_availability import Role
 from understudy.config.model import ClusterConnectionConfiguration, Configuration
-from understudy.config.reader import read_broker_xml
+from understudy.config.reading.reader import read_broker_xml
 
 Hosts = dict[str, dict[str, object]]
 ALONE = {"broker_cluster_connects": False}

@@ -14,7 +14,7 @@ from ansible_collections.understudy.broker.plugins.plugin_utils import topology
 from ansible_collections.understudy.broker.plugins.plugin_utils.render import broker_xml
 from understudy.config.high_availability import ReplicationConfiguration, Role
 from understudy.config.lock_options import FileLockOptions, WitnessLockOptions, ZooKeeperLockOptions
-from understudy.config.reader import read_broker_xml
+from understudy.config.reading.reader import read_broker_xml
 
 Hosts = dict[str, dict[str, object]]
 

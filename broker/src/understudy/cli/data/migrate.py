@@ -24,7 +24,7 @@ from understudy.config.instance_files import (
     USERS_FILE,
     launcher_properties,
 )
-from understudy.config.reader import read_broker_xml
+from understudy.config.reading.reader import read_broker_xml
 from understudy.errors import ConfigError
 from understudy.limits import CONFIG_BYTES_MAX
 from understudy.migration.instance import ArtemisInstance, read_instance

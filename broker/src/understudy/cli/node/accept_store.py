@@ -15,7 +15,7 @@ from understudy.cli.node.serving import notes_directory
 from understudy.cli.terminal import echo
 from understudy.errors import StoreError
 from understudy.runtime.base.disk import RealDisk
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 from understudy.store.seen import SeenPosition, position_of
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from understudy.cli.node.user_files import login_modules, logins_beside, user_files
 from understudy.config.changes import changes
 from understudy.config.model import Configuration
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.runtime.base.environment import SystemClock, SystemEntropy
 from understudy.runtime.base.file_modes import check_files

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from understudy.cli.node.user_files import security_of, watched_files
 from understudy.config.colocated import HostedBackup, hosted_configuration
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.runtime.management.listener import ManagementListener
 from understudy.runtime.node.node import BrokerNode

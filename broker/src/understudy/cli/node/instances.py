@@ -20,8 +20,8 @@ from understudy.config.instance_files import (
     roles_file,
     users_file,
 )
-from understudy.config.reader import read_broker_xml
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.reader import read_broker_xml
+from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.runtime.base.environment import SystemEntropy
 from understudy.security.password_hashes import PasswordHash

@@ -19,7 +19,7 @@ from understudy.cli.node.serving import Instance, serve
 from understudy.cli.node.user_files import security_of
 from understudy.cli.terminal import echo
 from understudy.config.instance_files import TOKEN_FILE
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.runtime.base.logs import configure_logs
 from understudy.runtime.files.configuration_file import ConfigurationFile, volatile_store

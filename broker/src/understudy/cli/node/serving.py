@@ -19,7 +19,7 @@ from understudy.cli.node.user_files import logins_beside, security_of, user_file
 from understudy.cli.terminal import echo
 from understudy.config.instance_files import LOGIN_FILE
 from understudy.config.model import Configuration, ConfigWarning
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.runtime.base.file_modes import check_directories, check_files
 from understudy.runtime.base.kept_events import keep_events

@@ -20,7 +20,7 @@ from understudy.config.instance_files import (
 from understudy.config.logins.login_config import Logins, read_logins
 from understudy.config.model import Configuration
 from understudy.config.password_codec import KEY_VARIABLE
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.runtime.base.environment import SystemClock, SystemEntropy
 from understudy.runtime.logins.user_files import UserFiles

@@ -18,7 +18,7 @@ import uvloop
 from understudy.cli.tables import Column, Table, View, view_options
 from understudy.cli.tables import Kind as Cell
 from understudy.cli.terminal import Commands, echo
-from understudy.config.locking import parse_address, parse_members
+from understudy.config.reading.locking import parse_address, parse_members
 from understudy.errors import BrokerError, CallTimedOut, ConfigError
 from understudy.ha.locks.sequence_verdict import SEQUENCE_MAX, newest
 from understudy.ha.witness.frames import TOKEN_BYTES, Kind, Request

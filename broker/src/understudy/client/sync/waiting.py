@@ -227,8 +227,14 @@ class Waiters:
             turn.depth = held[0]
             return call()
         finally:
-            if not self._lock._is_owned():
-                self._lock._acquire_restore(held)
+            try:
+                if not self._lock._is_owned():
+                    self._lock._acquire_restore(held)
+            finally:
+                # A signal handler may also raise between the question and the acquisition: its exception leaves this
+                # method with the lock held, as every other one does.
+                if not self._lock._is_owned():
+                    self._lock._acquire_restore(held)
 
     def wake_ready(self, timer_ms: float) -> None:
         """Wake the threads whose wait is over, a thread to read, and the reader if a timer is earlier than it knows."""

@@ -27,8 +27,8 @@ from understudy.config.model import ClusterConnectionConfiguration
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.protocols.services import ProtocolServices
-from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.directory import Directory
+from understudy.routing.addresses.configuration import QueueConfiguration
+from understudy.routing.addresses.directory import Directory
 from understudy.terms import RoutingType
 from understudy.wire.core.transport import TransportConfiguration
 
@@ -43,7 +43,7 @@ class FlowSettings:
 
     cluster: ClusterConnectionConfiguration
     internal_prefix: str
-    """Prefix of internal names of the store (``routing.internal_names``)."""
+    """Prefix of internal names of the store (``routing.addresses.internal_names``)."""
     management_address: str
     notifications: str
     """Address of management notifications."""

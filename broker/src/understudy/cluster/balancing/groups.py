@@ -2,7 +2,7 @@
 
 The LOCAL handler decides and writes each binding to the log; the decision counts, for this node and for those that
 asked, when it is durable. REMOTE handlers ask it by notifications and remember the answers. Implements
-``routing.grouping.GroupDecisions``, ``group_binding.GroupOwner``, ``routing.listeners.RoutingListener`` and
+``routing.grouping.GroupDecisions``, ``group_binding.GroupOwner``, ``routing.addresses.listeners.RoutingListener`` and
 ``remote_bindings.RemoteListener``.
 
 Not here: the states of one binding (``group_binding``), the form of notifications (``group_notices``).
@@ -29,8 +29,8 @@ from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DiskFull
 from understudy.limits import GROUP_BINDINGS_MAX, GROUP_HELD_BYTES_OF_NODE_MAX, GROUP_HELD_BYTES_OF_SESSION_MAX
 from understudy.ports import Clock, Timer, Timers
-from understudy.routing.address import Address
-from understudy.routing.directory import Directory
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.directory import Directory
 from understudy.routing.grouping import Undecided, shortened
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue

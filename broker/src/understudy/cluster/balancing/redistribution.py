@@ -24,13 +24,21 @@ from understudy.limits import REDISTRIBUTED_WAITING_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.message import GROUP_ID, Encoding, Message
 from understudy.ports import Timer, Timers
-from understudy.routing.address import Address
+from understudy.routing.addresses.address import Address
 from understudy.routing.moves import MessageCopy, RunCopies, alike
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
+from understudy.routing.queues.waiting_messages import (
+    SLICE_MESSAGES,
+    START,
+    Position,
+    next_part,
+    one_by_one,
+    position_after,
+    requeue,
+)
 from understudy.routing.remote import Balancer, RemoteBinding, addressed_to, route_entries, without_routes
-from understudy.routing.walk import SLICE_MESSAGES, START, Position, next_part, one_by_one, position_after, requeue
 from understudy.store.messages.reference import MessageReference, Part, RunSlice, parts_of
 
 log = logging.getLogger(__name__)
@@ -366,7 +374,7 @@ def _stretches(numbers: Sequence[int]) -> list[tuple[int, int]]:
 
 
 class Redistribution:
-    """The redistribution of all queues of a node. Implements ``routing.listeners.RoutingListener`` and
+    """The redistribution of all queues of a node. Implements ``routing.addresses.listeners.RoutingListener`` and
     ``remote_bindings.RemoteListener``.
     """
 

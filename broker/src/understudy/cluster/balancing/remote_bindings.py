@@ -1,5 +1,5 @@
 """All queues of other nodes that this node knows, and the addresses that balance over them. Implements
-``routing.listeners.RoutingListener`` and ``routing.listeners.AddressesElsewhere``.
+``routing.addresses.listeners.RoutingListener`` and ``routing.addresses.listeners.AddressesElsewhere``.
 
 Source: artemis-ha s. 7.5.
 """
@@ -12,8 +12,8 @@ from typing import Protocol
 
 from understudy.cluster.balancing.groups import Groups
 from understudy.limits import REMOTE_BINDINGS_MAX
-from understudy.routing.address import Address
-from understudy.routing.directory import Directory
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.directory import Directory
 from understudy.routing.grouping import GroupDecisions
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue

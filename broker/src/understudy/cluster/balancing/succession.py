@@ -24,8 +24,8 @@ from understudy.routing.lifecycle.duplicate_ids import forwarded_id_bytes
 from understudy.routing.moves import MessageCopy
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
+from understudy.routing.queues.waiting_messages import act_on, one_by_one, requeue
 from understudy.routing.remote import RemoteBinding, addressed_to, queue_ids, without_routes
-from understudy.routing.walk import act_on, one_by_one, requeue
 from understudy.store.messages.reference import MessageReference, parts_of
 
 log = logging.getLogger(__name__)

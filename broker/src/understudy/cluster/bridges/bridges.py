@@ -19,7 +19,7 @@ from understudy.config.model import Configuration
 from understudy.errors import ManagementError
 from understudy.ports import Timers
 from understudy.protocols.services import ProtocolServices
-from understudy.routing.address import Address
+from understudy.routing.addresses.address import Address
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 from understudy.wire.core.transport import TransportConfiguration
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class Bridges:
-    """All bridges of a node, by name. Implements ``routing.listeners.RoutingListener``."""
+    """All bridges of a node, by name. Implements ``routing.addresses.listeners.RoutingListener``."""
 
     def __init__(
         self,

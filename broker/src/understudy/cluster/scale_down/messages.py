@@ -31,8 +31,8 @@ from understudy.message import (
 from understudy.ports import Timers
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
+from understudy.routing.queues.waiting_messages import requeue
 from understudy.routing.remote import without_routes
-from understudy.routing.walk import requeue
 from understudy.session.large_delivery import LargeDelivery
 from understudy.store.messages.reference import MessageReference, References
 from understudy.terms import RoutingType

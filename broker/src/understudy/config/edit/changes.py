@@ -12,14 +12,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from understudy.config.document import Document, nearest
 from understudy.config.edit.paths import Path, Step, parse_path
 from understudy.config.edit.spans import Span, Text, parse
 from understudy.config.edit.splices import element_bytes, with_attribute, with_element, with_value, without
-from understudy.config.grammar import Element, Kind
-from understudy.config.schema import CORE, SERVER, is_container
-from understudy.config.schema_addresses import JMS
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.document import Document, nearest
+from understudy.config.reading.servers import LoadedConfig
+from understudy.config.schema.address_rows import JMS
+from understudy.config.schema.grammar import Element, Kind
+from understudy.config.schema.schema import CORE, SERVER, is_container
 from understudy.config.sockets.schema import SOCKET_ROWS
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError

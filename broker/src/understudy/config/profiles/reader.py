@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import quote
 
-from understudy.config.document import Node
 from understudy.config.model import Configuration, ConnectorConfiguration
 from understudy.config.profiles.factory import ConnectionFactoryConfiguration
 from understudy.config.profiles.schema import SETTINGS, parameter_of
+from understudy.config.reading.document import Node
 
 
 def read_connection_factory(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from understudy.config.grammar import Element, Kind, container, named, row
+from understudy.config.schema.grammar import Element, Kind, container, named, row
 
 BOOLEAN, INTEGER, LONG, TEXT = Kind.BOOLEAN, Kind.INTEGER, Kind.LONG, Kind.TEXT
 

@@ -1,6 +1,6 @@
 """Addresses and ports by the names of socket bindings.
 
-Not here: the elements that refer to them (``config.transport``, ``config.discovery_reader``).
+Not here: the elements that refer to them (``config.reading.transport``, ``config.reading.discovery_reader``).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from understudy.config.document import Document, Node, nearest
+from understudy.config.reading.document import Document, Node, nearest
 from understudy.config.sockets.schema import INTERFACE, PORT_MAX, SOCKET_BINDING_GROUP
 from understudy.dataclass import dataclass
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from understudy.config.grammar import Attribute, Element, Kind, container, named
+from understudy.config.schema.grammar import Attribute, Element, Kind, container, named
 
 PORT_MAX: Final = 65_535
 

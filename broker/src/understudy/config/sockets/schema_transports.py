@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from understudy.config.grammar import Attribute, Kind, container, named, row
+from understudy.config.schema.grammar import Attribute, Kind, container, named, row
 
 TEXT: Final = Kind.TEXT
 

@@ -1,6 +1,6 @@
 """Reads the acceptors and connectors of a server.
 
-Not here: the URL and parameters of one of them (``config.transport``).
+Not here: the URL and parameters of one of them (``config.reading.transport``).
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from understudy.config.document import Document, Node
 from understudy.config.model import AcceptorConfiguration, ConnectorConfiguration
+from understudy.config.reading.document import Document, Node
+from understudy.config.reading.tls import TlsReader
+from understudy.config.reading.transport import in_vm_number, read_acceptor, read_connector
 from understudy.config.sockets.bindings import SocketBindings
-from understudy.config.tls import TlsReader
-from understudy.config.transport import in_vm_number, read_acceptor, read_connector
 
 
 class TransportReader:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
@@ -258,13 +259,18 @@ class LockAuthority:
 
     def find_moved(self, heard: MovedStore | None, found: Callable[[MovedStore], None]) -> None:
         """See ``Authority``. The newest data is empty, so older data is not needed, whatever it is. The record of
-        another node says more about the log.
+        another node says more about the log, but was made before the messages moved: the log went on after that, and
+        the lock manager has noted its end. An empty store that began before it would be refused (ADR 0118).
         """
 
         def read(moved: MovedStore | None) -> None:
-            if moved is not None:
-                same = heard is not None and (heard.node_id, heard.sequence) == (moved.node_id, moved.sequence)
-                found(heard if heard is not None and same else moved)
+            if moved is None:
+                return
+            if heard is not None and (heard.node_id, heard.sequence) == (moved.node_id, moved.sequence):
+                epoch, sequence = max(heard.end.epoch, moved.end.epoch), max(heard.end.sequence, moved.end.sequence)
+                found(replace(heard, end=replace(heard.end, epoch=epoch, sequence=sequence)))
+            else:
+                found(moved)
 
         if self._available and self._first_start():
             MovedNumbers(self._manager, self._node_id()).read(self.sequence, read)

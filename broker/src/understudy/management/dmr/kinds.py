@@ -1,6 +1,6 @@
 """The kinds of resources and attributes of the management CLI, and values between both notations.
 
-Defaults and kinds of values come from ``config.schema``. Not here: the resources themselves (``resources``).
+Defaults and kinds of values come from ``config.schema.schema``. Not here: the resources themselves (``resources``).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from decimal import Decimal, InvalidOperation
 from enum import Enum
 from typing import Final
 
-from understudy.config.grammar import Attribute as XmlAttribute
-from understudy.config.grammar import Element
-from understudy.config.grammar import parse_value as parse_xml_value
-from understudy.config.schema import element_at
+from understudy.config.schema.grammar import Attribute as XmlAttribute
+from understudy.config.schema.grammar import Element
+from understudy.config.schema.grammar import parse_value as parse_xml_value
+from understudy.config.schema.schema import element_at
 from understudy.dataclass import dataclass
 from understudy.errors import ManagementError
 from understudy.management.dmr.values import Long, Value

@@ -1,6 +1,6 @@
 """The resource types of the management CLI, each with the elements of broker.xml that its attributes are.
 
-The table is the only place that knows both names; a test compares it with ``config.schema``. Names of EAP 7 and their
+The table is the only place that knows both names; a test compares it with ``config.schema.schema``. Names of EAP 7 and their
 later ones are aliases of each other. Not here: reading (``tree``) and changing (``operations``).
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from understudy.config.grammar import Element, Kind
 from understudy.config.profiles.schema import SETTINGS
+from understudy.config.schema.grammar import Element, Kind
 from understudy.management.dmr.kinds import Attribute, Effect, ResourceType, Type
 
 SUBSYSTEM: Final = ("subsystem", "messaging-activemq")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from understudy.config.document import Node
 from understudy.config.edit.paths import Step
+from understudy.config.reading.document import Node
 from understudy.dataclass import dataclass
 from understudy.errors import ManagementError
 from understudy.management.dmr.grammar import Address

@@ -18,8 +18,8 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.errors import ManagementError
 from understudy.ports import Clock, Timer, Timers
-from understudy.routing.address import Address
-from understudy.routing.directory import Directory
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.directory import Directory
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 
@@ -124,7 +124,7 @@ def _fill(hours: list[int], last_hour: int) -> None:
 
 
 class MessageCounters:
-    """The counters of all queues of an active node. Implements ``routing.listeners.RoutingListener``."""
+    """The counters of all queues of an active node. Implements ``routing.addresses.listeners.RoutingListener``."""
 
     def __init__(
         self, directory: Directory, clock: Clock, timers: Timers, *, enabled: bool, period_ms: int, days: int

@@ -2,7 +2,7 @@
 
 They are logged by a logger of their own, which the lines of the log leave out, because a broker with temporary queues
 has thousands of them each second. A process that keeps no events pays one comparison for each. Implements
-``routing.listeners.RoutingListener``, ``routing.lifecycle.diverts.DivertListener`` and
+``routing.addresses.listeners.RoutingListener``, ``routing.lifecycle.diverts.DivertListener`` and
 ``session.slow_consumers.SlowConsumerListener``.
 """
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from understudy.routing.address import Address
-from understudy.routing.divert import Divert
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.divert import Divert
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 from understudy.session.consumer import ServerConsumer

@@ -5,7 +5,7 @@ all data is in its properties, so that selectors apply. While no queue is bound,
 notification that cannot be sent (disk full, address full) is logged and dropped, and the event itself does not
 fail.
 
-Implements ``routing.listeners.RoutingListener``, ``routing.lifecycle.diverts.DivertListener``,
+Implements ``routing.addresses.listeners.RoutingListener``, ``routing.lifecycle.diverts.DivertListener``,
 ``session.registry.SessionListener``, ``session.slow_consumers.SlowConsumerListener``,
 ``protocols.registry.ConnectionListener`` and ``protocols.access.AccessListener``. Sessions are identified by an alias:
 their names are secret (ADR 0009).
@@ -22,8 +22,8 @@ from understudy.errors import BrokerError
 from understudy.management.operations.transport import ACCEPTOR_FACTORY
 from understudy.message import Message, MessageType
 from understudy.properties import BYTE, INT, Properties, PropertyValue
-from understudy.routing.address import Address
-from understudy.routing.divert import Divert
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.divert import Divert
 from understudy.routing.post_office import PostOffice, ResponseOrder
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue

@@ -17,8 +17,8 @@ from understudy.management.operations.queue import Steps
 from understudy.management.operations.sending import SENDING_PARAMETERS, send
 from understudy.management.operations.table import Operations, flag, operation
 from understudy.management.snapshot.routing import address_readers
-from understudy.routing.address import Address
-from understudy.routing.updates import pause_address, resume_address
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.updates import pause_address, resume_address
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from understudy.errors import DivertNotFound, ManagementError, ResourceNotFound
 from understudy.management.json_text import parse_json
 from understudy.management.operations.invocation import Control, ManagedNode, Requester
 from understudy.management.operations.table import Operation, Operations, flag, mapping, operation, text
-from understudy.routing.divert import Divert
+from understudy.routing.addresses.divert import Divert
 from understudy.terms import ADD_HEADERS_TRANSFORMER, DivertDefinition, DivertRouting
 
 _REQUIRED: Final = ("name", "address", "forwarding-address")

@@ -21,10 +21,10 @@ from understudy.management.operations.invocation import Control
 from understudy.management.operations.sending import send
 from understudy.management.snapshot.clients import CONSUMER
 from understudy.management.snapshot.rows import Rows
+from understudy.routing.addresses.updates import change_queue, pause_queue, resume_queue
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
-from understudy.routing.updates import change_queue, pause_queue, resume_queue
-from understudy.routing.walk import Act, Wanted, act_on
+from understudy.routing.queues.waiting_messages import Act, Wanted, act_on
 from understudy.session.consumer import ServerConsumer
 from understudy.store.messages.reference import MessageReference
 from understudy.terms import Permission

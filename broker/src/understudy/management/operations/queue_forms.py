@@ -11,7 +11,7 @@ from typing import Final
 from understudy.management.operations.invocation import Control
 from understudy.management.operations.routing import change, create, describe_queue, routing_type_of
 from understudy.management.operations.table import Operation, Parameter, flag, integer, long, operation, text
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 
 #: Fields by the names of the parameters.
 _CREATED: Final[dict[str, Parameter]] = {

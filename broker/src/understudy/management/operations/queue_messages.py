@@ -1,7 +1,7 @@
 """Operations on the messages of one queue: list, remove, move and copy them.
 
-Operations read messages in slices (``routing.walk``); the queue continues to work in between. Messages being delivered
-are left alone, and scheduled messages are only listed, released and removed.
+Operations read messages in slices (``routing.queues.waiting_messages``); the queue continues to work in between.
+Messages being delivered are left alone, and scheduled messages are only listed, released and removed.
 
 A message that is moved to another queue is moved in one transaction of the log: the copy and the removal of
 the original are durable together or not at all.
@@ -31,12 +31,12 @@ from understudy.message import (
 )
 from understudy.properties import BYTE, LONG, PropertyValue, decode_simple_string
 from understudy.routing.acceptance import scheduled_ms
-from understudy.routing.address import Address
+from understudy.routing.addresses.address import Address
 from understudy.routing.filter import parse_filter
 from understudy.routing.lifecycle.duplicate_ids import duplicate_id_bytes
 from understudy.routing.post_office import PostOffice, ResponseOrder
 from understudy.routing.queues.queue import Queue
-from understudy.routing.walk import START, Act, Wanted, act_on, look, one_by_one, requeue
+from understudy.routing.queues.waiting_messages import START, Act, Wanted, act_on, look, one_by_one, requeue
 from understudy.session.transaction import Transaction
 from understudy.store.messages.reference import LargeReference, MessageReference, References
 

@@ -18,11 +18,11 @@ from understudy.management.json_text import parse_json, to_json
 from understudy.management.operations.invocation import Control
 from understudy.management.operations.table import Operation, flag, integer, operation, text
 from understudy.management.snapshot.routing import QUEUE, address_rows, queue_rows
-from understudy.routing.address import Address
-from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.directory import Directory
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.configuration import QueueConfiguration
+from understudy.routing.addresses.directory import Directory
+from understudy.routing.addresses.updates import change_queue, change_routing_types
 from understudy.routing.queues.queue import Queue
-from understudy.routing.updates import change_queue, change_routing_types
 from understudy.terms import RoutingType
 
 #: JSON names of a queue configuration that are not derived from the name of the field.

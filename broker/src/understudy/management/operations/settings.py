@@ -11,10 +11,10 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from understudy.config.grammar import Kind as ValueKind
-from understudy.config.grammar import parse_value
 from understudy.config.json_settings import ADDRESS_SETTING_ROWS, json_name
 from understudy.config.model import AddressSettingsConfiguration
+from understudy.config.schema.grammar import Kind as ValueKind
+from understudy.config.schema.grammar import parse_value
 from understudy.errors import ManagementError
 from understudy.management.json_text import parse_json, to_json
 from understudy.management.operations.factories import FACTORY_OPERATIONS

@@ -11,8 +11,8 @@ from understudy.management.model import links, queues
 from understudy.management.operations.invocation import ManagedNode
 from understudy.management.operations.queue_messages import page, shown_value, text_of, wanted_by
 from understudy.management.snapshot.rows import Rows
-from understudy.routing.address import Address
-from understudy.routing.divert import Divert
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.divert import Divert
 from understudy.routing.queues.queue import Queue
 from understudy.store.messages.reference import MessageReference
 

@@ -27,7 +27,7 @@ from understudy.routing.grouping import group_key, group_of
 from understudy.routing.lifecycle.quarantine import NEVER_MS
 from understudy.routing.queues.dispatch_gate import State as DispatchState
 from understudy.routing.queues.queue import Queue
-from understudy.routing.walk import START
+from understudy.routing.queues.waiting_messages import START
 from understudy.session.consumer import ServerConsumer
 from understudy.session.transaction import Transaction
 from understudy.store.messages.reference import MessageReference

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from understudy.errors import InvalidQueueConfiguration
 from understudy.protocols.core.answers import SessionAnswers
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.terms import RoutingType
 from understudy.wire.core import packets
 

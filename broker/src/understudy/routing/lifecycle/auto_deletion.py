@@ -18,8 +18,8 @@ import logging
 
 from understudy.errors import DiskFull
 from understudy.ports import Clock
-from understudy.routing.address import Address
-from understudy.routing.directory import Directory
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.directory import Directory
 from understudy.routing.queues.queue import Queue
 
 log = logging.getLogger(__name__)

@@ -31,9 +31,9 @@ from understudy.message import (
 )
 from understudy.properties import BYTE
 from understudy.routing.acceptance import Acceptance
-from understudy.routing.address import Address
-from understudy.routing.configuration import FQQN_SEPARATOR, QueueConfiguration
-from understudy.routing.directory import Directory
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.configuration import FQQN_SEPARATOR, QueueConfiguration
+from understudy.routing.addresses.directory import Directory
 from understudy.routing.moves import MessageCopy
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import without_routes

@@ -35,10 +35,10 @@ from understudy.limits import DIVERTS_MAX
 from understudy.message import ROUTING_TYPE, Message
 from understudy.properties import PropertyValue
 from understudy.routing.acceptance import Acceptance, refuses_no_queue, scheduled_ms
-from understudy.routing.address import Address
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.directory import Directory
+from understudy.routing.addresses.divert import Divert
 from understudy.routing.destinations import NamedQueue, destinations
-from understudy.routing.directory import Directory
-from understudy.routing.divert import Divert
 from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import Done, Lanes, ResponseOrder, RoutingTransaction, strictest

@@ -12,8 +12,10 @@ store's quarantine, then the log gets the acknowledgement that ends the message.
 among the scheduled messages of its queue with a time that never comes, so it is counted and not delivered.
 
 A message that cannot be read for another reason (the disk reports an error, the file of a large message is
-missing) may be readable later. It stays among the scheduled messages until an operator releases it or until the
-next activation; its entry in the quarantine says that it is held.
+missing) may be readable later. If no other node has the bytes and the disk has reported an error, perhaps for a moment,
+the queue stands still for ten seconds at most here, too; the next message that meets such an error directly after that
+is not tried again. Then the message stays among the scheduled messages until an operator releases it or until the next
+activation; its entry in the quarantine says that it is held.
 
 A damaged record may also be met by the consolidator of the log, which knows only where it lies. Then all queues are
 searched for references to that place, a slice in each turn, and unreadable messages are set aside in the same way.
@@ -33,6 +35,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import (
     BrokerError,
     DescriptorsExhausted,
+    DiskFailed,
     JournalCorrupt,
     MessageUnreadable,
     SegmentMissing,
@@ -76,6 +79,8 @@ class _Trouble:
     reason: str
     held: bool
     """Whether the message may be readable later, if the other node has no right bytes either."""
+    disk_failed: bool
+    """Whether the disk has reported an error, so that it may be readable in a moment."""
     both: bool = False
     """Whether the bytes of the other node are wrong, too."""
     given_up: bool = False
@@ -83,7 +88,7 @@ class _Trouble:
     under_way: bool = False
     """Whether the bytes are being read again or requested from the other node."""
     failures: int = 0
-    """How often the disk of this node has failed while the other node could be asked, and the queue stood still."""
+    """How often the disk of this node has failed while the queue stood still."""
     pause_ms: int = DISK_AGAIN_MS
     over: bool = False
     """Whether the message can be read again."""
@@ -97,7 +102,8 @@ class DamagedMessages:
     """Messages of one node that cannot be read."""
 
     __slots__ = (
-        "_aside", "_clock", "_closed", "_paging", "_queues", "_scheduled", "_store", "_timers", "_waiting", "stopped",
+        "_aside", "_clock", "_closed", "_in_vain_ms", "_paging", "_queues", "_scheduled", "_store", "_timers",
+        "_waiting", "stopped",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +128,8 @@ class DamagedMessages:
         """Messages that wait for the other node, by queue and message id."""
         self.stopped: dict[Queue, int] = {}
         """Queues that deliver nothing, and how many of their messages are being taken from the other node."""
+        self._in_vain_ms = -STANDSTILL_TRIES * DISK_AGAIN_MS
+        """Monotonic time at which a queue stood still for the last time without success."""
         self._closed = False
         store.quarantine.damage_met = self._met
         store.quarantine.repairs.on_attach = self._try_again
@@ -235,27 +243,28 @@ class DamagedMessages:
             return
         self._scheduled.add(queue, reference, NEVER_MS)
         self._aside.add((queue.queue_id, reference.message_id))
-        self._repair(_Trouble(queue, reference, "message", str(cause or error), held=not damaged))
+        disk_failed = isinstance(cause, DiskFailed)
+        self._repair(_Trouble(queue, reference, "message", str(cause or error), not damaged, disk_failed))
 
     def hold(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
         """The body of a large message cannot be read; its caller puts the reference where it stays."""
-        self._repair(_Trouble(queue, reference, "large message", str(error), held=True))
+        self._repair(_Trouble(queue, reference, "large message", str(error), True, isinstance(error, DiskFailed)))
 
     # --- bytes of the other node ------------------------------------------------------------------
 
     def _repair(self, trouble: _Trouble) -> None:
         """Read a damaged message again, and take the bytes of the other node; the queue delivers nothing meanwhile."""
-        queue, reference = trouble.queue, trouble.reference
+        reference = trouble.reference
         repairs, done = self._store.quarantine.repairs, partial(self._repaired, trouble)
         place = self._place(reference)
         if place is None or not reference.durable:
             # bytes in a page file are on this node only
-            self._list(trouble)
+            self._stand_still_or_list(trouble)
             return
         if trouble.kind == "message":
             if repairs.pair is None:
                 # the bytes have been read a second time already
-                self._list(trouble)
+                self._stand_still_or_list(trouble)
                 return
             repairs.record(place.number, place.epoch, place.offset, place.length, done)
         else:
@@ -268,12 +277,35 @@ class DamagedMessages:
                     place.number, place.epoch, place.offset, place.length, partial(self._record_repaired, trouble)
                 )
             else:
-                self._list(trouble)
+                self._stand_still_or_list(trouble)
                 return
+        self._stop(trouble)
+
+    def _stop(self, trouble: _Trouble) -> None:
+        """The queue delivers nothing until the bytes have been read again or taken from the other node."""
+        queue = trouble.queue
         trouble.under_way = True
         self.stopped[queue] = self.stopped.get(queue, 0) + 1
         # a dispatch under way ends
         queue.looks_left = queue.read_back_left = 0
+
+    def _may_pass(self, trouble: _Trouble) -> bool:
+        """Whether the disk, which is the only one with the bytes, is tried again while the queue stands still."""
+        if not trouble.disk_failed or trouble.failures >= STANDSTILL_TRIES:
+            return False
+        recent_ms = self._clock.monotonic_ms() - self._in_vain_ms
+        return trouble.failures > 0 or recent_ms >= STANDSTILL_TRIES * DISK_AGAIN_MS
+
+    def _stand_still_or_list(self, trouble: _Trouble) -> None:
+        if self._may_pass(trouble):
+            self._stop(trouble)
+            self._again_soon(trouble)
+        else:
+            self._list(trouble)
+
+    def _again_soon(self, trouble: _Trouble) -> None:
+        trouble.failures += 1
+        self._timers.call_later(DISK_AGAIN_MS, partial(self._once_more, trouble))
 
     def _body_of(self, trouble: _Trouble) -> LargeBody | None:
         """The body of a large message, as its record describes it; None: the record cannot be read."""
@@ -299,10 +331,13 @@ class DamagedMessages:
 
     def _repaired(self, trouble: _Trouble, outcome: Outcome) -> None:
         queue, repairs = trouble.queue, self._store.quarantine.repairs
-        if outcome is Outcome.DAMAGED_HERE and repairs.attached and trouble.failures < STANDSTILL_TRIES:
-            # its disk fails, perhaps for a moment: until then no message overtakes this one
-            trouble.failures += 1
-            self._timers.call_later(DISK_AGAIN_MS, partial(self._once_more, trouble))
+        if outcome is Outcome.DAMAGED_HERE and (
+            trouble.failures < STANDSTILL_TRIES
+            if repairs.attached
+            else repairs.pair is None and self._may_pass(trouble)
+        ):
+            # a disk fails, perhaps for a moment: until then no message overtakes this one
+            self._again_soon(trouble)
             return
         self._let_go(trouble)
         if self._closed:
@@ -316,9 +351,26 @@ class DamagedMessages:
         queue.prompt()
 
     def _once_more(self, trouble: _Trouble) -> None:
+        queue = trouble.queue
         self._let_go(trouble)
-        if not self._closed and not trouble.queue.deleted:
+        if self._closed or queue.deleted:
+            return
+        if trouble.kind == "message" and self._store.quarantine.repairs.pair is None and self._is_readable(trouble):
+            self._give_back(trouble)
+        else:
             self._repair(trouble)
+        queue.prompt()
+
+    def _is_readable(self, trouble: _Trouble) -> bool:
+        """Whether this node reads the message now; the reason of the trouble is that of this attempt otherwise."""
+        try:
+            trouble.queue.read(trouble.reference)
+        except MessageUnreadable as error:
+            cause = error.__cause__
+            trouble.reason = str(cause or error)
+            trouble.held, trouble.disk_failed = not isinstance(cause, JournalCorrupt), isinstance(cause, DiskFailed)
+            return False
+        return True
 
     def _let_go(self, trouble: _Trouble) -> None:
         """The queue stands still because of this message no longer."""
@@ -399,6 +451,8 @@ class DamagedMessages:
 
     def _list(self, trouble: _Trouble, *, waits: bool = False) -> None:
         queue, reference, reason = trouble.queue, trouble.reference, trouble.reason
+        if trouble.failures:
+            self._in_vain_ms = self._clock.monotonic_ms()
         if waits:
             reason += "; it waits for the copy of the other node"
         held = trouble.held or waits

@@ -16,12 +16,12 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from understudy.errors import DiskFull, InvalidQueueConfiguration, LimitExceeded
-from understudy.routing.address import Address
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.address import Address
+from understudy.routing.addresses.configuration import QueueConfiguration
+from understudy.routing.addresses.updates import change_queue
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import ResponseOrder
-from understudy.routing.updates import change_queue
 from understudy.terms import DivertDefinition, DivertRouting, RoutingType
 
 log = logging.getLogger(__name__)

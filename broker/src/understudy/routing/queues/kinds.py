@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from understudy.ports import Timers
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.dispatch_gate import DispatchGate
 from understudy.routing.queues.last_value import LastValues

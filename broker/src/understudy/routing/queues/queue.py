@@ -16,7 +16,7 @@ from typing import Protocol
 from understudy.errors import MaxConsumersExceeded, MessageUnreadable
 from understudy.message import Message
 from understudy.ports import Clock, Timers
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.filter import Filter
 from understudy.routing.memory import AddressMemory, Memory
 from understudy.routing.queues.consumer import Consumer, QueueConsumers

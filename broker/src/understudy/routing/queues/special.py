@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from understudy.message import Message
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.memory import AddressMemory
 from understudy.routing.queues.consumer import QueueConsumers
 from understudy.routing.queues.pending import PendingMessages

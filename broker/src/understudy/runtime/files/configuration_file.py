@@ -1,7 +1,7 @@
 """The configuration of an instance: its broker.xml with included files, and the overlay beside it.
 
 Every reader of a running or starting broker, and every command that reads the configuration of an instance, reads it
-here, so that none misses the overlay. Not here: the meaning of elements (``config.reader``).
+here, so that none misses the overlay. Not here: the meaning of elements (``config.reading.reader``).
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
-from understudy.config.document import Document, Node
 from understudy.config.edit import Merged, Target, merge
 from understudy.config.edit.overlay import Override, counting, waiting
 from understudy.config.instance_files import launcher_properties
 from understudy.config.model import ConfigWarning
 from understudy.config.password_codec import KEY_VARIABLE
-from understudy.config.reader import read_broker_xml
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.document import Document, Node
+from understudy.config.reading.reader import read_broker_xml
+from understudy.config.reading.servers import LoadedConfig
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.limits import CONFIG_BYTES_MAX

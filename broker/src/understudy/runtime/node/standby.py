@@ -10,7 +10,7 @@ from understudy.errors import StoreError, StoreVersionUnsupported
 from understudy.ha.life.activation import Step
 from understudy.runtime.base.parts import NodeParts, Owner
 from understudy.runtime.node.standby_faults import StandbyFaults
-from understudy.store.log.follower import Follower
+from understudy.store.log.reading.follower import Follower
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from typing import Final
 from understudy.config.model import Configuration
 from understudy.errors import BrokerError
 from understudy.ports import Disk, LogWriter
-from understudy.store.log.end import ends_before
-from understudy.store.log.follow_pace import FollowPace
-from understudy.store.log.follower import Follower, recover
 from understudy.store.log.operation_context import Voter
+from understudy.store.log.reading.end import ends_before
+from understudy.store.log.reading.follow_pace import FollowPace
+from understudy.store.log.reading.follower import Follower, recover
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.replication.replica_state import ReplicaStatus, read_replica_state
 from understudy.store.scrubbing import Scrubber, ScrubberState, ScrubReport

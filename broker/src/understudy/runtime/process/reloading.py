@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from understudy.config.changes import changes
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import BrokerError, ConfigError
 from understudy.management.operations.invocation import InstanceFiles
 from understudy.runtime.files.overlay_file import overlay_of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from understudy.config.changes import changes
 from understudy.config.model import Configuration
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import BrokerError, ManagementError
 from understudy.runtime.base.disk import RealDisk
 from understudy.runtime.process.server import Server

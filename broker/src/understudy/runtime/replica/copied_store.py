@@ -104,8 +104,7 @@ class TargetCopy:
 
     def _note(self, ready: TargetReady) -> None:
         """The files are complete and noted: node id and activation sequence follow, then the answer."""
-        state = read_replica_state(self._parts.environment.disk, store_directories(self._parts).log)
-        self._parts.lock.adopt(state.node_id)
+        state = self._adopt()
 
         def noted(error: BaseException | None) -> None:
             if self._ending:
@@ -122,6 +121,12 @@ class TargetCopy:
             self._local.write(state.activation_sequence, noted)
         else:
             noted(None)
+
+    def _adopt(self) -> ReplicaState:
+        """The note of the complete copy, whose node id becomes that of this node."""
+        state = read_replica_state(self._parts.environment.disk, store_directories(self._parts).log)
+        self._parts.lock.adopt(state.node_id)
+        return state
 
     def _make_log(self) -> ReplicaLog:
         target = self._target
@@ -148,7 +153,9 @@ class TargetCopy:
 
         def steps_ended() -> None:
             if self._log is None and self._target.state is TargetState.READY:
-                # complete, but the answer was not sent: its files are open, and are closed like those of any other
+                # complete and noted, but the answer was not sent: the node id is that of the data from now on, also
+                # without a restart, and the files are open and closed like those of any other copy
+                self._adopt()
                 self._log = self._make_log()
             if self._log is not None:
                 self._log.finish(lambda error: ended())

@@ -13,7 +13,7 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.ports import Disk
 from understudy.spark.journal.log_plan import LogPlan, Piece
-from understudy.store.log.replay import Cursor, replay
+from understudy.store.log.reading.replay import Cursor, replay
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, seed_of
 from understudy.store.snapshots.snapshot import read_snapshot_header, snapshot_names
 from understudy.store.state import StoreState

@@ -19,8 +19,8 @@ from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import Disk, File
 from understudy.spark.journal.decode import Block
 from understudy.spark.journal.log_plan import Mode, Piece
+from understudy.store.log.reading.replay import find_later_record, find_next_record
 from understudy.store.log.records import HEADER, HEADER_BYTES, SEAL_FIXED_BYTES, SEAL_TRAILER, RecordType
-from understudy.store.log.replay import find_later_record, find_next_record
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, seed_of
 from understudy.store.quarantine import KnownDamage, read_known_damage
 

@@ -18,8 +18,8 @@ from understudy.runtime.base.disk import RealDisk
 from understudy.spark.journal.log_plan import LogPlan
 from understudy.spark.state.small_state import Position
 from understudy.spark.state.source import PackedParts
+from understudy.store.log.reading.replay import Stop
 from understudy.store.log.records import SEAL_FIXED_BYTES, SealRecord
-from understudy.store.log.replay import Stop
 from understudy.store.log.segment import read_header, read_seal, segment_name
 from understudy.store.snapshots.snapshot import (
     PART_ITEMS,

@@ -30,8 +30,8 @@ from understudy.spark.journal.blocks import scan_records
 from understudy.spark.journal.log_plan import Layout, Piece, read_small_state, snapshot_links
 from understudy.spark.journal.names import Names, note_names, piece_bindings
 from understudy.store.log.chain import Chain, Link, read_chain
+from understudy.store.log.reading.replay import read_frames
 from understudy.store.log.records import ACKNOWLEDGE_HEADER_BYTES, HEADER, HEADER_BYTES, SEAL_TRAILER, RecordType
-from understudy.store.log.replay import read_frames
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, parse_name, read_header, read_seal, seed_of
 from understudy.store.quarantine import read_known_damage
 from understudy.store.replication.replica_state import ReplicaStatus, read_replica_state

@@ -13,8 +13,8 @@ from understudy.errors import JournalCorrupt, WrongNode
 from understudy.ids import NodeId, uuid_text
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import DiskReader, FileReader
+from understudy.store.log.reading.replay import read_frame
 from understudy.store.log.records import HEADER, HEADER_BYTES, EpochRecord, decode
-from understudy.store.log.replay import read_frame
 from understudy.store.log.segment import (
     HEADER_BLOCK_BYTES,
     SegmentHeader,

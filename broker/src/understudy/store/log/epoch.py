@@ -20,8 +20,8 @@ from understudy.ids import NodeId, uuid_bytes
 from understudy.ports import Clock, Disk
 from understudy.store.log.applier import Applier
 from understudy.store.log.chain import EpochStart, highest_number, newest_epoch
-from understudy.store.log.follower import Follower
 from understudy.store.log.operations import CreateSegment, GiveUpReserve, MakeDirectory, RewriteFile, TidyUp
+from understudy.store.log.reading.follower import Follower
 from understudy.store.log.records import HEADER_BYTES, EpochRecord, RecordType, SegmentEnd, encode_epoch
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, frame, seed_of, segment_name
 from understudy.store.messages.reference import pack_location

@@ -30,8 +30,8 @@ from understudy.ports import Clock, Disk, Space
 from understudy.store.disk_usage import DiskUsage
 from understudy.store.log.applier import LogFiles
 from understudy.store.log.epoch import Epoch, begin_epoch
-from understudy.store.log.follower import Follower
 from understudy.store.log.journal import Journal
+from understudy.store.log.reading.follower import Follower
 from understudy.store.log.records import (
     ACKNOWLEDGE_HEADER_BYTES,
     ENCODING_SHIFT,

@@ -20,8 +20,8 @@ from understudy.dataclass import dataclass
 from understudy.limits import DIVERGENCE_NOTE_BYTES_MAX
 from understudy.ports import Disk, DiskReader
 from understudy.store.log.chain import EpochStart
+from understudy.store.log.reading.replay import Frame, read_frames
 from understudy.store.log.records import HEADER_BYTES, EpochRecord, RecordType, decode
-from understudy.store.log.replay import Frame, read_frames
 from understudy.store.log.segment import parse_name, seed_of, segment_name
 from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.epoch_history import common_history, read_history

@@ -11,9 +11,9 @@ from contextlib import closing
 from understudy.ids import NodeId
 from understudy.ports import DiskReader, FileReader
 from understudy.store.log.chain import newest_epoch
-from understudy.store.log.end import ends_before
-from understudy.store.log.follower import Follower
-from understudy.store.log.replay import read_frames
+from understudy.store.log.reading.end import ends_before
+from understudy.store.log.reading.follower import Follower
+from understudy.store.log.reading.replay import read_frames
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, read_header, seed_of
 from understudy.store.snapshots.snapshot import parse_snapshot_name
 from understudy.store.state import StoreState

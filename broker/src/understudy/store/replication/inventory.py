@@ -15,7 +15,7 @@ from hashlib import blake2b
 from understudy.errors import JournalCorrupt, LimitExceeded, StoreVersionUnsupported
 from understudy.limits import COPY_FILES_MAX, COPY_PIECE_BYTES_MAX
 from understudy.ports import Disk, File, FileReader
-from understudy.store.log.replay import read_frames
+from understudy.store.log.reading.replay import read_frames
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, read_header, read_seal, seed_of
 from understudy.store.replication.copy_messages import HASH_BYTES, InventoryFile
 from understudy.store.replication.store_files import StoreDirectories, is_segment, list_store

@@ -17,8 +17,8 @@ from typing import Final
 from understudy.errors import StoreError
 from understudy.limits import LAST_BATCH_BYTES_MAX
 from understudy.ports import DiskReader
+from understudy.store.log.reading.replay import Frame, read_frames
 from understudy.store.log.records import HEADER_BYTES, MessageRecord, RecordType, decode, encode_duplicate_id
-from understudy.store.log.replay import Frame, read_frames
 from understudy.store.log.segment import parse_name, seed_of
 from understudy.store.messages.reference import pack_location
 from understudy.store.state import StoreState

@@ -19,10 +19,10 @@ from understudy.kernel.log import crc32
 from understudy.kernel.log.skim import Step
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import Clock, Disk, File
+from understudy.store.log.reading.replay import Cursor, Stop, replay
+from understudy.store.log.reading.skim import apply_steps, read_steps
 from understudy.store.log.records import HEADER, HEADER_BYTES, SEAL_FIXED_BYTES, SealRecord
-from understudy.store.log.replay import Cursor, Stop, replay
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, read_header, read_seal, seed_of, segment_name
-from understudy.store.log.skim import apply_steps, read_steps
 from understudy.store.quarantine import KnownDamage
 from understudy.store.snapshots.background import PAUSE, STEP_BYTES, Durable, Job, Request, read_job
 from understudy.store.snapshots.references import LiveReferences, waiting_references

@@ -25,8 +25,8 @@ from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import Disk, File
 from understudy.store.live_index import LiveIndex
 from understudy.store.log.journal import Journal
+from understudy.store.log.reading.replay import read_frame
 from understudy.store.log.records import HEADER_BYTES, MESSAGE_HEADER_BYTES, RecordType, encode_move
-from understudy.store.log.replay import read_frame
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, seed_of, segment_name
 from understudy.store.messages.reference import Location, pack_location, unpack_location
 from understudy.store.quarantine import KnownDamage

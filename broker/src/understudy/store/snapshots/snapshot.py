@@ -24,6 +24,7 @@ from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import FileReader
 from understudy.store.log.checkpoint import checkpoint_parts
 from understudy.store.log.format_version import FORMAT_VERSION, FORMAT_VERSION_FIRST
+from understudy.store.log.reading.replay import Cursor, Stop, read_frame
 from understudy.store.log.records import (
     HEADER,
     HEADER_BYTES,
@@ -35,7 +36,6 @@ from understudy.store.log.records import (
     RecordType,
     decode,
 )
-from understudy.store.log.replay import Cursor, Stop, read_frame
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, NEW_SUFFIX, seed_of, segment_name
 from understudy.store.messages.columns import Rows
 from understudy.store.messages.reference import (

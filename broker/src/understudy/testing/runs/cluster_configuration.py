@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from understudy.config.model import Configuration
-from understudy.config.reader import read_broker_xml
+from understudy.config.reading.reader import read_broker_xml
 from understudy.dataclass import dataclass
 
 PORT: Final = 61616

@@ -15,9 +15,9 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.errors import StoreError
 from understudy.message import Message
-from understudy.store.log.follower import Follower
+from understudy.store.log.reading.follower import Follower
+from understudy.store.log.reading.replay import read_frame
 from understudy.store.log.records import HEADER_BYTES, decode_message
-from understudy.store.log.replay import read_frame
 from understudy.store.log.segment import seed_of, segment_name
 from understudy.store.messages.reference import MessageReference, unpack_location
 from understudy.store.quarantine import QuarantineEntry, read_entries

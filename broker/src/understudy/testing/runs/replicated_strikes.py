@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from understudy.errors import JournalCorrupt, StoreBehind, StoreError
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 from understudy.store.seen import position_of
 from understudy.testing.runs.cluster import INSTANCES, SimNode
 from understudy.testing.runs.fault_plan import PAIR_LATER_KINDS, Fault, FaultKind

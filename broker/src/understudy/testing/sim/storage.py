@@ -31,8 +31,8 @@ from understudy.ports import (
     Worker,
 )
 from understudy.runtime.base.environment import Environment
-from understudy.store.log.follower import recover
 from understudy.store.log.operations import is_batch
+from understudy.store.log.reading.follower import recover
 from understudy.store.state import StoreState
 from understudy.testing.sim.broken_disk import BrokenDisk
 from understudy.testing.sim.disk import SimVolume

@@ -160,6 +160,51 @@ def test_no_answer_in_time_means_a_failed_connection() -> None:
     assert not waiting.settled
 
 
+def test_the_late_answer_of_a_call_out_of_time_is_not_that_of_the_next_one() -> None:
+    """A session that is attached again gets the kept request once more, and answers it (seed 330002)."""
+    line = Line()
+    line.calls.open()
+    late, following = line.query("a"), line.query("b")
+    line.clock.now_ms += 100
+    line.calls.expire(line.clock.now_ms)
+    assert isinstance(late.error, CallTimedOut)
+    line.calls.suspend()
+    line.calls.open()
+    assert line.sent == [QueueQuery("a")], "the session answers the first request first"
+    line.calls.answer(QueueQueryResponse(False))
+    assert not following.settled
+    assert line.sent == [QueueQuery("a"), QueueQuery("b")]
+    line.calls.answer(QueueQueryResponse(True))
+    assert following.settled
+
+
+def test_a_call_out_of_time_whose_answer_never_comes_delays_the_next_one_once() -> None:
+    line = Line()
+    line.calls.open()
+    line.query("a")
+    line.clock.now_ms += 100
+    line.calls.expire(line.clock.now_ms)
+    line.calls.suspend()
+    line.calls.open()
+    following = line.query("b")
+    line.clock.now_ms += 100
+    assert line.calls.expire(line.clock.now_ms) is None, "the connection works"
+    assert line.sent == [QueueQuery("a"), QueueQuery("b")]
+    line.calls.answer(QueueQueryResponse(True))
+    assert following.settled
+
+
+def test_a_call_out_of_time_ends_with_the_session_of_the_server() -> None:
+    line = Line()
+    line.calls.open()
+    line.query("a")
+    line.clock.now_ms += 100
+    line.calls.expire(line.clock.now_ms)
+    line.calls.suspend()
+    line.calls.reset(ConnectionLost("cut"))
+    assert len(line.calls) == 0
+
+
 def test_no_failover_in_time_fails_the_call_but_not_the_connection() -> None:
     line = Line()
     before = line.query("a")

@@ -248,6 +248,29 @@ def test_a_suspension_after_a_failover_rolls_back_too() -> None:
     roll_back(talk, outcome)
 
 
+def test_a_branch_whose_end_got_no_answer_after_a_failover_can_be_rolled_back() -> None:
+    """The session of the server still worked in the branch, and refused the rollback (seed 330002)."""
+    talk = ScriptedSession()
+    talk.started()
+    talk.lose()
+    talk.recover()
+    outcome = Outcome()
+    talk.branches.end(XID, outcome)
+    talk.drive.tick(60_000)
+    assert code(outcome) == XaCode.RESOURCE_MANAGER_FAILED
+    talk.recover()
+    undone = Outcome()
+    talk.branches.roll_back(XID, undone)
+    assert talk.sent() == [SessionStop()]
+    talk.answer(NullResponse())
+    assert [type(packet) for packet in talk.sent()] == [Rollback]
+    talk.answer(NullResponse())
+    assert talk.sent() == [SessionStart()]
+    assert undone.done()
+    assert undone.error is None
+    assert talk.branches.working_in is None
+
+
 def test_a_second_failover_during_that_rollback_leaves_the_branch() -> None:
     talk = ScriptedSession()
     talk.started()

@@ -225,6 +225,8 @@ def test_a_replica_with_the_lock_leaves_the_record_and_never_asks_for_the_lock_w
     assert primary.found() == [MovedStore(NODE, 4, END)]
     heard = MovedStore(NODE, 4, LogEnd(5, 701, 600, b"batch"))
     assert primary.found(heard) == [heard], "the node that has the messages knows more"
+    early = MovedStore(NODE, 4, LogEnd(5, 690, 600, b"batch"))
+    assert primary.found(early) == [MovedStore(NODE, 4, LogEnd(5, 700, 600, b"batch"))], "the log went on after that"
     assert primary.found(MovedStore(NODE, 3, END)) == [MovedStore(NODE, 4, END)], "an earlier scale-down"
     primary.local.write(4, lambda error: None)
     assert primary.call(lambda answer: primary.authority.request(Cause.START, answer)) is None

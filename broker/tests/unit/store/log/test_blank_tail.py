@@ -11,7 +11,7 @@ import pytest
 from tests.support.store import StoreHarness
 
 from understudy.runtime.base.disk import RealDisk
-from understudy.store.log.blank_tail import BlankTails
+from understudy.store.log.reading.blank_tail import BlankTails
 from understudy.testing.sim.disk import SimFile
 
 MIB = 1 << 20

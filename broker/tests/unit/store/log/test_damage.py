@@ -12,9 +12,9 @@ from support.store import DIRECTORY, StoreHarness
 from support.store_model import contents_of
 from understudy.errors import JournalCorrupt
 from understudy.store.log.applier import Applier
-from understudy.store.log.follower import Follower, recover
+from understudy.store.log.reading.follower import Follower, recover
+from understudy.store.log.reading.replay import Frame, read_frames
 from understudy.store.log.records import RecordType
-from understudy.store.log.replay import Frame, read_frames
 from understudy.store.log.segment import parse_name, seed_of
 from understudy.store.quarantine import QuarantineEntry, entry_operations, read_entries
 

@@ -12,7 +12,7 @@ from understudy.ports import File
 from understudy.store.log.applier import Applier
 from understudy.store.log.chain import EpochStart
 from understudy.store.log.epoch import begin_epoch
-from understudy.store.log.follower import Follower, recover
+from understudy.store.log.reading.follower import Follower, recover
 from understudy.store.log.records import EpochRecord
 from understudy.store.log.segment import parse_name, segment_name
 from understudy.store.log.tidying import tidy

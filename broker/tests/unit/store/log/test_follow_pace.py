@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import cast
 
-from understudy.store.log.follow_pace import (
+from understudy.store.log.reading.follow_pace import (
     FOLLOW_IDLE_POLL_MS,
     FOLLOW_POLL_MS,
     FOLLOW_QUIET_LOOKS,
     REPLICA_FOLLOW_POLL_MS,
     FollowPace,
 )
-from understudy.store.log.follower import Follower
+from understudy.store.log.reading.follower import Follower
 
 
 class Log:

@@ -10,10 +10,10 @@ from tests.support.store_model import contents_of
 
 from understudy.errors import DiskFailed, JournalCorrupt, WrongNode
 from understudy.ids import NodeId
-from understudy.store.log.end import ends_before
-from understudy.store.log.follower import Follower, recover
+from understudy.store.log.reading.end import ends_before
+from understudy.store.log.reading.follower import Follower, recover
+from understudy.store.log.reading.replay import find_later_record
 from understudy.store.log.records import RecordType, encode_id
-from understudy.store.log.replay import find_later_record
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, frame, parse_name, seed_of
 from understudy.testing.sim.disk import SimDisk, SimFile
 

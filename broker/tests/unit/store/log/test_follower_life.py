@@ -9,7 +9,7 @@ from tests.support.store import StoreHarness
 
 from understudy.errors import MachineError
 from understudy.machine import ILLEGAL
-from understudy.store.log.follower_life import FollowerEvent, FollowerLife, FollowerState
+from understudy.store.log.reading.follower_life import FollowerEvent, FollowerLife, FollowerState
 
 E, S = FollowerEvent, FollowerState
 

@@ -13,7 +13,7 @@ from support.routing import World
 from support.store import DIRECTORY
 from understudy.errors import JournalCorrupt, StoreError
 from understudy.routing.restore import restore
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 from understudy.store.log.records import RecordType
 from understudy.store.log.segment import HEADER_BLOCK_BYTES
 from understudy.store.snapshots.snapshot import REFERENCE, read_snapshot

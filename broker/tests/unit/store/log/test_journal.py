@@ -10,7 +10,7 @@ from tests.support.store import DIRECTORY, StoreHarness
 from understudy.errors import DiskFull
 from understudy.message import Message
 from understudy.store.log.batch import BATCH_BYTES_MAX
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 from understudy.store.log.records import AcknowledgeRecord, SealRecord
 from understudy.store.log.segment import SEGMENT_BYTES_MIN
 from understudy.store.messages.message_store import MessageStore

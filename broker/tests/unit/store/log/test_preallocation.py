@@ -13,10 +13,10 @@ from understudy.errors import DiskFailed, DiskFull
 from understudy.ids import NodeId
 from understudy.message import Message
 from understudy.store.log.applier import Applier
-from understudy.store.log.follower import recover
 from understudy.store.log.format_version import FORMAT_VERSION_FIRST
 from understudy.store.log.operations import Append, WriteZeros
 from understudy.store.log.preallocation import ZEROS_BYTES, Preallocation, Readiness
+from understudy.store.log.reading.follower import recover
 from understudy.store.log.segment import HEADER_BLOCK_BYTES
 from understudy.tools.step_writer import StepWriter
 

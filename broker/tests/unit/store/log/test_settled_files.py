@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from understudy.ports import File
-from understudy.store.log.settled_files import _FILES_MAX, PIECE_BYTES, SettledFiles
+from understudy.store.log.reading.settled_files import _FILES_MAX, PIECE_BYTES, SettledFiles
 from understudy.testing.sim.disk import SimDisk, SimFile, SimVolume
 
 MIB = 1024 * 1024

@@ -12,8 +12,8 @@ from tests.support.store import DIRECTORY, StoreHarness
 from tests.support.store_model import contents_of
 
 from understudy.store.log.batch import Sync
-from understudy.store.log.follower import recover
 from understudy.store.log.preallocation import AHEAD_MAX
+from understudy.store.log.reading.follower import recover
 
 
 def rig_with(seed: int, **settings: object) -> StoreHarness:

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from tests.support.store import DIRECTORY, NODE_ID, Crashed, StoreHarness
 
-from understudy.store.log.follower import Follower, recover
+from understudy.store.log.reading.follower import Follower, recover
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.log.segment import segment_name
 from understudy.store.replication import empty_store

@@ -8,7 +8,7 @@ from tests.support.store import DIRECTORY
 from tests.unit.store.snapshots import test_consolidator
 from tests.unit.store.snapshots.test_consolidator import assert_recovered, fill, names, numbers, put, rig_of
 
-from understudy.store.log.follower import recover
+from understudy.store.log.reading.follower import recover
 from understudy.store.log.records import Record, RecordType, decode
 from understudy.store.snapshots.background import Background
 from understudy.store.snapshots.relocation import SegmentCopy
@@ -27,7 +27,7 @@ def test_duplicate_ids_without_messages_are_not_decoded_one_by_one_for_a_snapsho
         kinds.append(kind)
         return decode(kind, flags, payload)
 
-    with mock.patch("understudy.store.log.skim.decode", counted):
+    with mock.patch("understudy.store.log.reading.skim.decode", counted):
         for number in range(600):
             store.store_duplicate_ids(rig.address_ids[0], [b"%d/%d" % (number, each) for each in range(20)])
             fill(rig, 1)

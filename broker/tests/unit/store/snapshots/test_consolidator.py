@@ -16,7 +16,7 @@ from tests.support.store_model import contents_of
 from understudy.errors import DiskFailed, JournalCorrupt
 from understudy.message import Message
 from understudy.store.live_index import LiveIndex
-from understudy.store.log.follower import Follower, recover
+from understudy.store.log.reading.follower import Follower, recover
 from understudy.store.log.segment import parse_name
 from understudy.store.messages.reference import Location, unpack_location
 from understudy.store.retention import RetentionSettings

@@ -26,7 +26,7 @@ from understudy.cli.tables import View, view_options
 from understudy.cli.terminal import Commands, echo
 from understudy.config.edit import Add, Change, Remove, Set, difference, edit
 from understudy.config.instance_files import launcher_properties
-from understudy.config.servers import LoadedConfig
+from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.limits import CONFIG_BYTES_MAX
 from understudy.runtime.files.configuration_file import read_data, read_included

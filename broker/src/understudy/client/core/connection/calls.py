@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
@@ -236,7 +237,8 @@ class Calls:
         return min(deadlines) if deadlines else None
 
     def expire(self, now_ms: int) -> CallTimedOut | None:
-        """Fail the calls whose time is over.
+        """Fail the calls whose time is over. One that was sent stays in flight for its late answer: a session that is
+        attached again gets the request or the answer once more, and the next call must not take that for its own.
 
         Returns:
             An error if one of them was in flight on an open channel: then the connection has
@@ -245,13 +247,22 @@ class Calls:
         due = [call for call in self._line if call.deadline_ms is not None and call.deadline_ms <= now_ms]
         failed = None
         for call in due:
-            self._line.remove(call)
+            place = self._line.index(call)
+            del self._line[place]
+            if call.done is _ignored:
+                # a session that lives on answers every request; one that does not is no reason to wait again
+                continue
+            if call.sent:
+                late = replace(call, done=_ignored, interrupted=Interrupted.FORGET, bound=True, deadline_ms=None)
+                self._line.insert(place, late)
             if self._open:
                 failed = CallTimedOut(f"{call.name}: no answer within {self._timeout_ms} ms")
                 error: BrokerError = failed
             else:
                 error = CallTimedOut(f"{call.name}: no failover within {self._failover_timeout_ms} ms")
             call.done(None, call.interruption(error, call.sent) if call.interruption else error)
+        if failed is None:
+            self._advance()
         return failed
 
     def _advance(self) -> None:
@@ -272,6 +283,10 @@ class Calls:
     def _deadline(self, call: Call, delay_ms: int) -> None:
         call.deadline_ms = self._clock.monotonic_ms() + delay_ms
         self._wake_at(call.deadline_ms)
+
+
+def _ignored(packet: Any, error: BaseException | None) -> None:
+    """The answer of a call that has failed already."""
 
 
 def twice_dropped(name: str, error: BrokerError) -> ConnectionLost:

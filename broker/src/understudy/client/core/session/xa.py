@@ -26,6 +26,8 @@ from understudy.wire.core import packets_xa as packets
 from understudy.wire.core.packets import NullResponse, Packet, Rollback, SessionStop
 
 _ROLLED_BACK: Final = range(XaCode.ROLLED_BACK, 108)
+#: Name of the request that undoes a branch.
+_ROLL_BACK: Final = "roll back branch"
 
 
 class Branches:
@@ -94,8 +96,14 @@ class Branches:
             works_in=works_in,
         )
 
-    def _roll_back_lost(self, name: str, waiter: Waiter[None]) -> None:
-        """Deliveries are stopped: roll back the new server's session after a failover undid the branch."""
+    def _roll_back_lost(self, name: str, waiter: Waiter[None], *, wanted: bool) -> None:
+        """Deliveries are stopped: roll back the new server's session after a failover undid the branch.
+
+        Args:
+            name: Of the request, for errors.
+            waiter: Receives the outcome.
+            wanted: Whether the request is to undo the branch, so that it succeeds.
+        """
         channel = self._channel
         self._consumers.rolled_back()
 
@@ -103,7 +111,7 @@ class Branches:
             self._left()
             channel.start()
             lost = XaError(f"{name}: a failover undid the work of this branch", xa_code=XaCode.ROLLED_BACK_OTHER)
-            settle(waiter)(None, error or lost)
+            settle(waiter)(None, error or (None if wanted else lost))
 
         call = Call("rollback", lambda _: Rollback(False), (NullResponse,), done, Interrupted.FORGET, bound=True)
         channel.calls.add(call)
@@ -149,7 +157,11 @@ class Branches:
     def roll_back(self, xid: Xid, waiter: Waiter[None]) -> None:
         """Undo a branch; messages that the session received are delivered again."""
         self._check()
-        self._roll_back(xid, waiter, _Repetition(self._channel))
+        if self.lost and self._working_in == xid:
+            # the end of the branch got no answer: the server's session still works in it
+            self._ask(_ROLL_BACK, lambda: packets.XaRollback(xid), waiter, Interrupted.FAIL, None, works_in=True)
+        else:
+            self._roll_back(xid, waiter, _Repetition(self._channel))
 
     def _roll_back(self, xid: Xid, waiter: Waiter[None], repetition: _Repetition) -> None:
         """Stop deliveries, drop delivered messages, undo the branch, start.
@@ -160,7 +172,7 @@ class Branches:
         Args:
             repetition: Of the request that undoes the branch.
         """
-        name, channel = "roll back branch", self._channel
+        name, channel = _ROLL_BACK, self._channel
         interrupted = _interruption(name)
 
         def cut_off() -> None:
@@ -258,7 +270,8 @@ class Branches:
     ) -> None:
         """Args:
         again_means: Codes that mean "already done" when it had been asked before.
-        whatever: Called when it was refused.
+        whatever: Called when it was refused, unless the session was to be rolled back: then it still works in the
+            branch.
         works_in: It is about the branch that the session works in: if a failover undid that, the session is rolled
             back instead.
         """
@@ -274,14 +287,14 @@ class Branches:
 
         def done(packet: Any, error: BaseException | None) -> None:
             if error is None and rolls_back:
-                self._roll_back_lost(name, waiter)
+                self._roll_back_lost(name, waiter, wanted=name == _ROLL_BACK)
                 return
             if error is None and packet is not None:
                 error = repetition.error_of(name, packet, again_means)
             if error is None:
                 if succeeded is not None:
                     succeeded()
-            elif whatever is not None:
+            elif whatever is not None and not rolls_back:
                 whatever()
             settle(waiter, lambda _: None)(None, error)
 

@@ -1,0 +1,1 @@
+"""Reading broker.xml: ``document`` checks elements against the schema, ``reader`` makes a ``Configuration`` of them."""
