@@ -10,7 +10,7 @@ from understudy.protocols.core.control_channel import ControlChannel
 from understudy.wire.core.transport import TransportConfiguration
 
 UPGRADE = TransportConfiguration.from_url(
-    "tcp://10.0.0.1:8080?httpUpgradeEnabled=true;httpUpgradeEndpoint=web;activemqServerName=n0;sslEnabled=true", "web"
+    "tcp://10.0.0.1:8080?httpUpgradeEnabled=true&httpUpgradeEndpoint=web&activemqServerName=n0&sslEnabled=true", "web"
 )
 
 
