@@ -107,9 +107,7 @@ class ConfigError(BrokerError):
         place = ":".join(str(part) for part in (file, line) if part is not None)
         prefix = " ".join(part for part in (place, path) if part)
         super().__init__(f"{prefix}: {message}" if prefix else message, hint=hint)
-        self.path = path
-        self.file = file
-        self.line = line
+        self.path, self.file, self.line = path, file, line
 
 
 class ProtocolError(BrokerError):

@@ -1,7 +1,7 @@
 """The resource types of the management CLI, each with the elements of broker.xml that its attributes are.
 
-The table is the only place that knows both names; a test compares it with ``config.schema.schema``. Names of EAP 7 and their
-later ones are aliases of each other. Not here: reading (``tree``) and changing (``operations``).
+The table is the only place that knows both names; a test compares it with ``config.schema.schema``. Names of EAP 7 and
+their later ones are aliases of each other. Not here: reading (``tree``) and changing (``operations``).
 """
 
 from __future__ import annotations
