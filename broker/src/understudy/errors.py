@@ -93,6 +93,7 @@ class ConfigError(BrokerError):
     """A configuration that cannot be used; names the element path and the line."""
 
     code = "config"
+    names_missing = False  # whether the only fault is that something which is named does not exist
 
     def __init__(
         self,
@@ -106,9 +107,7 @@ class ConfigError(BrokerError):
         place = ":".join(str(part) for part in (file, line) if part is not None)
         prefix = " ".join(part for part in (place, path) if part)
         super().__init__(f"{prefix}: {message}" if prefix else message, hint=hint)
-        self.path = path
-        self.file = file
-        self.line = line
+        self.path, self.file, self.line = path, file, line
 
 
 class ProtocolError(BrokerError):

@@ -116,6 +116,9 @@ class Connection(Protocol):
 class SealableConnection(Connection, Protocol):
     """A connection on which another node may prove the cluster password."""
 
+    upgrade_without_name: bool
+    """Whether the connection began with a request for an HTTP upgrade that names no server."""
+
     @property
     def local(self) -> str:
         """``host:port`` of this side."""

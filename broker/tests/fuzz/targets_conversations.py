@@ -152,6 +152,7 @@ class _Wire(SealableEnd):
 
     peer = "10.0.0.9:1"
     certificate_subject = None
+    upgrade_without_name = False
 
     def send(self, data: bytes) -> None:
         pass

@@ -123,6 +123,18 @@ def test_a_store_that_is_not_shared_is_refused(make: Callable[..., Members]) -> 
 
 
 @pytest.mark.parametrize("kind", ["shared-store", "replication"])
+def test_a_client_follows_although_no_server_is_named(make: Callable[..., Members], kind: str) -> None:
+    """Neither the connectors nor the URL of the client have a name, and the client follows."""
+    members = make(kind)
+    share_port(members, named=False)
+    first, second = members.start().nodes
+    wait_backups(first, second)
+    query = "httpUpgradeEnabled=true&ha=true&reconnectAttempts=300&retryInterval=100"
+    with connect(f"tcp://127.0.0.1:{first.port}?{query}") as connection, connection.session() as session:
+        talk_across_a_kill(session, first, second)
+
+
+@pytest.mark.parametrize("kind", ["shared-store", "replication"])
 def test_servers_share_a_port_by_http_upgrade(make: Callable[..., Members], kind: str) -> None:
     """The port is not offset: the request of the client names the server. The client follows."""
     members = make(kind)

@@ -28,6 +28,7 @@ class SealableEnd:
     peer = "192.0.2.1:5000"
     security = Security.NONE
     sealer: OutputSealer | None = None
+    upgrade_without_name = False
 
     def seal(self, sealer: OutputSealer) -> None:
         self.sealer = sealer

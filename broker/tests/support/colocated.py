@@ -51,15 +51,16 @@ def colocated_members(
     return Members(directory, count, extra=extra)
 
 
-def share_port(members: Members) -> None:
-    """Let the servers of each process share a port by HTTP upgrades."""
+def share_port(members: Members, *, named: bool = True) -> None:
+    """Let the servers of each process share a port by HTTP upgrades; ``named``: connectors name their server."""
     for node in members.nodes:
         text = node.config.read_text()
         for number, other in enumerate(members.nodes):
             place = f"tcp://127.0.0.1:{other.port}"
             upgraded = f"{place}?httpUpgradeEnabled=true"
             text = text.replace(f"{place}</acceptor>", f"{upgraded}</acceptor>")
-            text = text.replace(f"{place}</connector>", f"{upgraded};activemqServerName=n{number}</connector>")
+            name = f";activemqServerName=n{number}" if named else ""
+            text = text.replace(f"{place}</connector>", f"{upgraded}{name}</connector>")
         node.config.write_text(text)
 
 

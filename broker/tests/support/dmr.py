@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from understudy.config.edit.overlay import counting, extended, waiting
 from understudy.config.reading.servers import LoadedConfig
 from understudy.management.dmr.batch import Overrides, change
 from understudy.management.dmr.grammar import Operation, parse_line
@@ -59,9 +60,13 @@ class Configured:
             WorkingFiles(self.source, self.facts).reach,
             lambda each: ("now", "a user", str(masked(each))),
         )
-        self.source.load(overrides=made.overrides)
-        self.overrides = made.overrides
-        return success(Request(found, composite=composite or len(found) > 1), made.outcomes)
+        waits_for = None
+        if made.states:
+            self.overrides, waits_for = extended(
+                self.overrides, made.states, lambda each: self.source.load(overrides=each), may_wait=len(found) == 1
+            )
+        shown = None if waits_for is None else str(waits_for)
+        return success(Request(found, composite=composite or len(found) > 1), made.outcomes, shown)
 
     def result(self, line: str) -> Value:
         """The result of a line that reads."""
@@ -74,4 +79,9 @@ class Configured:
     @property
     def loaded(self) -> LoadedConfig:
         """The configuration with the changes."""
-        return self.source.load(overrides=self.overrides)
+        return self.source.load(overrides=counting(self.overrides))
+
+    @property
+    def waiting(self) -> Overrides:
+        """The changes that wait for others."""
+        return waiting(self.overrides)

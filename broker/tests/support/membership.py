@@ -112,6 +112,7 @@ class End:
 
     receive: Callable[[bytes], None]
     certificate_subject = None
+    upgrade_without_name = False
     security = Security.NONE
 
     def __init__(self, pipe: Pipe, peer: str, local: str) -> None:

@@ -26,6 +26,7 @@ class End:
     """One side of a connection, which keeps its output. Implements ``ports.SealableConnection``."""
 
     certificate_subject = None
+    upgrade_without_name = False
 
     def __init__(self, peer: str, local: str, security: Security) -> None:
         self.peer = peer

@@ -1,7 +1,7 @@
 """Comparison of a changed broker.xml with the configuration of a running node: changes that need a restart.
 
 As in Artemis, a running broker applies changed addresses with their queues, address settings, security settings and
-diverts. Everything else keeps its value until the node is restarted.
+diverts; connection factories concern clients only. Everything else keeps its value until the node is restarted.
 
 Not here: reading the file (``reader``), applying the changes (``routing.addresses.deployment``, ``management``).
 """
@@ -22,6 +22,7 @@ RELOADED: Final = {
     "address_settings": "address-settings",
     "security_settings": "security-settings",
     "diverts": "diverts",
+    "connection_factories": "connection-factories",
 }
 #: Fields whose element has another name.
 _ELEMENTS: Final = {

@@ -27,6 +27,8 @@ from understudy.dataclass import dataclass
 REQUESTER: Final = "requester-of-the-backup"
 #: Parameter of transports with the name of the server that is meant.
 SERVER_NAME: Final = "activemqServerName"
+#: Parameter of transports whose port a hosted backup has as well.
+DO_NOT_OFFSET: Final = "doNotOffset"
 _PORT_MAX: Final = 65535
 _ANY_ADDRESS: Final = ("0.0.0.0", "::", "")
 
@@ -160,6 +162,15 @@ def _with_members(
     return replace(connection, static_connectors=(*connection.static_connectors, *added))
 
 
+def keeps_port(parameters: Mapping[str, ParameterValue]) -> bool:
+    """Whether a transport of a hosted backup has the port of its parent.
+
+    A request for an HTTP upgrade names the server, so the port is shared; ``doNotOffset`` says it of other transports
+    (reference/000).
+    """
+    return any(parameters.get(name) is True for name in ("httpUpgradeEnabled", DO_NOT_OFFSET))
+
+
 @dataclass(frozen=True, slots=True)
 class _Shift:
     """Transports of the parent as those of one hosted backup."""
@@ -171,23 +182,22 @@ class _Shift:
     def acceptor(self, acceptor: AcceptorConfiguration) -> AcceptorConfiguration:
         return replace(
             acceptor,
-            port=self._port(acceptor.port, upgrade=acceptor.http_upgrade),
+            port=self._port(acceptor.port, acceptor.parameters),
             parameters=self._named(acceptor.parameters),
         )
 
     def connector(self, connector: ConnectorConfiguration) -> ConnectorConfiguration:
         if connector.name in self.excludes:
             return connector
-        upgrade = connector.parameters.get("httpUpgradeEnabled") is True
         return replace(
             connector,
-            port=self._port(connector.port, upgrade=upgrade),
+            port=self._port(connector.port, connector.parameters),
             parameters=self._named(connector.parameters),
         )
 
-    def _port(self, port: int, *, upgrade: bool) -> int:
-        """The port 0 lets the system choose. A request for an HTTP upgrade names the server, so the port is shared."""
-        return port if upgrade or port == 0 else port + self.offset
+    def _port(self, port: int, parameters: Mapping[str, ParameterValue]) -> int:
+        """The port 0 lets the system choose."""
+        return port if port == 0 or keeps_port(parameters) else port + self.offset
 
     def _named(self, parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
         return {**parameters, SERVER_NAME: self.name}
@@ -239,7 +249,8 @@ def _ports(colocated: ColocatedConfiguration, configuration: Configuration) -> I
         offset = colocated.backup_port_offset * (place + 1)
         for each in fixed:
             if not each.http_upgrade:
-                yield f"acceptor {each.name!r} of hosted backup {place + 1}", each.host, each.port + offset
+                port = each.port if keeps_port(each.parameters) else each.port + offset
+                yield f"acceptor {each.name!r} of hosted backup {place + 1}", each.host, port
 
 
 def _check_ports(

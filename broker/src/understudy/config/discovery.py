@@ -22,6 +22,7 @@ class CarrierConfiguration:
     jgroups_file: str | None = None
     """Absolute when the reader had a base directory; then the group is not used."""
     jgroups_channel: str = ""
+    """Name that separates clusters with one carrier; without a file the carrier is the multicast group."""
     jgroups_properties: tuple[tuple[str, str], ...] = ()
     """Values for ``${name}`` in the file of the stack: those of broker.xml."""
 

@@ -96,6 +96,7 @@ def broker_xml(options: InstanceOptions) -> str:
         "<!-- docs/operate/configuration.md lists every element with its default. After a change, `understudy run`",
         "     with the option check reads the file, reports what is wrong in it and starts nothing. -->",
         '<configuration xmlns="urn:activemq">',
+        *(_sockets(options) if options.full_ha is not None else ()),
         '  <core xmlns="urn:activemq:core">',
         *_server(options),
         *_transports(options),
@@ -146,7 +147,26 @@ def _server(options: InstanceOptions) -> Iterator[str]:
     yield ""
 
 
+def _sockets(options: InstanceOptions) -> Iterator[str]:
+    yield "  <!-- Named addresses and ports, to which acceptors, connectors and groups refer. -->"
+    yield f'  <interface name="public" inet-address={_quoted(options.host)}/>'
+    yield '  <socket-binding-group name="standard-sockets" default-interface="public" port-offset="0">'
+    yield f'    <socket-binding name="http" port="${{port:{options.port}}}"/>'
+    yield '    <socket-binding name="jgroups-udp" multicast-address="230.0.0.4" multicast-port="45688"/>'
+    yield "  </socket-binding-group>"
+
+
 def _transports(options: InstanceOptions) -> Iterator[str]:
+    if options.full_ha is not None:
+        yield "    <!-- One port for plain connections and for those that begin with an HTTP upgrade. -->"
+        yield "    <acceptors>"
+        yield '      <acceptor name="http-acceptor" http-listener="default"/>'
+        yield "    </acceptors>"
+        yield "    <connectors>"
+        yield '      <connector name="http-connector" socket-binding="http" endpoint="http-acceptor"/>'
+        yield "    </connectors>"
+        yield ""
+        return
     url = _escape(format_url(options.host, f"${{port:{options.port}}}"))
     yield "    <!-- Where clients connect. The option property of `understudy run`, port=NUMBER, changes it. -->"
     yield "    <acceptors>"
@@ -158,8 +178,6 @@ def _transports(options: InstanceOptions) -> Iterator[str]:
     if options.pair is not None:
         partner = _escape(format_url(options.pair.partner_host, options.pair.partner_port))
         yield f'      <connector name="partner">{partner}</connector>'
-    if options.full_ha is not None:
-        yield f'      <connector name="http-connector">{url}</connector>'
     yield "    </connectors>"
     yield ""
 
@@ -187,9 +205,9 @@ def _pair(pair: Pair) -> Iterator[str]:
 
 
 def _full_ha(preset: FullHa) -> Iterator[str]:
-    group = ("        <group-address>231.7.7.7</group-address>", "        <group-port>9876</group-port>")
+    group = ("        <jgroups-channel>activemq-cluster</jgroups-channel>",)
     yield f"    <cluster-password>{_escape(preset.cluster_password)}</cluster-password>"
-    yield "    <!-- Members find each other by datagrams to this group, and prove the cluster password. -->"
+    yield "    <!-- Members find each other by datagrams of this channel, and prove the cluster password. -->"
     yield "    <broadcast-groups>"
     yield '      <broadcast-group name="bg-group1">'
     yield from group
@@ -208,6 +226,16 @@ def _full_ha(preset: FullHa) -> Iterator[str]:
     yield '        <discovery-group-ref discovery-group-name="dg-group1"/>'
     yield "      </cluster-connection>"
     yield "    </cluster-connections>"
+    yield "    <!-- Settings that clients can ask for. -->"
+    yield "    <connection-factories>"
+    yield '      <connection-factory name="RemoteConnectionFactory">'
+    yield "        <connector-ref>http-connector</connector-ref>"
+    yield "        <entry>java:jboss/exported/jms/RemoteConnectionFactory</entry>"
+    yield "        <ha>true</ha>"
+    yield "        <reconnect-attempts>-1</reconnect-attempts>"
+    yield "        <block-on-acknowledge>true</block-on-acknowledge>"
+    yield "      </connection-factory>"
+    yield "    </connection-factories>"
     yield ""
 
 

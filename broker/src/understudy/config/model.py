@@ -19,6 +19,7 @@ from understudy.config.bridge import BridgeConfiguration
 from understudy.config.discovery import BroadcastGroupConfiguration, DiscoveryGroupConfiguration
 from understudy.config.grouping import GroupingConfiguration
 from understudy.config.high_availability import HighAvailabilityPolicy
+from understudy.config.profiles.factory import ConnectionFactoryConfiguration
 from understudy.config.schema.schema import Defaults
 from understudy.dataclass import dataclass
 from understudy.terms import (
@@ -388,6 +389,7 @@ class Configuration:
     acceptors: tuple[AcceptorConfiguration, ...] = ()
     connectors: tuple[ConnectorConfiguration, ...] = ()
     cluster_connections: tuple[ClusterConnectionConfiguration, ...] = ()
+    connection_factories: tuple[ConnectionFactoryConfiguration, ...] = ()
     broadcast_groups: tuple[BroadcastGroupConfiguration, ...] = ()
     discovery_groups: tuple[DiscoveryGroupConfiguration, ...] = ()
     grouping_handler: GroupingConfiguration | None = None

@@ -12,6 +12,7 @@ from typing import Final
 
 from understudy.config.schema.grammar import Attribute, Element, Kind, Support
 from understudy.config.schema.schema import CORE, SERVER
+from understudy.config.sockets.schema import SOCKET_ROWS
 
 _HEAD = """\
 # Configuration reference
@@ -82,18 +83,26 @@ def render() -> str:
     parts.append(f"\n## server\n\nBeside `core`. {SERVER.doc} (yes)\n\n")
     parts.extend(_head())
     parts.extend(_attributes("", SERVER))
+    for beside in SOCKET_ROWS:
+        parts.append(f"\n## {beside.name}\n\nBeside `core`. {_meaning(beside)} ({_support(beside)})\n")
+        parts.extend(_inside(beside))
     for child in CORE.children:
         if child.kind is Kind.CONTAINER:
             parts.append(f"\n## {child.name}\n\n{_meaning(child)} ({_support(child)})\n")
-            rows = [(path.removeprefix(f"core/{child.name}/"), row) for path, row in child.walk("core")][1:]
-            if rows or child.attributes:
-                parts.append("\n")
-                parts.extend(_head())
-                parts.extend(_attributes("", child))
-                for path, row in rows:
-                    parts.append(_row(path, row))
-                    parts.extend(_attributes(path, row))
+            parts.extend(_inside(child))
     return "".join(parts)
+
+
+def _inside(element: Element) -> Iterator[str]:
+    """The table of the attributes and elements of a container; nothing for an empty one."""
+    rows = [(path.removeprefix(f"core/{element.name}/"), row) for path, row in element.walk("core")][1:]
+    if rows or element.attributes:
+        yield "\n"
+        yield from _head()
+        yield from _attributes("", element)
+        for path, row in rows:
+            yield _row(path, row)
+            yield from _attributes(path, row)
 
 
 def _table(rows: Iterator[Element]) -> Iterator[str]:

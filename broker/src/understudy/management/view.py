@@ -86,6 +86,12 @@ class ServersView(Protocol):
         """Every server, those that have ended included; that of ``core`` first."""
         ...
 
+    def messages(self, name: str | None) -> int | None:
+        """Number of messages in the queues of a server, None is that of ``core``. The result None: it is not active, so
+        the number is unknown; 0: the process has no such server.
+        """
+        ...
+
     def start(self, name: str) -> None:
         """Start a server that has ended.
 

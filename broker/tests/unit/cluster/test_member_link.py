@@ -36,6 +36,7 @@ class Wire(SealableEnd):
 
     peer = "peer:1"
     certificate_subject = None
+    upgrade_without_name = False
 
     def __init__(self, target: TransportConfiguration, link: Link) -> None:
         self.target = target

@@ -82,6 +82,18 @@ def test_ports_are_shifted_except_for_excluded_connectors_and_http_upgrades() ->
     assert REQUESTER in hosted.cluster_connections[0].static_connectors
 
 
+def test_a_transport_that_is_not_offset_keeps_its_port() -> None:
+    parent = read().configuration
+    kept = replace(parent.connector("own"), parameters={"doNotOffset": True})
+    parent = replace(parent, connectors=(kept, *(each for each in parent.connectors if each.name != "own")))
+    hosted = hosted_configuration(parent, backup())
+    assert hosted.connector("own").port == parent.connector("own").port
+    assert hosted.connector("own").parameters["doNotOffset"] is True
+    text = '<connectors><connector name="c">tcp://h:1?doNotOffset=true</connector></connectors>'
+    loaded = read_broker_xml(f"<configuration><core>{text}</core></configuration>".encode(), file="f")
+    assert loaded.configuration.connector("c").parameters == {"doNotOffset": True}
+
+
 def test_a_hosted_backup_with_scale_down_has_no_acceptors_and_moves_to_its_parent() -> None:
     parent = read(EXCLUDES + "<backup><scale-down/></backup>").configuration
     hosted = hosted_configuration(parent, backup(directories=StoreDirectories("/j", "/b", "/l", "/p")))

@@ -105,7 +105,6 @@ def fails(body: str) -> ConfigError:
         (broadcast(GROUP + "<broadcast-period>0</broadcast-period>"), "0 is outside"),
         (discovery(GROUP + "<refresh-timeout>0</refresh-timeout>"), "0 is outside"),
         (broadcast(GROUP, "<connector-ref>c</connector-ref>"), "there is no connector 'c'"),
-        (discovery("<jgroups-channel>c</jgroups-channel>"), "jgroups-file is missing"),
         (discovery("<jgroups-file>f.xml</jgroups-file>"), "jgroups-channel is missing"),
     ],
 )

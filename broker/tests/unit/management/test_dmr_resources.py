@@ -10,7 +10,8 @@ import pytest
 from support.document_lines import LINES
 from understudy.config.schema.grammar import Element, Kind, Support
 from understudy.errors import ManagementError
-from understudy.management.dmr.resources import RESOURCES, SERVER, SOCKET_BINDING, Attribute, Effect, ResourceType, Type
+from understudy.management.dmr.kinds import Attribute, Effect, ResourceType, Type
+from understudy.management.dmr.resources import ALL, CONFIGURATIONS, RESOURCES, SERVER, SOCKET_BINDINGS
 from understudy.management.dmr.resources import resource_type as type_of
 
 PAGE = Path(__file__).parents[4] / "docs" / "operate" / "management-cli.md"
@@ -23,7 +24,7 @@ KINDS = {
     Type.STRING: (Kind.TEXT, Kind.CHOICE, Kind.PATH),
     Type.LIST: (Kind.TEXT,),
 }
-SERVED = [each for each in (SERVER, *RESOURCES) if each.unserved is None]
+SERVED = list(ALL)
 WRITABLE = [
     (kind, each)
     for kind in SERVED
@@ -95,15 +96,12 @@ def test_the_tables_of_the_documents_name_the_attributes_and_defaults_of_a_polic
 def test_a_line_of_the_documents_names_a_resource_and_attributes_of_the_table(line) -> None:  # type: ignore[no-untyped-def]
     operation = line.parsed()
     kind_name, name = operation.address[-1]
-    if kind_name == "socket-binding":
-        assert SOCKET_BINDING.unserved
-        return
-    kind = SERVER if kind_name == "server" else type_of(kind_name, name)
+    among = SOCKET_BINDINGS if kind_name == "socket-binding" else RESOURCES
+    kind = SERVER if kind_name == "server" else type_of(kind_name, name, among)
     assert kind is not None
-    if kind.unserved is None:
-        written = operation.arguments if operation.name == "add" else [operation.arguments.get("name")]
-        for each in filter(None, written):
-            kind.attribute(str(each))
+    written = operation.arguments if operation.name == "add" else [operation.arguments.get("name")]
+    for each in filter(None, written):
+        kind.attribute(str(each))
 
 
 @pytest.mark.parametrize(
@@ -167,15 +165,10 @@ def test_values_of_another_type_are_refused(kind: Type, value: object) -> None:
 
 def test_the_page_of_the_cli_has_every_resource_with_its_attributes() -> None:
     lines = PAGE.read_text().splitlines()
-    for kind in SERVED:
+    below = [kind for _, kind in CONFIGURATIONS]
+    for kind in (each for each in SERVED if each not in below):
         (row,) = [line for line in lines if line.startswith(f"| `{kind.type}={kind.name or 'NAME'}`")]
         names = [*kind.aliases, *kind.type_aliases]
         names += [name for each in kind.attributes if not each.unserved for name in each.names]
         assert [name for name in names if f"`{name}`" not in row] == []
         assert row.endswith("| at once |" if kind.effect is Effect.LIVE else "| reload |")
-
-
-def test_the_page_of_the_cli_lists_the_resources_that_are_not_served() -> None:
-    missing = PAGE.read_text().partition("## Not there yet")[2]
-    kinds = {f"{each.type}={each.name}" if each.name else each.type for each in RESOURCES if each.unserved}
-    assert [kind for kind in kinds if f"`{kind}`" not in missing] == []

@@ -35,6 +35,7 @@ class Peer(SealableEnd):
 
     peer = "192.0.2.1:5000"
     certificate_subject = None
+    upgrade_without_name = False
 
     def __init__(self) -> None:
         self.closed = False

@@ -27,6 +27,7 @@ class Parts(SealableEnd):
 
     peer = "192.0.2.1:61616"
     certificate_subject = None
+    upgrade_without_name = False
 
     def __init__(self) -> None:
         self.reasons: list[str] = []

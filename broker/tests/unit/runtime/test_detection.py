@@ -20,6 +20,7 @@ class Socket:
 
     peer = "127.0.0.1:1"
     certificate_subject = None
+    upgrade_without_name = False
 
     def __init__(self) -> None:
         self.handler: ConnectionHandler | None = None

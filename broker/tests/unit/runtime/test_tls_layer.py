@@ -65,6 +65,7 @@ class Socket:
 
     peer = "10.0.0.9:1"
     certificate_subject = None
+    upgrade_without_name = False
 
     def __init__(self) -> None:
         self.to_client = ssl.MemoryBIO()

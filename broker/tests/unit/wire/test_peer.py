@@ -25,6 +25,7 @@ class Socket(SealableEnd):
 
     peer = "other:1"
     certificate_subject = None
+    upgrade_without_name = False
 
     def __init__(self) -> None:
         self.sent = b""

@@ -1,5 +1,5 @@
 """``understudy data``: tools for the log of a store. Strictly read-only, except ``compact``, ``restore`` and
-``set-aside``, which a running broker refuses.
+``set-aside``, which a running broker refuses, and ``prune``, which removes old copies only.
 
 They can be used while a broker runs; a record that it is writing appears as the open end of the log.
 """
@@ -13,6 +13,7 @@ import click
 from understudy.cli.data.checks.compare import compare_stores
 from understudy.cli.data.checks.verify import verify_store
 from understudy.cli.data.compact import compact_store
+from understudy.cli.data.prune import prune_copies
 from understudy.cli.data.replay import replay_messages
 from understudy.cli.data.salvage import salvage_store
 from understudy.cli.data.store_copies.backup import back_up_store
@@ -37,6 +38,7 @@ data.add_command(compact_store)
 data.add_command(compare_stores)
 data.add_command(export_messages)
 data.add_command(import_messages)
+data.add_command(prune_copies)
 data.add_command(replay_messages)
 data.add_command(restore_copy)
 data.add_command(salvage_store)

@@ -26,6 +26,7 @@ from understudy.runtime.base.kept_events import keep_events
 from understudy.runtime.files.configuration_file import ConfigurationFile, volatile_store
 from understudy.runtime.management.listener import ManagementListener
 from understudy.runtime.process.server import Server
+from understudy.runtime.process.server_changes import ServerChanges, nodes_of
 
 __all__ = ["Instance", "notes_directory", "serve"]
 
@@ -55,13 +56,12 @@ async def serve(
         source: The files of the configuration, which are read again.
     """
     keep_events()
-    colocated = loaded.configuration.ha_policy.colocated
-    process = Server(1 + len(loaded.servers) + (0 if colocated is None else colocated.max_backups))
+    process = Server(nodes_of(loaded))
     maker = _Maker(process, place, allow_remote, source)
     names = (None, *(each.configuration.name for each in loaded.servers))
     for name in names:
         maker.make(loaded, name)
-        process.servers.makers[loaded.server(name).name] = partial(maker.make_again, name, loaded.server(name).name)
+        maker.keep(loaded.server(name).name, name)
     if place.greets:
         hosted = process.servers.nodes[loaded.configuration.name]
         hosted.on_started = partial(_print_first_commands, loaded.configuration, place)
@@ -85,6 +85,7 @@ class _Maker:
         self._allow_remote = allow_remote
         self._source = source
         self._read = source.load
+        self._changes = ServerChanges(process, lambda name: self.keep(name, name))
 
     def make(self, loaded: LoadedConfig, name: str | None) -> None:
         """Make the node of a server; None: that of ``core``. Raises BrokerError."""
@@ -108,14 +109,21 @@ class _Maker:
         read = partial(self._read_server, name)
         hosted.files = watched_files(hosted.node, security, place.config, read, loaded.included)
         hosted.node.parts.configuration.overrides = loaded.overrides
+        hosted.node.parts.configuration.pending = loaded.waiting
         hosted.source = self._source
-        hosted.reload = partial(self._process.servers.reload, configuration.name, "reload")
+        hosted.reload = partial(self._changes.reload, configuration.name, name is None)
+
+    def keep(self, known_as: str, name: str | None) -> None:
+        """Have a server made again when it is started again; None: that of ``core``."""
+        self._process.servers.makers[known_as] = partial(self.make_again, name, known_as)
 
     def make_again(self, name: str | None, known_as: str) -> None:
         """Make the node of a server that has ended, from the present file. Raises BrokerError."""
         loaded = self._read()
         if loaded.server(name).name != known_as:
             raise ConfigError(f"server {known_as!r} has another name now: restart the process", path="core/name")
+        self._process.resize(nodes_of(loaded))
+        self._changes.forget_store(known_as, notes_directory(self._place.directory, name), loaded.server(name))
         self.make(loaded, name)
         self.write_run_files()
 
@@ -153,7 +161,7 @@ class _Maker:
 
 
 def _added(server: str, file: str) -> ConfigWarning:
-    message = "a server that was added starts with the process: restart it"
+    message = "a server that was added starts with a reload of the main server by `understudy cli`, or with the process"
     return ConfigWarning(message, f"server[@name='{server}']", file, 1)
 
 

@@ -20,6 +20,7 @@ from understudy.config.reading.servers import LoadedConfig
 from understudy.config.schema.address_rows import JMS
 from understudy.config.schema.grammar import Element, Kind
 from understudy.config.schema.schema import CORE, SERVER, is_container
+from understudy.config.sockets.schema import SOCKET_ROWS
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.texts import masked_url
@@ -28,7 +29,7 @@ ReadFile = Callable[[str], bytes]
 #: The reader of the broker: bytes of broker.xml, and the function that reads included files.
 Check = Callable[[bytes, ReadFile], LoadedConfig]
 
-_ROOT: Final = Element("configuration", Kind.CONTAINER, "The document.", children=(CORE, SERVER, JMS))
+_ROOT: Final = Element("configuration", Kind.CONTAINER, "The document.", children=(*SOCKET_ROWS, CORE, SERVER, JMS))
 _SECRET: Final = re.compile(r"(<[^<>]*(?:password|secret|passphrase)[^<>]*>)[^<]+", re.IGNORECASE)
 _SECRET_ATTRIBUTE: Final = re.compile(r"""((?:password|secret|passphrase)\s*=\s*)("[^"]*"|'[^']*')""", re.IGNORECASE)
 
@@ -264,7 +265,7 @@ class _Documents:
 
     def _add(self, path: Path, value: str | None) -> None:
         *around, step = path.steps
-        parent = self._made(Path(tuple(around)))
+        parent = self._made(Path(tuple(around))) if around else self._whole()
         row = _row(parent, step, path)
         like = list(self._matching(parent, step if row.repeated else Step(step.name)))
         if like and (not row.repeated or step.key is not None or step.text is not None):
@@ -272,7 +273,8 @@ class _Documents:
         self._insert(parent, row, step, step.text if value is None else value, path)
 
     def _insert(self, parent: _Place, row: Element, step: Step, value: str | None, path: Path) -> None:
-        if step.number is not None:
+        if step.number is not None or (parent.row is _ROOT and (not row.repeated or len(path.steps) > 1)):
+            # a mistyped name in a longer path would make a server
             raise parent.error(f"there is no {step}", path)
         if value is not None and is_container(row):
             raise parent.error(f"{row.name} has elements and no value", path)
@@ -290,9 +292,13 @@ class _Documents:
     # --- places ----------------------------------------------------------------------------------------------------
 
     def _made(self, path: Path) -> _Place:
-        """The element of a path; those that are missing are made. Raises ConfigError."""
-        place = self._start(path)
-        for number, step in enumerate(path.steps[1:], 1):
+        """The element of a path; those that are missing are made, beside ``core`` only the last one of a path.
+
+        Raises:
+            ConfigError: the schema has no such place, or several elements are meant.
+        """
+        place, first = self._start(path)
+        for number, step in enumerate(path.steps[first:], first):
             found = list(self._matching(place, step))
             if not found:
                 row = _row(place, step, path)
@@ -303,8 +309,8 @@ class _Documents:
 
     def _existing(self, path: Path) -> _Place:
         """The element of a path. Raises ConfigError: there is none, or more than one."""
-        place = self._start(path)
-        for number, step in enumerate(path.steps[1:], 1):
+        place, first = self._start(path)
+        for number, step in enumerate(path.steps[first:], first):
             here = Path(path.steps[: number + 1])
             found = list(self._matching(place, step))
             if not found:
@@ -316,8 +322,8 @@ class _Documents:
 
     def _exists(self, path: Path) -> bool:
         """Whether there is an element of a path, or more than one. Raises ConfigError: the schema has none."""
-        place = self._start(path)
-        for number, step in enumerate(path.steps[1:], 1):
+        place, first = self._start(path)
+        for number, step in enumerate(path.steps[first:], first):
             _row(place, step, path)
             found = list(self._matching(place, step))
             if not found:
@@ -325,19 +331,19 @@ class _Documents:
             place = self._only(place, step, found, Path(path.steps[: number + 1]))
         return path.attribute is None or path.attribute in place.span.attributes
 
-    def _start(self, path: Path) -> _Place:
-        """The element of the first step: ``core``, ``server`` or ``jms``."""
-        text, first = self._texts[self._file], path.steps[0]
-        whole = _Place(text, text.root, _ROOT)
-        if text.root.local == CORE.name:
+    def _start(self, path: Path) -> tuple[_Place, int]:
+        """The element where a path starts, and how many of its steps lead there."""
+        whole, first = self._whole(), path.steps[0]
+        if whole.text.root.local == CORE.name:
             if first == Step(CORE.name):
-                return _Place(text, text.root, CORE)
+                return _Place(whole.text, whole.text.root, CORE), 1
             raise whole.error(f"there is no {first}", path, "the root element is core")
-        found = list(self._matching(whole, first))
-        if not found:
-            _row(whole, first, path)
-            raise whole.error(f"there is no {first}", path)
-        return self._only(whole, first, found, Path((first,)))
+        return whole, 0
+
+    def _whole(self) -> _Place:
+        """The root element of broker.xml."""
+        text = self._texts[self._file]
+        return _Place(text, text.root, _ROOT)
 
     def _only(self, parent: _Place, step: Step, found: list[tuple[Text, Span]], path: Path) -> _Place:
         row = _row(parent, step, path)

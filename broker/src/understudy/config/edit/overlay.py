@@ -8,7 +8,8 @@ reader brings broker.xml to these states before it reads it. Not here: reading a
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from understudy.config.edit.changes import Clear, Ensure, Set, Target
@@ -35,6 +36,8 @@ class Override:
     """The login that wrote it, with the address that it came from."""
     line: str
     """The line of the management CLI, without the values of secrets."""
+    waits: bool = False
+    """Whether it names something that does not exist yet: it counts with the change that makes that."""
 
     @property
     def state(self) -> str:
@@ -79,7 +82,7 @@ def _override(entry: Any, number: int, file: str) -> Override:
     parse_path(path)
     targets: dict[str, Target] = {"present": Ensure(path), "absent": Clear(path)}
     target = targets.get(state) or Set(path, entry["value"])
-    return Override(target, entry["time"], entry["user"], entry["line"])
+    return Override(target, entry["time"], entry["user"], entry["line"], entry.get("waits") is True)
 
 
 def format_overlay(overrides: Sequence[Override]) -> bytes:
@@ -92,6 +95,7 @@ def format_overlay(overrides: Sequence[Override]) -> bytes:
         {"path": each.target.path, "state": each.state}
         | ({} if each.value is None else {"value": each.value})
         | {"time": each.time, "user": each.user, "line": each.line}
+        | ({"waits": True} if each.waits else {})
         for each in overrides
     ]
     data = json.dumps({"format": _FORMAT, "overrides": entries}, indent=2).encode() + b"\n"
@@ -118,3 +122,66 @@ def with_override(overrides: Sequence[Override], new: Override) -> tuple[Overrid
             continue
         kept.append(each)
     return (*kept, new)
+
+
+def counting(overrides: Iterable[Override]) -> tuple[Override, ...]:
+    """The states that are part of the configuration, without those that wait."""
+    return tuple(each for each in overrides if not each.waits)
+
+
+def waiting(overrides: Iterable[Override]) -> tuple[Override, ...]:
+    """The states that wait for another change."""
+    return tuple(each for each in overrides if each.waits)
+
+
+def extended(
+    overrides: Sequence[Override],
+    new: Sequence[Override],
+    check: Callable[[Sequence[Override]], object],
+    *,
+    may_wait: bool,
+) -> tuple[tuple[Override, ...], ConfigError | None]:
+    """An overlay with further states, and why some of them wait; None: all count.
+
+    States that wait are kept beside those that count, so a start of the broker always finds a usable configuration.
+
+    Args:
+        overrides: The overlay, in which states that wait come last.
+        new: The states of one change.
+        check: The reader of the broker. Raises ConfigError: it refuses the configuration with the states.
+        may_wait: Whether the change may wait if it only names something that does not exist.
+
+    Raises:
+        ConfigError: the result is refused, and the change does not wait.
+    """
+    before, held = counting(overrides), waiting(overrides)
+    whole = tuple(replace(each, waits=False) for each in _added(before, (*held, *new)))
+    try:
+        check(whole)
+    except ConfigError as error:
+        refused = error
+    else:
+        return whole, None
+    if held and not any(_concerns(each, other) for each in new for other in held):
+        alone = _added(before, new)
+        try:
+            check(alone)
+        except ConfigError as error:
+            refused = error
+        else:
+            return (*alone, *held), None
+    if not may_wait or not refused.names_missing:
+        raise refused
+    return (*before, *_added(held, [replace(each, waits=True) for each in new])), refused
+
+
+def _added(overrides: Sequence[Override], new: Iterable[Override]) -> tuple[Override, ...]:
+    for each in new:
+        overrides = with_override(overrides, each)
+    return tuple(overrides)
+
+
+def _concerns(new: Override, held: Override) -> bool:
+    """Whether one of two states is about the place of the other, or about a place in it."""
+    paths = new.target.path, held.target.path
+    return paths[0] == paths[1] or any(one.startswith(f"{other}/") for one, other in (paths, paths[::-1]))

@@ -11,7 +11,7 @@ from itertools import combinations
 
 from understudy.config.cluster_addresses import by_connector, common_prefix
 from understudy.config.colocated import SERVER_NAME
-from understudy.config.model import ClusterConnectionConfiguration, Configuration
+from understudy.config.model import ClusterConnectionConfiguration, Configuration, ConnectorConfiguration
 from understudy.config.reading.document import Document, Node, nearest
 
 
@@ -42,7 +42,7 @@ def check_clusters(document: Document, core: Node, configuration: Configuration)
     nodes: dict[str, Node] = {}
     for each in holder.all("cluster-connection"):
         nodes.setdefault(str(each.attributes["name"]), each)
-    _check_upgrades(document, nodes, configuration)
+    configuration = _with_names(configuration)
     _check_addresses(document, nodes, connections)
     configuration = _joined(document, nodes, configuration)
     if configuration.ha_policy.is_pair:
@@ -70,23 +70,19 @@ def _check_addresses(
             document.warn(f"addresses of {one.name} and {other.name}", message, node.child("address") or node)
 
 
-def _check_upgrades(document: Document, nodes: Mapping[str, Node], configuration: Configuration) -> None:
-    """Warn of the connector of a node with a backup that begins with an HTTP upgrade and names no server: clients of
-    Artemis compare servers by that name and take both nodes of the pair for one, so they never fail over (ADR 0069).
+def _with_names(configuration: Configuration) -> Configuration:
+    """Name the server in its own connectors that begin with an HTTP upgrade: clients of Artemis compare servers by the
+    name, and take two nodes without one for the same (ADR 0179).
     """
-    policy = configuration.ha_policy
-    if not policy.is_pair and policy.colocated is None:
-        return
-    for each in configuration.cluster_connections:
-        name = each.connector_ref
-        parameters = configuration.connector(name).parameters
-        if parameters.get("httpUpgradeEnabled") is True and SERVER_NAME not in parameters:
-            message = (
-                f"connector {name!r} has no {SERVER_NAME}: clients of Artemis do not fail over from it"
-                f" (add {SERVER_NAME} with the name of this server)"
-            )
-            node = nodes[each.name]
-            document.warn(f"connector {name} without {SERVER_NAME}", message, node.child("connector-ref") or node)
+    own = {each.connector_ref for each in configuration.cluster_connections}
+
+    def named(connector: ConnectorConfiguration) -> ConnectorConfiguration:
+        parameters = connector.parameters
+        if connector.name not in own or parameters.get("httpUpgradeEnabled") is not True or SERVER_NAME in parameters:
+            return connector
+        return replace(connector, parameters={**parameters, SERVER_NAME: configuration.name})
+
+    return replace(configuration, connectors=tuple(map(named, configuration.connectors)))
 
 
 def _check_acceptors(document: Document, core: Node, configuration: Configuration) -> None:

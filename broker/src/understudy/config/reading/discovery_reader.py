@@ -16,7 +16,14 @@ from understudy.config.discovery import (
     DiscoveryGroupConfiguration,
 )
 from understudy.config.reading.document import Document, Node
+from understudy.config.sockets.bindings import SocketBindings
 
+#: Multicast group of a channel without a stack file, and the socket binding that gives it another one: as in the
+#: profiles of WildFly.
+CHANNEL_GROUP: Final = ("230.0.0.4", 45_688)
+CHANNEL_BINDING: Final = "jgroups-udp"
+#: Elements of a multicast group.
+_MULTICAST: Final = ("group-address", "group-port", "local-bind-address", "local-bind-port", "socket-binding")
 #: The base address of multicast, to which nothing is sent (RFC 5771).
 _RESERVED: Final = ipaddress.IPv4Address("224.0.0.0")
 
@@ -24,15 +31,23 @@ _RESERVED: Final = ipaddress.IPv4Address("224.0.0.0")
 class DiscoveryReader:
     """Reads the groups of one document."""
 
-    def __init__(self, document: Document, plain: Callable[[Node, type], dict[str, Any]], etc_directory: str) -> None:
+    def __init__(
+        self,
+        document: Document,
+        plain: Callable[[Node, type], dict[str, Any]],
+        etc_directory: str,
+        sockets: SocketBindings,
+    ) -> None:
         """Args:
         document: Makes errors.
         plain: Values of the children of an element that have a field of their name in a dataclass.
         etc_directory: Where relative paths of JGroups files start.
+        sockets: Multicast groups by the names of socket bindings.
         """
         self._document = document
         self._plain = plain
         self._etc_directory = etc_directory
+        self._sockets = sockets
 
     def broadcast(
         self, references: Callable[[Node], tuple[str, ...]], node: Node, name: str
@@ -67,19 +82,34 @@ class DiscoveryReader:
                 raise error(file, "jgroups-channel is missing", hint="the name that all members of the cluster use")
             values["jgroups_file"] = posixpath.join(self._etc_directory, str(file.value))
             values["jgroups_properties"] = tuple(sorted(self._document.properties.items()))
-            for name in ("group-address", "group-port", "local-bind-address", "local-bind-port"):
+            for name in _MULTICAST:
                 group = node.child(name)
                 if group is not None:
                     hint = "one of the two: a multicast address and port, or a JGroups stack"
                     raise error(group, f"{name} and jgroups-file exclude each other", hint=hint)
             return CarrierConfiguration(**values)
-        if channel is not None:
-            hint = (
-                "the file with the protocol stack of the channel; an application server has it in its own configuration"
-            )
-            raise error(channel, "jgroups-file is missing", hint=hint)
+        binding = node.child("socket-binding")
+        if binding is not None or (channel is not None and not values.get("group_address")):
+            values.update(self._bound(node, binding))
         self._check_multicast(node, values)
         return CarrierConfiguration(**values)
+
+    def _bound(self, node: Node, binding: Node | None) -> dict[str, Any]:
+        """Multicast address of a socket binding; without one, that of the stack that a channel has without a file.
+
+        Raises:
+            ConfigError: there is no such binding, or the group has an address of its own as well.
+        """
+        for name in ("group-address", "group-port", "local-bind-address"):
+            group = node.child(name)
+            if binding is not None and group is not None:
+                raise self._document.error_at(group, f"{name} and socket-binding exclude each other")
+        if binding is None and not self._sockets.has(CHANNEL_BINDING):
+            address, port = CHANNEL_GROUP
+            return {"group_address": address, "group_port": port}
+        found = self._sockets.multicast(binding or node, CHANNEL_BINDING if binding is None else str(binding.value))
+        local = {} if found.local_address is None else {"local_bind_address": found.local_address}
+        return {"group_address": found.address, "group_port": found.port, **local}
 
     def _check_multicast(self, node: Node, values: Mapping[str, Any]) -> None:
         error = self._document.error_at

@@ -29,6 +29,7 @@ from understudy.config.model import ConfigWarning
 from understudy.config.schema.address_rows import JMS
 from understudy.config.schema.grammar import Attribute, Element, Kind, Support, Value, parse_value
 from understudy.config.schema.schema import CORE, PLACES, SERVER, is_container
+from understudy.config.sockets.schema import SOCKET_ROWS
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.limits import CONFIG_BYTES_MAX, CONFIG_ERRORS_MAX, NAME_UNITS_MAX
@@ -60,6 +61,7 @@ class ConfigErrors(ConfigError):
             lines.append(f"  and {left_out} more")
         super().__init__("\n".join((f"{len(errors) + left_out} errors", *lines)), file=errors[0].file)
         self.errors = tuple(errors)
+        self.names_missing = not left_out and all(each.names_missing for each in errors)
 
 
 class Consequence(ConfigError):
@@ -117,6 +119,8 @@ class Document:
         self.errors: list[ConfigError] = []
         self.jms: Node | None = None
         """The element ``jms`` beside ``core``."""
+        self.sockets: list[Node] = []
+        """The elements ``interface`` and ``socket-binding-group`` beside ``core``."""
         self._left_out: set[tuple[str, str]] = set()
         """Entries with an error: name of the element, and its name; empty for elements without one."""
         self.included: list[str] = []
@@ -158,6 +162,11 @@ class Document:
                 continue
             if name == JMS.name:
                 self.jms = self._check(child, JMS, name, Support.IMPLEMENTED)
+                continue
+            beside = next((each for each in SOCKET_ROWS if each.name == name), None)
+            if beside is not None:
+                path = f"{name}{self._naming(child, beside)}"
+                self.sockets.append(self._check(child, beside, path, Support.IMPLEMENTED))
                 continue
             if name != CORE.name:
                 hint = "it belongs in core" if name in CORE.by_name else None
@@ -243,7 +252,8 @@ class Document:
         return (element, name) in self._left_out or self.left_out(f"{element}s")
 
     def consequence(self, element: str, error: ConfigError, name: str | None = None) -> ConfigError:
-        """The error, or a ``Consequence`` in its place if the entry that it misses was left out."""
+        """The error about a missing entry, or a ``Consequence`` in its place if the entry was left out."""
+        error.names_missing = True
         return Consequence(str(error)) if self.left_out(element, name) else error
 
     def finish(self) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from understudy.config import model
 from understudy.config.high_availability import HighAvailabilityPolicy
@@ -30,6 +30,7 @@ from understudy.config.password_codec import (
     is_masked,
     length_fault,
 )
+from understudy.config.profiles.reader import read_connection_factory
 from understudy.config.reading.address_reader import AddressReader
 from understudy.config.reading.bridge_reader import BridgeReader, BridgeValues
 from understudy.config.reading.discovery_reader import DiscoveryReader
@@ -38,8 +39,9 @@ from understudy.config.reading.grouping_reader import read_grouping_handler
 from understudy.config.reading.ha_reader import HighAvailabilityReader
 from understudy.config.reading.servers import LoadedConfig, read_servers
 from understudy.config.reading.tls import TlsReader
-from understudy.config.reading.transport import in_vm_number, read_acceptor, read_connector
 from understudy.config.schema.grammar import Kind
+from understudy.config.sockets.bindings import SocketBindings
+from understudy.config.sockets.transport_reader import TransportReader
 from understudy.errors import ConfigError
 from understudy.terms import (
     ADD_HEADERS_TRANSFORMER,
@@ -79,31 +81,39 @@ def read_broker_xml(
         ConfigError: anything that cannot be used, with element path, file and line; all errors of the file together.
     """
     document = Document(file, properties or {}, read_file)
+    nodes = document.parse(data)
+    places = _Places(base_directory, SocketBindings(document, document.sockets))
     return read_servers(
         document,
-        document.parse(data),
-        lambda node, elsewhere: _Reader(document, base_directory, codec_key, elsewhere).read(node),
+        nodes,
+        lambda node, elsewhere: _Reader(document, places, codec_key, elsewhere).read(node),
     )
+
+
+class _Places(NamedTuple):
+    """Directories and sockets, to which names in the file refer."""
+
+    base_directory: str
+    """Where relative directories start."""
+    sockets: SocketBindings
 
 
 class _Reader:
     """Reader of one server of broker.xml."""
 
     def __init__(
-        self, document: Document, base_directory: str, codec_key: str | None, elsewhere: Mapping[str, str]
+        self, document: Document, places: _Places, codec_key: str | None, elsewhere: Mapping[str, str]
     ) -> None:
         self._document = document
         self._elsewhere = elsewhere
         """Names of connectors of other servers of the file, each with the name of its server."""
-        self._base_directory = base_directory
+        self._base_directory = base_directory = places.base_directory
         self._codec_key = codec_key
-        self._in_vm: set[str] = set()
-        """Names of connectors that were left aside, because they lead into a virtual machine of Java."""
         self._codec = PasswordCodec()
         etc_directory = posixpath.join(base_directory, "etc")
-        self._tls = TlsReader(document, self._unmask, etc_directory)
+        self._transports = TransportReader(document, TlsReader(document, self._unmask, etc_directory), places.sockets)
         self._addresses = AddressReader(document, self._plain)
-        self._groups = DiscoveryReader(document, self._plain, etc_directory)
+        self._groups = DiscoveryReader(document, self._plain, etc_directory, places.sockets)
 
     def read(self, core: Node) -> Configuration:
         """The configuration of the server. Errors are added to the document, which is to be finished."""
@@ -123,7 +133,7 @@ class _Reader:
         values.update(attempt(lambda: dict(self._unmasked(core)), dict[str, str]()))
         attempt(lambda: self._check_pattern(core), None)
         wildcards = attempt(lambda: self._addresses.wildcards(core), Wildcards())
-        acceptors, connectors = self._transports(core)
+        acceptors, connectors = self._transports.read(core)
         by_name = {connector.name: connector for connector in connectors}
         cluster_connections = tuple(
             each(
@@ -152,6 +162,12 @@ class _Reader:
             connectors=connectors,
             acceptors=acceptors,
             cluster_connections=cluster_connections,
+            connection_factories=tuple(
+                each(
+                    self._document.list(core, "connection-factories", "connection-factory"),
+                    partial(read_connection_factory, lambda node: self._references(node, by_name)),
+                )
+            ),
             broadcast_groups=tuple(
                 each(broadcasts, partial(self._groups.broadcast, partial(self._broadcast_connectors, by_name)))
             ),
@@ -168,15 +184,6 @@ class _Reader:
         if not self._document.errors:
             attempt(lambda: policies.check(core, configuration), None)
         return configuration
-
-    def _transports(self, core: Node) -> tuple[tuple[AcceptorConfiguration, ...], tuple[ConnectorConfiguration, ...]]:
-        """The acceptors and connectors of a server, without those that are left aside with a warning."""
-        document = self._document
-        opened = document.each(document.list(core, "acceptors", "acceptor", counts="last"), self._acceptor_reader())
-        acceptors = tuple(acceptor for acceptor in opened if acceptor is not None)
-        listed = document.list(core, "connectors", "connector", counts="last")
-        found = document.each(listed, partial(self._connector, core, acceptors))
-        return acceptors, tuple(connector for connector in found if connector is not None)
 
     def _resource_limits(self, core: Node) -> dict[str, ResourceLimits]:
         """Limits of users, by their names."""
@@ -304,41 +311,6 @@ class _Reader:
 
     # --- transports and cluster ----------------------------------------------------------------
 
-    def _connector(
-        self, core: Node, acceptors: Sequence[AcceptorConfiguration], node: Node, name: str
-    ) -> ConnectorConfiguration | None:
-        """A connector; None: one inside the virtual machine of Java that leads to no acceptor of this server."""
-        number = in_vm_number(node)
-        if number is None:
-            return read_connector(node, self._document, self._tls)
-        holder = core.child("acceptors")
-        own = any(in_vm_number(each) == number for each in holder.all("acceptor")) if holder is not None else False
-        target = next((each for each in acceptors if each.tls is None), None)
-        if not own or target is None:
-            message = f"connector {name!r} is left aside: there are no transports inside a virtual machine here"
-            self._document.warn(f"connector {name}", message, node)
-            self._in_vm.add(name)
-            return None
-        host = "127.0.0.1" if target.host in ("0.0.0.0", "::") else target.host
-        message = f"connector {name!r} leads to acceptor {target.name!r} of this server, tcp://{host}:{target.port}"
-        self._document.warn(f"connector {name}", message, node)
-        return ConnectorConfiguration(name, host, target.port, None, {})
-
-    def _acceptor_reader(self) -> Callable[[Node, str], AcceptorConfiguration | None]:
-        taken: dict[tuple[str, int], str] = {}
-
-        def read(node: Node, name: str) -> AcceptorConfiguration | None:
-            acceptor = read_acceptor(node, self._document, self._tls)
-            if acceptor is None:
-                return None
-            place = (acceptor.host, acceptor.port)
-            if acceptor.port and place in taken:
-                raise self._error(node, f"acceptor {taken[place]!r} listens on {acceptor.url} already")
-            taken[place] = name
-            return acceptor
-
-        return read
-
     def _cluster_connection(
         self, core: Node, by_name: Mapping[str, ConnectorConfiguration], node: Node, name: str
     ) -> ClusterConnectionConfiguration:
@@ -355,14 +327,30 @@ class _Reader:
             values["allow_direct_connections_only"] = direct_only is True
         values["static_connectors"] = self._references(static, by_name)
         values["artemis_members"] = self._references(node.child("artemis-members"), by_name)
-        return ClusterConnectionConfiguration(name=name, discovery_group=self._discovery(core, node), **values)
+        group = self._discovery(core, node)
+        if group is None and static is None:
+            group = self._only_channel(core, node)
+        return ClusterConnectionConfiguration(name=name, discovery_group=group, **values)
+
+    def _only_channel(self, core: Node, node: Node) -> str | None:
+        """The discovery group by which a cluster connection finds members that names none: that of a channel without a
+        file, if the server has one discovery group (the layout of reference/001, 30.6).
+        """
+        holder = core.child("discovery-groups")
+        groups = [] if holder is None else list(holder.all("discovery-group"))
+        if len(groups) != 1 or groups[0].child("jgroups-channel") is None or groups[0].child("jgroups-file"):
+            return None
+        name = str(groups[0].attributes["name"])
+        message = f"neither static-connectors nor discovery-group-ref: members are found by discovery-group {name!r}"
+        self._document.warn(f"members of {node.path}", message, node)
+        return name
 
     def _broadcast_connectors(self, by_name: Mapping[str, ConnectorConfiguration], node: Node) -> tuple[str, ...]:
         return self._references(node, by_name)
 
     def _reference(self, node: Node, connectors: Mapping[str, ConnectorConfiguration]) -> ConnectorConfiguration:
         name = str(node.value)
-        if name in self._in_vm:
+        if name in self._transports.in_vm:
             message = f"connector {name!r} leads into the virtual machine of Java"
             raise self._error(node, message, hint="name a connector tcp://host:port")
         if name not in connectors:
@@ -375,7 +363,9 @@ class _Reader:
     def _references(self, node: Node | None, connectors: Mapping[str, ConnectorConfiguration]) -> tuple[str, ...]:
         """Names of the connectors to which an element refers; none for no element."""
         refs = node.all("connector-ref") if node is not None else ()
-        return tuple(self._reference(each, connectors).name for each in refs if str(each.value) not in self._in_vm)
+        return tuple(
+            self._reference(each, connectors).name for each in refs if str(each.value) not in self._transports.in_vm
+        )
 
     def _load_balancing(self, node: Node) -> MessageLoadBalancing:
         chosen = node.child("message-load-balancing")

@@ -42,6 +42,23 @@ _DIRECTORIES: Final = {
 }
 
 
+#: Elements that a server with ``settings="core"`` takes from core if it does not have them itself.
+SETTINGS_OF_CORE: Final = (
+    "security-enabled",
+    "security-settings",
+    "cluster-user",
+    "cluster-password",
+    "mask-password",
+    "password-codec",
+    "address-settings",
+    "resource-limit-settings",
+    "wildcard-addresses",
+    "wild-card-routing-enabled",
+    "management-address",
+    "management-notification-address",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class FurtherServer:
     """An element ``server`` (ADR 0075)."""
@@ -64,6 +81,8 @@ class LoadedConfig:
     """Files that broker.xml includes; of an instance also the overlay beside it, which may not exist."""
     overrides: int = 0
     """Number of states of the overlay (``config.edit.overlay``)."""
+    waiting: tuple[str, ...] = ()
+    """Places of broker.xml with states of the overlay that do not count yet."""
 
     def server(self, name: str | None) -> Configuration:
         """Configuration of a further server, or of ``core`` (None). Raises ConfigError: there is no such server."""
@@ -131,6 +150,8 @@ def read_servers(
         ConfigError: an element cannot be used, or two servers could not run in one process; all errors together.
     """
     servers = []
+    for node in nodes[1:]:
+        _take_settings(nodes[0], node)
     for node in nodes:
         configuration = document.attempt(partial(read, node, _connectors_elsewhere(nodes, node)), None)
         if configuration is not None:
@@ -148,6 +169,13 @@ def read_servers(
         tuple(_finished(document, server) for server in further),
         tuple(document.included),
     )
+
+
+def _take_settings(core: Node, server: Node) -> None:
+    """Give a server with ``settings="core"`` the elements of core that it does not have itself."""
+    if server.attributes.get("settings") == "core":
+        missing = [name for name in SETTINGS_OF_CORE if server.child(name) is None]
+        server.children += [each for each in core.children if each.element.name in missing]
 
 
 def _with_clusters(document: Document, server: _Server) -> _Server:

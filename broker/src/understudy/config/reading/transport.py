@@ -18,6 +18,7 @@ from understudy.config.model import AcceptorConfiguration, ConnectorConfiguratio
 from understudy.config.reading.document import Document, Node, nearest
 from understudy.config.reading.tls import ACCEPTOR_TLS_USES, TlsReader
 from understudy.config.schema.grammar import INT_MAX
+from understudy.config.sockets.bindings import ANY_ADDRESS, SocketBindings
 from understudy.texts import has_login, masked_url
 
 DEFAULT_PORT: Final = 61616
@@ -26,7 +27,7 @@ KNOWN_PROTOCOLS: Final = ("CORE", "AMQP091", "AMQP", "STOMP", "MQTT", "OPENWIRE"
 
 _BOOLEANS: Final = frozenset(
     {
-        "autoStart", "directDeliver", "disableStompServerHeader", "forceSSLParameters", "httpEnabled",
+        "autoStart", "directDeliver", "disableStompServerHeader", "doNotOffset", "forceSSLParameters", "httpEnabled",
         "httpRequiresSessionId", "httpUpgradeEnabled", "mask-password", "needClientAuth",
         "proxyProtocolEnabled", "socksEnabled", "socksRemoteDNS", "sslAutoReload", "sslEnabled", "tcpNoDelay",
         "trustAll", "useDefaultSslContext", "useEpoll", "useGlobalWorkerPool", "useInvm", "useKQueue", "useNio",
@@ -65,13 +66,15 @@ _KNOWN: Final = _BOOLEANS | _NUMBERS | _TEXTS
 _ACCEPTOR_USES: Final = frozenset(
     {
         "activemqServerName", "anycastPrefix", "autoStart", "backlog", "clusterConnection", "connectionsAllowed",
-        "handshake-timeout", "httpUpgradeEnabled", "multicastPrefix", "protocol", "protocols", "sessionsAllowed",
-        "sslEnabled", "tcpReceiveBufferSize", "tcpSendBufferSize", "virtualHosts",
+        "doNotOffset", "handshake-timeout", "httpUpgradeEnabled", "multicastPrefix", "protocol", "protocols",
+        "sessionsAllowed", "sslEnabled", "tcpReceiveBufferSize", "tcpSendBufferSize", "virtualHosts",
     }
 )  # fmt: skip
 
 
-def read_acceptor(node: Node, document: Document, tls: TlsReader) -> AcceptorConfiguration | None:
+def read_acceptor(
+    node: Node, document: Document, tls: TlsReader, sockets: SocketBindings
+) -> AcceptorConfiguration | None:
     """The acceptor of one element; None when it is not to be opened (a warning says why).
 
     Raises:
@@ -83,7 +86,7 @@ def read_acceptor(node: Node, document: Document, tls: TlsReader) -> AcceptorCon
         message = f"acceptor {name!r} is not opened: there are no transports inside a virtual machine here"
         document.warn(f"acceptor {name}", message, node)
         return None
-    host, port, parameters = _split_url(node, document)
+    host, port, parameters = _place(node, document, sockets)
     settings = tls.acceptor(node, parameters)
     protocols, unserved = _protocols(node, document, parameters)
     if not protocols:
@@ -134,13 +137,18 @@ def read_acceptor(node: Node, document: Document, tls: TlsReader) -> AcceptorCon
     )
 
 
-def read_connector(node: Node, document: Document, tls: TlsReader) -> ConnectorConfiguration:
+def read_connector(node: Node, document: Document, tls: TlsReader, sockets: SocketBindings) -> ConnectorConfiguration:
     """Read the connector of one element.
 
     Raises:
         ConfigError: a URL or a parameter that cannot be used.
     """
-    host, port, parameters = _split_url(node, document)
+    host, port, parameters = _place(node, document, sockets)
+    if "socket-binding" in node.attributes and host in ANY_ADDRESS:
+        message = (
+            f"socket-binding {str(node.attributes['socket-binding'])!r} is at {host}, where no other host connects"
+        )
+        raise document.error_at(node, message, hint="give its interface an address of this host, or write a url")
     if port == 0:
         raise document.error_at(node, "port 0: no client could connect to it")
     return ConnectorConfiguration(str(node.attributes["name"]), host, port, tls.connector(node, parameters), parameters)
@@ -150,6 +158,37 @@ def in_vm_number(node: Node) -> str | None:
     """The number in the URL of a transport inside the virtual machine of Java (``vm://0``); None: another transport."""
     scheme, separator, rest = str(node.value).partition("://")
     return rest.partition("?")[0].rstrip("/") if separator and scheme.lower() == "vm" else None
+
+
+def _place(node: Node, document: Document, sockets: SocketBindings) -> tuple[str, int, dict[str, ParameterValue]]:
+    """Host, port and parameters of a transport, which its URL has, or a socket binding that it names."""
+    binding, listener = node.attributes.get("socket-binding"), node.attributes.get("http-listener")
+    if binding is not None and listener is not None:
+        raise document.error_at(node, "socket-binding and http-listener exclude each other")
+    named = binding if listener is None else _listener(str(listener), sockets)
+    if named is None:
+        for other in ("endpoint", "server-name"):
+            if other in node.attributes:
+                raise document.error_at(node, f"{other} is for a connector with a socket-binding")
+        return _split_url(node, document)
+    text = str(node.value)
+    if text and not text.startswith("?"):
+        raise document.error_at(node, f"{masked_url(text)!r}: a socket-binding has the address", hint="?parameters")
+    host, port = sockets.place(node, str(named))
+    parameters = _parameters(node, document, text[1:])
+    endpoint, server = node.attributes.get("endpoint"), node.attributes.get("server-name")
+    if listener is not None or endpoint is not None:
+        parameters["httpUpgradeEnabled"] = True
+    if endpoint is not None:
+        parameters["httpUpgradeEndpoint"] = str(endpoint)
+    if server is not None:
+        parameters["activemqServerName"] = str(server)
+    return host, port, parameters
+
+
+def _listener(name: str, sockets: SocketBindings) -> str:
+    """The socket binding of an HTTP listener: that of its name, or ``http`` for the listener ``default``."""
+    return "http" if name == "default" and not sockets.has(name) else name
 
 
 def _split_url(node: Node, document: Document) -> tuple[str, int, dict[str, ParameterValue]]:

@@ -42,29 +42,6 @@ _TRANSFORMER: Final = container(
 )
 _STATIC: Final = container("static-connectors", "Members given by name.", _CONNECTORS)
 
-TRANSPORTS: Final = (
-    container(
-        "connectors",
-        "How this node and others reach brokers.",
-        Element("connector", TEXT, "tcp://host:port?parameters", attributes=(named("Name."),), repeated=True),
-    ),
-    container(
-        "acceptors",
-        "Where this node listens.",
-        Element(
-            "acceptor",
-            TEXT,
-            "tcp://host:port?parameters. Carried out: protocols, handshake-timeout, connectionsAllowed, "
-            "sessionsAllowed (of one connection; 2000), backlog, autoStart, httpUpgradeEnabled, "
-            "tcpSendBufferSize and tcpReceiveBufferSize (1 MiB, unless net.core.wmem_max or rmem_max is less; "
-            "-1: left to the system), anycastPrefix and multicastPrefix (comma-separated; cut off names, imply the "
-            "routing type).",
-            attributes=(named("Name."),),
-            repeated=True,
-        ),
-    ),
-)
-
 
 def _client_rows(retry_interval: str) -> tuple[Element, ...]:
     """How a broker behaves as the client of another one."""
@@ -370,7 +347,13 @@ _UDP: Final = (
     Element("group-address", TEXT, "Multicast address."),
     Element("group-port", INTEGER, "Multicast port.", minimum=1, maximum=65535),
     Element("jgroups-file", TEXT, "File with a JGroups stack (docs/operate/clustering.md), relative to etc."),
-    Element("jgroups-channel", TEXT, "Name of the JGroups cluster; needs jgroups-file."),
+    Element(
+        "jgroups-channel",
+        TEXT,
+        "Name of the JGroups cluster. Without jgroups-file its datagrams go to the multicast group of the socket"
+        " binding jgroups-udp, else to 230.0.0.4:45688.",
+    ),
+    Element("socket-binding", TEXT, "Socket binding with the multicast address, in place of the three elements."),
 )
 _DISCOVERY: Final = (
     container(

@@ -12,18 +12,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from understudy.config.profiles.schema import CONNECTION_FACTORIES
 from understudy.config.schema.address_rows import ADDRESS_SETTINGS, ADDRESSES, OLD_QUEUES, SECURITY_SETTINGS
 from understudy.config.schema.cluster_rows import (
     CLUSTER_CONNECTIONS,
     HA_POLICY,
     OLD_HA_ROWS,
     OTHER_ROWS,
-    TRANSPORTS,
     WILDCARD_ADDRESSES,
 )
 from understudy.config.schema.grammar import Attribute, Element, Kind, Value, container, parse_value
 from understudy.config.schema.link_rows import LINK_ROWS
 from understudy.config.schema.server_rows import SERVER_ROWS
+from understudy.config.sockets.schema import SOCKET_ROWS
+from understudy.config.sockets.schema_transports import TRANSPORTS
 
 CORE: Final[Element] = container(
     "core",
@@ -31,6 +33,7 @@ CORE: Final[Element] = container(
     *SERVER_ROWS,
     *TRANSPORTS,
     CLUSTER_CONNECTIONS,
+    CONNECTION_FACTORIES,
     HA_POLICY,
     *OLD_HA_ROWS,
     ADDRESSES,
@@ -54,8 +57,17 @@ SERVER: Final[Element] = replace(
             Kind.TEXT,
             "Address of its management, host:port, or off. Default: that of core, one port higher per server.",
         ),
+        Attribute(
+            "settings",
+            Kind.CHOICE,
+            "core: logins, permissions and settings of addresses that it does not have itself are those of core;"
+            " own: it has only its own.",
+            "own",
+            choices=("own", "core"),
+        ),
     ),
     children=tuple(child for child in CORE.children if child.name != "name"),
+    repeated=True,
 )
 """A further server of the process, beside ``core``."""
 
@@ -75,9 +87,7 @@ PLACES: Final[Mapping[str, tuple[str, ...]]] = _places()
 def element_at(path: str) -> Element:
     """The row at a path such as ``core/ha-policy/shared-store``; KeyError if there is none."""
     first, *rest = path.split("/")
-    if first != CORE.name:
-        raise KeyError(path)
-    element = CORE
+    element = {each.name: each for each in (CORE, SERVER, *SOCKET_ROWS)}[first]
     for name in rest:
         element = element.by_name[name]
     return element

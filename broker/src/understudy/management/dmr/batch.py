@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from understudy.config.edit.changes import Target
-from understudy.config.edit.overlay import Override, with_override
+from understudy.config.edit.overlay import Override
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.management.dmr.grammar import Operation
@@ -21,11 +21,12 @@ Overrides = tuple[Override, ...]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The operations of a batch, with the overlay that they make."""
+    """The operations of a batch, with the states that they ask for."""
 
     outcomes: tuple[Outcome, ...]
     """The outcome of each operation."""
-    overrides: Overrides
+    states: Overrides
+    """States of places of broker.xml, in the order of the operations."""
 
 
 class StepFailed(BrokerError):
@@ -48,11 +49,11 @@ def change(
     reach: Callable[[Sequence[Target]], Operations],
     stamp: Callable[[Operation], tuple[str, str, str]],
 ) -> Change:
-    """Carry out operations one after the other on the overlay.
+    """Carry out operations one after the other on a configuration.
 
     Args:
         operations: At least one.
-        overrides: The overlay before them.
+        overrides: The overlay before them, with states that wait.
         reach: Brings broker.xml to further states, beginning with those of the overlay, and gives the operations on
             its tree. Raises ConfigError.
         stamp: Time, user and line of an operation, for its states.
@@ -60,16 +61,15 @@ def change(
     Raises:
         StepFailed: an operation cannot be carried out.
     """
-    outcomes = []
+    outcomes, states = list[Outcome](), list[Override]()
     now = reach([each.target for each in overrides])
     for number, operation in enumerate(operations, 1):
         try:
             outcome = now.carry_out(operation)
             if outcome.targets:
-                for target in outcome.targets:
-                    overrides = with_override(overrides, Override(target, *stamp(operation)))
-                now = reach([each.target for each in overrides])
+                states += [Override(target, *stamp(operation)) for target in outcome.targets]
+                now = reach(outcome.targets)
         except BrokerError as error:
             raise StepFailed(number, error) from error
         outcomes.append(outcome)
-    return Change(tuple(outcomes), overrides)
+    return Change(tuple(outcomes), tuple(states))

@@ -13,18 +13,12 @@ from typing import Final
 
 from understudy.config.edit.changes import Clear, Ensure, Set, Target
 from understudy.config.edit.paths import Step
+from understudy.config.profiles.factory import ConnectionFactoryConfiguration
 from understudy.dataclass import dataclass
 from understudy.errors import ManagementError
 from understudy.management.dmr.grammar import Address, Operation
-from understudy.management.dmr.resources import (
-    DATA_DIRECTORY,
-    RESOURCES,
-    SERVER,
-    Attribute,
-    Effect,
-    ResourceType,
-    Type,
-)
+from understudy.management.dmr.kinds import CORE, Attribute, Effect, ResourceType, Type
+from understudy.management.dmr.resources import ALL, CONNECTION_FACTORY, DATA_DIRECTORY, DEFAULT_SERVER, SERVER
 from understudy.management.dmr.tree import Resource, Tree, not_found, shown_address
 from understudy.management.dmr.values import Value
 from understudy.texts import masked_url
@@ -48,12 +42,18 @@ class Facts:
     """The instance directory."""
     reload_required: bool = False
     """Whether the configuration has changes that the node uses after a reload."""
-    messages: int | None = 0
-    """Messages in the queues of the node; None: the node is not active, so the number is unknown."""
+    messages: Mapping[str, int | None] = field(default_factory=dict)
+    """Messages in the queues of each server of the process, by the names of the CLI; None: the server is not active, so
+    the number is unknown. A server that does not run yet has none.
+    """
     in_sync: bool = False
     """Whether the replica of the node, or the node as a replica, has everything."""
     start_id: str = ""
     """A text that is another one after each start of the node."""
+    factories: tuple[ConnectionFactoryConfiguration, ...] = ()
+    """Connection factories of the node."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Connectors of the node as parts of client URLs, by their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,8 @@ class Operations:
             "read-children-types": self._children_types,
             "read-children-resources": self._children_resources,
             "resolve-path": self._resolve_path,
+            "client-url": self._client_url,
+            "jndi-properties": self._jndi_properties,
             "add": self._add,
             "remove": self._remove,
             "write-attribute": self._write_attribute,
@@ -181,7 +183,9 @@ class Operations:
             names += ["list-add", "list-remove", "list-clear"]
         if resource.type.type == "path":
             names.append("resolve-path")
-        if not resource.type.fixed and resource.type is not SERVER:
+        if resource.type is CONNECTION_FACTORY:
+            names += ["client-url", "jndi-properties"]
+        if not resource.type.fixed:
             names += ["add", "remove"]
         return names
 
@@ -217,6 +221,24 @@ class Operations:
         value = str(resource.value(resource.type.attribute("path")))
         return Outcome(posixpath.normpath(posixpath.join(self._facts.directory, value)))
 
+    def _client_url(self, operation: Operation) -> Outcome:
+        return Outcome(self._factory(operation).url(self._facts.places))
+
+    def _jndi_properties(self, operation: Operation) -> Outcome:
+        return Outcome(self._factory(operation).jndi_properties(self._facts.places))
+
+    def _factory(self, operation: Operation) -> ConnectionFactoryConfiguration:
+        """The connection factory of an operation, as the running server has it. Raises ManagementError."""
+        _arguments(operation)
+        resource = self._resource_at(operation)
+        name = operation.address[-1][1]
+        if resource.type is not CONNECTION_FACTORY:
+            raise ManagementError(f"WFLYCTL0031: No operation named '{operation.name}' exists at this address")
+        for each in self._facts.factories:
+            if each.name == name:
+                return each
+        raise ManagementError(f"connection-factory {name!r} is that of another server of the process")
+
     # --- changes ---------------------------------------------------------------------------------
 
     def _exists(self, address: Address) -> bool:
@@ -229,21 +251,19 @@ class Operations:
 
     def _add(self, operation: Operation) -> Outcome:
         address = operation.address
-        if len(address) == 2 and address[1][0] == SERVER.type:
-            raise ManagementError("a server is not added by the management CLI yet", hint="write it into broker.xml")
         if _is_abstract(address):
             raise not_found(address)
         resource = self._tree.resource(address)
         kind = resource.type
-        if resource.exists:
-            if _has_header(operation, IF_NEEDED) and _has_values(resource, operation.arguments):
-                return Outcome()
+        if resource.exists and _has_header(operation, IF_NEEDED) and _has_values(resource, operation.arguments):
+            return Outcome()
+        if resource.exists or resource.taken:
             raise ManagementError(f"WFLYCTL0212: Duplicate resource {shown_address(address)}")
         if kind.alternatives and (present := self._tree.policy(resource)) is not None:
             raise ManagementError(
                 f"WFLYCTL0212: the server has the ha-policy '{present}' already", hint="remove that one first"
             )
-        targets: list[Target] = [Ensure(resource.path)]
+        targets: list[Target] = [Ensure(resource.path), *_first_settings(resource)]
         given: dict[str, Value] = {}
         for name, value in operation.arguments.items():
             attribute = kind.attribute(name)
@@ -255,6 +275,8 @@ class Operations:
         for each in kind.attributes:
             if each.required and given.get(each.name) is None:
                 raise ManagementError(f"WFLYCTL0155: '{each.name}' may not be null")
+        if kind.one_of and not any(given.get(name) is not None for name in kind.one_of):
+            raise ManagementError(f"WFLYCTL0155: one of '{' and '.join(kind.one_of)}' may not be null")
         return Outcome(None, tuple(targets), kind.effect)
 
     def _remove(self, operation: Operation) -> Outcome:
@@ -262,7 +284,7 @@ class Operations:
         if _has_header(operation, IF_NEEDED) and not self._exists(operation.address):
             return Outcome()
         resource = self._resource_at(operation)
-        if resource.type.fixed or resource.type is SERVER:
+        if resource.type.fixed or resource.address[-1] == (SERVER.type, DEFAULT_SERVER):
             raise ManagementError(f"'{resource.type.type}' cannot be removed")
         path = resource.path
         if resource.type.alternatives:
@@ -286,7 +308,7 @@ class Operations:
             return
         if _has_header(operation, ALLOW_DATA_MOVE):
             return
-        messages = self._facts.messages
+        messages = self._facts.messages.get(resource.address[1][1], 0)
         if messages != 0:
             held = "the node is not active, so its messages cannot be counted"
             raise ManagementError(
@@ -354,9 +376,7 @@ class Operations:
 
 
 #: Names of the attributes whose values are not shown.
-_SECRETS: Final = frozenset(
-    name for kind in (SERVER, *RESOURCES) for each in kind.attributes if each.secret for name in each.names
-)
+_SECRETS: Final = frozenset(name for kind in ALL for each in kind.attributes if each.secret for name in each.names)
 READS: Final = frozenset(
     {
         "read-resource",
@@ -367,6 +387,8 @@ READS: Final = frozenset(
         "read-children-types",
         "read-children-resources",
         "resolve-path",
+        "client-url",
+        "jndi-properties",
     }
 )
 """Operations that change nothing."""
@@ -415,6 +437,18 @@ def masked(operation: Operation) -> Operation:
 def _is_abstract(address: Address) -> bool:
     """Whether an address is the root or the subsystem, which have no attributes in broker.xml."""
     return len(address) < 2 and (not address or address[0][0] == "subsystem")
+
+
+def _first_settings(resource: Resource) -> list[Target]:
+    """The states that a new server needs: directories of its own, and the logins and permissions of the main one."""
+    if resource.type is not SERVER:
+        return []
+    name = resource.address[-1][1]
+    directories = ("bindings", "journal", "large-messages", "paging")
+    return [
+        Set(f"{resource.path}/@settings", CORE),
+        *(Set(f"{resource.path}/{each}-directory", f"data/{name}/{each}") for each in directories),
+    ]
 
 
 def _sorted(kind: ResourceType) -> list[Attribute]:

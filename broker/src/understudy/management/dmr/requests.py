@@ -13,8 +13,9 @@ from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.limits import COMPOSITE_STEPS_MAX
 from understudy.management.dmr.grammar import Address, Operation
+from understudy.management.dmr.kinds import Effect
 from understudy.management.dmr.operations import Outcome
-from understudy.management.dmr.resources import Effect
+from understudy.management.dmr.resources import DEFAULT_SERVER
 from understudy.management.dmr.values import Value, from_json
 
 _HEADERS: Final = "operation-headers"
@@ -121,6 +122,12 @@ def parse_get(path: str, query: Sequence[tuple[str, str]]) -> Request:
     )
 
 
+def servers_of(request: Request) -> dict[str, str | None]:
+    """Servers below which the operations of a request are, with their names in broker.xml; None: ``core``."""
+    names = {each.address[1][1] for each in request.operations if len(each.address) > 2}
+    return {name: None if name == DEFAULT_SERVER else name for name in names}
+
+
 def request_json(operations: Sequence[Operation], *, composite: bool) -> dict[str, Any]:
     """The JSON object of a request."""
     values = [_operation_json(each) for each in operations]
@@ -138,15 +145,24 @@ def _operation_json(operation: Operation) -> dict[str, Any]:
     return value
 
 
-def success(request: Request, outcomes: Sequence[Outcome]) -> Mapping[str, Value]:
-    """The answer to a request whose operations were all carried out."""
+def success(request: Request, outcomes: Sequence[Outcome], waits_for: str | None = None) -> Mapping[str, Value]:
+    """The answer to a request whose operations were all carried out.
+
+    Args:
+        request: A request, or the steps of a composite.
+        outcomes: The outcome of each operation.
+        waits_for: The missing element, for which the change waits; None: it counts.
+    """
     answer: dict[str, Value] = {"outcome": "success"}
     if request.composite:
         answer["result"] = {f"step-{number}": _step(each) for number, each in enumerate(outcomes, 1)}
     else:
         answer |= _step(outcomes[0])
-    if any(each.effect is Effect.RELOAD for each in outcomes):
-        answer["response-headers"] = {"operation-requires-reload": True, "process-state": "reload-required"}
+    if waits_for is not None or any(each.effect is Effect.RELOAD for each in outcomes):
+        headers: dict[str, Value] = {"operation-requires-reload": True, "process-state": "reload-required"}
+        if waits_for is not None:
+            headers["warnings"] = [{"warning": waits_for, "level": "WARNING"}]
+        answer["response-headers"] = headers
     return answer
 
 

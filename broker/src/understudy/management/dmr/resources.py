@@ -1,25 +1,18 @@
 """The resource types of the management CLI, each with the elements of broker.xml that its attributes are.
 
-The table is the only place that knows both names. Defaults and the kinds of values come from
-``config.schema.schema``; a test compares the types with it. Names of EAP 7 and their later ones are aliases of each
-other. Not here: reading (``tree``) and changing (``operations``).
+The table is the only place that knows both names; a test compares it with ``config.schema.schema``. Names of EAP 7 and
+their later ones are aliases of each other. Not here: reading (``tree``) and changing (``operations``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from decimal import Decimal, InvalidOperation
-from enum import Enum
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
-from understudy.config.schema.grammar import Attribute as XmlAttribute
-from understudy.config.schema.grammar import Element
-from understudy.config.schema.grammar import parse_value as parse_xml_value
-from understudy.config.schema.schema import element_at
-from understudy.dataclass import dataclass
-from understudy.errors import ManagementError
-from understudy.management.dmr.values import Long, Value
-from understudy.texts import masked_url
+from understudy.config.profiles.schema import SETTINGS
+from understudy.config.schema.grammar import Element, Kind
+from understudy.management.dmr.kinds import Attribute, Effect, ResourceType, Type
 
 SUBSYSTEM: Final = ("subsystem", "messaging-activemq")
 """The first step of every address of a broker."""
@@ -27,174 +20,6 @@ DEFAULT_SERVER: Final = "default"
 """The name of the server that is ``core`` in broker.xml."""
 DATA_DIRECTORY: Final = "jboss.server.data.dir"
 """The name of the instance directory in ``relative-to``."""
-
-
-#: Digits before and after the point of a decimal number.
-DECIMAL_DIGITS_MAX: Final = 30
-
-
-class Type(Enum):
-    """Type of an attribute, with the name that descriptions have."""
-
-    BOOLEAN = "BOOLEAN"
-    INT = "INT"
-    LONG = "LONG"
-    DECIMAL = "BIG_DECIMAL"
-    STRING = "STRING"
-    LIST = "LIST"
-
-
-class Effect(Enum):
-    """When a written value is used, with the name that descriptions have."""
-
-    LIVE = "no-services"
-    RELOAD = "all-services"
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """An attribute of a resource, and its place in broker.xml."""
-
-    name: str
-    type: Type
-    element: str = ""
-    """Path below the element of the resource, ``@name`` for an attribute of XML; empty: the text of that element."""
-    aliases: tuple[str, ...] = ()
-    required: bool = False
-    secret: bool = False
-    """A value that is not shown."""
-    url: bool = False
-    """A value whose passwords are not shown."""
-    constant: str | None = None
-    """The only value, of an attribute that is not in broker.xml."""
-    unserved: str | None = None
-    """Why a value is refused, and what to use; None: the attribute can be written."""
-    runtime: bool = False
-    """The value is a fact of the running node and not part of the configuration."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The name and the aliases."""
-        return (self.name, *self.aliases)
-
-    def converted(self, value: Value) -> str | tuple[str, ...]:
-        """The text of a value in broker.xml; of a list the texts of its entries.
-
-        Raises:
-            ManagementError: the value has another type.
-        """
-        if self.type is Type.LIST:
-            entries = value if isinstance(value, list | tuple) else [value]
-            if any(not isinstance(each, str) or not each for each in entries):
-                raise self._wrong(value)
-            return tuple(str(each) for each in entries)
-        if isinstance(value, str) and "${" in value:
-            return value
-        return self._text(value)
-
-    def _text(self, value: Value) -> str:
-        if isinstance(value, list | tuple | dict | bytes) or value is None:
-            raise self._wrong(value)
-        text = str(value).strip()
-        if self.type is Type.BOOLEAN:
-            if text.lower() not in ("true", "false"):
-                raise self._wrong(value)
-            return text.lower()
-        if isinstance(value, bool):
-            raise self._wrong(value)
-        if self.type in (Type.INT, Type.LONG):
-            digits = text.removesuffix("L").removesuffix("l")
-            if not digits.removeprefix("-").isdecimal() or not digits.isascii():
-                raise self._wrong(value)
-            return digits
-        if self.type is Type.DECIMAL:
-            return self._decimal(text, value)
-        return str(value)
-
-    def _decimal(self, text: str, value: Value) -> str:
-        try:
-            number = Decimal(text)
-        except InvalidOperation:
-            raise self._wrong(value) from None
-        # written without an exponent, a number of a billion digits is a short text
-        if not number.is_finite() or abs(number.adjusted()) > DECIMAL_DIGITS_MAX:
-            raise self._wrong(value)
-        return format(number, "f")
-
-    def _wrong(self, value: Value) -> ManagementError:
-        kind = type(value).__name__ if not isinstance(value, str) else repr(value)
-        return ManagementError(f"WFLYCTL0097: Wrong type for '{self.name}': {self.type.value} expected, not {kind}")
-
-    def shown(self, value: object) -> Value:
-        """A value of the checked document, or a default, as a value of the type."""
-        if value is None or self.secret:
-            return None if value is None else "***"
-        if self.type is Type.LONG:
-            return Long(str(value))
-        if self.type is Type.DECIMAL:
-            return Decimal(str(value))
-        if self.type is Type.INT:
-            return int(str(value))
-        if self.type is Type.BOOLEAN:
-            return bool(value)
-        return masked_url(str(value)) if self.url else str(value)
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceType:
-    """A type of resources below a server."""
-
-    type: str
-    """The first part of the step of an address: ``ha-policy``."""
-    name: str | None
-    """The only name of such a resource; None: each has a name of its own."""
-    element: str
-    """Path of the element below that of the server."""
-    doc: str
-    attributes: tuple[Attribute, ...] = ()
-    aliases: tuple[str, ...] = ()
-    """Other names of a resource that has only one."""
-    type_aliases: tuple[str, ...] = ()
-    key: str = "name"
-    """The attribute of XML that has the name of the resource."""
-    fixed: bool = False
-    """The resource always exists: it can be neither added nor removed."""
-    alternatives: bool = False
-    """A server has at most one resource of the type."""
-    effect: Effect = Effect.RELOAD
-    unserved: str | None = None
-    """Why such a resource can neither be read nor added, and what to use; None: it can."""
-
-    def attribute(self, name: str) -> Attribute:
-        """The attribute of a name or alias. Raises ManagementError: there is none."""
-        for each in self.attributes:
-            if name in each.names:
-                return each
-        raise ManagementError(f"WFLYCTL0201: Unknown attribute '{name}'", hint=", ".join(self.attribute_names))
-
-    @property
-    def attribute_names(self) -> list[str]:
-        """Names of the attributes, sorted."""
-        return sorted(each.name for each in self.attributes)
-
-    def row(self, attribute: Attribute) -> Element | XmlAttribute:
-        """The row of the schema that an attribute is. Raises KeyError: there is none."""
-        path, _, name = attribute.element.rpartition("@")
-        row = element_at("/".join(part for part in ("core", self.element, path.rstrip("/") if name else "") if part))
-        if not attribute.element:
-            return row
-        if path or attribute.element.startswith("@"):
-            return next(each for each in row.attributes if each.name == name)
-        return element_at("/".join(part for part in ("core", self.element, attribute.element) if part))
-
-    def default(self, attribute: Attribute) -> Value:
-        """The value of an attribute that is not given, as the schema has it; None: there is none."""
-        if attribute.constant is not None:
-            return attribute.constant
-        if attribute.runtime or attribute.unserved or attribute.type is Type.LIST:
-            return None
-        row = self.row(attribute)
-        return None if row.default in (None, "") else attribute.shown(parse_xml_value(row.default, row))
 
 
 _B, _I, _L, _S = Type.BOOLEAN, Type.INT, Type.LONG, Type.STRING
@@ -205,16 +30,25 @@ def _plain(kind: Type, *names: str) -> Iterator[Attribute]:
     return (Attribute(name, kind, name) for name in names)
 
 
-_NO_SCALE_DOWN: Final = "scale-down is not served by the management CLI yet: write it into broker.xml"
-_SCALE_DOWN: Final = tuple(
-    Attribute(name, _S, unserved=_NO_SCALE_DOWN) for name in ("scale-down-cluster-name", "scale-down-group-name")
+_SCALE_DOWN: Final = (
+    Attribute("scale-down", _B, "scale-down/enabled"),
+    Attribute("scale-down-cluster-name", _S, unserved="messages go to members of the first cluster-connection"),
+    Attribute("scale-down-group-name", _S, "scale-down/group-name"),
+    Attribute("scale-down-discovery-group", _S, "scale-down/discovery-group-ref/@discovery-group-name"),
+    Attribute("scale-down-connectors", Type.LIST, "scale-down/connectors/connector-ref"),
+    Attribute("scale-down-commit-interval", _I, "scale-down/commit-interval"),
 )
 _CLUSTER_AND_GROUP: Final = tuple(_plain(_S, "cluster-name", "group-name"))
 _SYNC_TIMEOUT: Final = Attribute("initial-replication-sync-timeout", _L, "initial-replication-sync-timeout")
 _ALLOW_FAILBACK: Final = Attribute("allow-failback", _B, "allow-failback", ("allow-fail-back",))
 _RESTART_BACKUP: Final = Attribute("restart-backup", _B, "restart-backup")
 _ON_SHUTDOWN: Final = Attribute("failover-on-server-shutdown", _B, "failover-on-shutdown", ("failover-on-shutdown",))
-_COLOCATED: Final = "a colocated policy is not served by the management CLI yet: write it into broker.xml"
+_COLOCATED: Final = (
+    Attribute("request-backup", _B, "request-backup"),
+    *_plain(_I, "backup-request-retries", "max-backups", "backup-port-offset"),
+    *_plain(_L, "backup-request-retry-interval"),
+    Attribute("excluded-connectors", Type.LIST, "excludes/connector-ref"),
+)
 
 HA_POLICIES: Final = (
     ResourceType(
@@ -285,10 +119,34 @@ HA_POLICIES: Final = (
         alternatives=True,
     ),
     *(
-        ResourceType("ha-policy", f"{kind}-colocated", f"ha-policy/{kind}/colocated", "", unserved=_COLOCATED)
+        ResourceType(
+            "ha-policy",
+            f"{kind}-colocated",
+            f"ha-policy/{kind}/colocated",
+            "A server whose process hosts backups of other members.",
+            _COLOCATED,
+            alternatives=True,
+        )
         for kind in ("replication", "shared-store")
     ),
 )
+
+
+def _configuration(policy: ResourceType) -> tuple[str, ResourceType]:
+    """The policy as a part of a colocated one, with the name of that."""
+    kind, role = policy.element.split("/")[1:]
+    name, other = ("master", "primary") if role == "primary" else ("slave", "secondary")
+    attributes = tuple(each for each in policy.attributes if not each.runtime)
+    doc = "The server itself." if role == "primary" else "The backups that the process hosts."
+    element = f"ha-policy/{kind}/colocated/{role}"
+    aliases = tuple(dict.fromkeys((other, role)))
+    return f"{kind}-colocated", ResourceType("configuration", name, element, doc, attributes, aliases)
+
+
+CONFIGURATIONS: Final = tuple(
+    _configuration(each) for each in HA_POLICIES if each.element.rpartition("/")[2] in ("primary", "backup")
+)
+"""The types of resources below a colocated policy, each with the name of the policy."""
 
 _PATHS: Final = tuple(
     ResourceType(
@@ -343,7 +201,7 @@ _GROUP: Final = (
     Attribute("jgroups-cluster", _S, "jgroups-channel", ("jgroups-channel",)),
     *_plain(_S, "jgroups-file", "group-address", "local-bind-address"),
     *_plain(_I, "group-port", "local-bind-port"),
-    Attribute("socket-binding", _S, unserved="socket bindings are not served yet: give group-address and group-port"),
+    *_plain(_S, "socket-binding"),
 )
 _BROADCAST_GROUP: Final = ResourceType(
     "broadcast-group",
@@ -365,20 +223,66 @@ _DISCOVERY_GROUP: Final = ResourceType(
 )
 
 
-def _transport(kind: str, doc: str) -> ResourceType:
+_SOCKET_BINDING: Final = Attribute("socket-binding", _S, "@socket-binding")
+
+
+def _transport(kind: str, doc: str, mark: str) -> ResourceType:
     return ResourceType(
         f"remote-{kind}",
         None,
         f"{kind}s/{kind}",
         doc,
-        (
-            Attribute("url", _S, required=True, url=True),
-            Attribute(
-                "socket-binding", _S, unserved='socket bindings are not served yet: give url="tcp://host:port" instead'
-            ),
-        ),
+        (Attribute("url", _S, url=True), _SOCKET_BINDING),
         type_aliases=(kind,),
+        mark=f"!{mark}",
+        one_of=("url", "socket-binding"),
     )
+
+
+_HTTP: Final = (
+    ResourceType(
+        "http-acceptor",
+        None,
+        "acceptors/acceptor",
+        "A port that takes HTTP upgrades beside plain connections.",
+        (Attribute("http-listener", _S, "@http-listener", required=True), Attribute("parameters", _S, url=True)),
+        mark="http-listener",
+    ),
+    ResourceType(
+        "http-connector",
+        None,
+        "connectors/connector",
+        "The address of a server whose connections begin with an HTTP upgrade.",
+        (
+            replace(_SOCKET_BINDING, required=True),
+            Attribute("endpoint", _S, "@endpoint", required=True),
+            Attribute("server-name", _S, "@server-name"),
+            Attribute("parameters", _S, url=True),
+        ),
+        mark="endpoint",
+    ),
+)
+
+
+def _setting(row: Element) -> Attribute:
+    """An attribute of a connection factory."""
+    kinds = {Kind.BOOLEAN: _B, Kind.INTEGER: _I, Kind.LONG: _L, Kind.DECIMAL: Type.DECIMAL, Kind.TEXT: _S}
+    return Attribute(row.name, kinds[row.kind], row.name)
+
+
+CONNECTION_FACTORY: Final = ResourceType(
+    "connection-factory",
+    None,
+    "connection-factories/connection-factory",
+    "Settings of clients, which the operations client-url and jndi-properties give to them.",
+    (
+        Attribute("connectors", Type.LIST, "connector-ref"),
+        Attribute("entries", Type.LIST, "entry"),
+        *map(_setting, SETTINGS),
+    ),
+    effect=Effect.LIVE,
+)
+"""The type of connection factories."""
 
 
 _ADDRESS_SETTING: Final = ResourceType(
@@ -422,38 +326,92 @@ SERVER: Final = ResourceType(
 )
 """The resource of a server itself."""
 
-_NO_HTTP: Final = "http acceptors and connectors are not served by the management CLI yet: write them into broker.xml"
-
 RESOURCES: Final = (
     *HA_POLICIES,
     *_PATHS,
     _CLUSTER_CONNECTION,
     _BROADCAST_GROUP,
     _DISCOVERY_GROUP,
-    _transport("acceptor", "An address on which the server listens."),
-    _transport("connector", "The address at which a server is reached."),
+    _transport("acceptor", "An address on which the server listens.", "http-listener"),
+    _transport("connector", "The address at which a server is reached.", "endpoint"),
+    *_HTTP,
+    CONNECTION_FACTORY,
     _ADDRESS_SETTING,
-    ResourceType("http-acceptor", None, "", "", unserved=_NO_HTTP),
-    ResourceType("http-connector", None, "", "", unserved=_NO_HTTP),
-    ResourceType(
-        "connection-factory",
-        None,
-        "",
-        "",
-        unserved="connection factories are not served yet: clients have their settings in the client URL",
-    ),
 )
 """The types of resources below a server."""
 
-SOCKET_BINDING: Final = ResourceType(
-    "socket-binding", None, "", "", unserved="socket bindings are not served yet: acceptors have a url"
+INTERFACE: Final = ResourceType(
+    "interface",
+    None,
+    "interface",
+    "A named address of the host.",
+    (Attribute("inet-address", _S, "@inet-address", required=True),),
+    top=True,
 )
-"""The type of resources below ``socket-binding-group=NAME``."""
+"""The type of the resources ``interface=NAME``."""
+
+SOCKET_BINDING_GROUP: Final = ResourceType(
+    "socket-binding-group",
+    None,
+    "socket-binding-group",
+    "Named ports.",
+    (
+        Attribute("default-interface", _S, "@default-interface"),
+        Attribute("port-offset", _I, "@port-offset"),
+    ),
+    top=True,
+)
+"""The type of the resources ``socket-binding-group=NAME``."""
+
+SOCKET_BINDINGS: Final = (
+    ResourceType(
+        "socket-binding",
+        None,
+        "socket-binding-group/socket-binding",
+        "A port of the host, or a multicast group.",
+        (
+            Attribute("port", _I, "@port"),
+            Attribute("interface", _S, "@interface"),
+            Attribute("fixed-port", _B, "@fixed-port"),
+            Attribute("multicast-address", _S, "@multicast-address"),
+            Attribute("multicast-port", _I, "@multicast-port"),
+        ),
+        top=True,
+    ),
+    ResourceType(
+        "remote-destination-outbound-socket-binding",
+        None,
+        "socket-binding-group/outbound-socket-binding",
+        "The address of another host.",
+        (
+            Attribute("host", _S, "@host", required=True),
+            Attribute("port", _I, "@port", required=True),
+        ),
+        top=True,
+    ),
+)
+"""The types of the resources below a group of socket bindings."""
+
+ALL: Final = (
+    SERVER,
+    *RESOURCES,
+    *(kind for _, kind in CONFIGURATIONS),
+    INTERFACE,
+    SOCKET_BINDING_GROUP,
+    *SOCKET_BINDINGS,
+)
+"""Every type of resources."""
 
 
-def resource_type(kind: str, name: str) -> ResourceType | None:
-    """The type of the resource of a step below a server; None: there is none."""
-    for each in RESOURCES:
+def resource_type(kind: str, name: str, among: Iterable[ResourceType] = RESOURCES) -> ResourceType | None:
+    """The type of the resource of a step; None: there is none.
+
+    Args:
+        kind: Type of the step.
+        name: Name of the step.
+        among: The types that there are at its place: below a server, if nothing else is given.
+    """
+    for each in among:
         if kind in (each.type, *each.type_aliases) and (each.name is None or name in (each.name, *each.aliases)):
             return each
     return None

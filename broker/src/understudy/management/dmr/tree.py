@@ -10,20 +10,22 @@ from understudy.config.reading.document import Node
 from understudy.dataclass import dataclass
 from understudy.errors import ManagementError
 from understudy.management.dmr.grammar import Address
+from understudy.management.dmr.kinds import CORE, Attribute, ResourceType, Type
 from understudy.management.dmr.resources import (
+    CONFIGURATIONS,
     DEFAULT_SERVER,
+    INTERFACE,
     RESOURCES,
     SERVER,
-    SOCKET_BINDING,
+    SOCKET_BINDING_GROUP,
+    SOCKET_BINDINGS,
     SUBSYSTEM,
-    Attribute,
-    ResourceType,
-    Type,
     resource_type,
 )
 from understudy.management.dmr.values import Value
 
-_GROUP: Final = "socket-binding-group"
+#: Types of the resources beside the subsystem.
+_TOP: Final = (INTERFACE, SOCKET_BINDING_GROUP)
 
 
 def not_found(address: Address) -> ManagementError:
@@ -47,8 +49,8 @@ class Resource:
     """Path of its element in broker.xml."""
     node: Node | None
     """The element; None: it is not in broker.xml."""
-    server: Node
-    """The element of the server."""
+    taken: bool = False
+    """Whether a resource of another type has the name and the element."""
 
     @property
     def exists(self) -> bool:
@@ -71,7 +73,9 @@ class Resource:
             return [str(each.value) for each in found] or None
         if not found:
             return None
-        return attribute.shown(found[0].attributes.get(name) if at else found[0].value)
+        value = found[0].attributes.get(name) if at else found[0].value
+        # the element of an acceptor or connector with a socket binding is empty
+        return None if value == "" and not attribute.element else attribute.shown(value)
 
     def place(self, attribute: Attribute) -> str:
         """The path of an attribute in broker.xml."""
@@ -83,47 +87,72 @@ class Tree:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         """Args:
-        nodes: The element ``core``, and the elements ``server``.
+        nodes: The element ``core``, and the elements beside it.
         """
         self._core = nodes[0]
-        self._servers = {str(each.attributes.get("name")): each for each in nodes[1:]}
+        self._servers = {str(each.attributes.get("name")): each for each in nodes if each.element.name == SERVER.type}
+        self._top = [each for each in nodes[1:] if each.element.name != SERVER.type]
 
     def resource(self, address: Address) -> Resource:
-        """The resource below a server, or a server.
+        """The resource of an address, which may not exist.
 
         Raises:
-            ManagementError: the address leads to no resource of the model, to one of another kind, or to a type that
-                is not served.
+            ManagementError: the address leads to no resource of the model, to one of another kind, or to one below
+                another that does not exist.
         """
-        if len(address) == 2 and address[0][0] == _GROUP and address[1][0] == SOCKET_BINDING.type:
-            raise ManagementError(str(SOCKET_BINDING.unserved))
-        if len(address) not in (2, 3) or address[0] != SUBSYSTEM or address[1][0] != SERVER.type:
+        if address and resource_type(*address[0], _TOP) is not None:
+            return self._beside(address)
+        if not 2 <= len(address) <= 4 or address[0] != SUBSYSTEM or address[1][0] != SERVER.type:
             raise not_found(address)
         name = address[1][1]
         server = self._core if name == DEFAULT_SERVER else self._servers.get(name)
+        path = CORE if server is self._core else _path(address, "", SERVER.type, "name", name)
+        if len(address) == 2:
+            return Resource(address, SERVER, path, server)
         if server is None:
             raise not_found(address[:2])
-        path = "core" if server is self._core else str(Step(SERVER.type, ("name", name)))
-        if len(address) == 2:
-            return Resource(address, SERVER, path, server, server)
-        return self._child(address, server, path)
+        found = self._below(address[:3], RESOURCES, path, server)
+        if len(address) == 3:
+            return found
+        among = [kind for policy, kind in CONFIGURATIONS if policy == found.type.name]
+        if not found.exists or resource_type(*address[3], among) is None:
+            raise not_found(address)
+        return self._below(address, among, path, server)
 
-    def _child(self, address: Address, server: Node, path: str) -> Resource:
-        kind, name = address[2]
-        found = resource_type(kind, name)
+    def _beside(self, address: Address) -> Resource:
+        """The resource beside the subsystem, or below one of those."""
+        (kind, name), *rest = address
+        node = next((each for each in self._top if each.element.name == kind and _named(each, name)), None)
+        path = _path(address, "", kind, "name", name)
+        found = resource_type(kind, name, _TOP)
+        assert found is not None
+        if not rest:
+            return Resource(address, found, path, node)
+        if len(rest) > 1 or found is not SOCKET_BINDING_GROUP:
+            raise not_found(address)
+        if node is None:
+            raise not_found(address[:1])
+        below = resource_type(*rest[0], SOCKET_BINDINGS)
+        if below is None:
+            raise not_found(address)
+        element = below.element.rpartition("/")[2]
+        child = next((each for each in node.all(element) if _named(each, rest[0][1])), None)
+        return Resource(address, below, _path(address, f"{path}/", element, "name", rest[0][1]), child)
+
+    def _below(self, address: Address, among: Sequence[ResourceType], path: str, server: Node) -> Resource:
+        kind, name = address[-1]
+        found = resource_type(kind, name, among)
         if found is None:
             raise not_found(address)
-        if found.unserved is not None:
-            raise ManagementError(found.unserved)
         if found.name is not None:
             node = next(_below(server, found.element.split("/")), None)
-            return Resource(address, found, f"{path}/{found.element}", node, server)
-        if "'" in name and '"' in name:
-            raise ManagementError(f"{name!r} is no name: it has both kinds of quotes")
+            return Resource(address, found, f"{path}/{found.element}", node)
         container, _, entry = found.element.rpartition("/")
         listed = _below(server, found.element.split("/"))
         node = next((each for each in listed if each.attributes.get(found.key) == name), None)
-        return Resource(address, found, f"{path}/{container}/{Step(entry, (found.key, name))}", node, server)
+        own = node is not None and found.marks(node.attributes)
+        place = _path(address, f"{path}/{container}/", entry, found.key, name)
+        return Resource(address, found, place, node if own else None, taken=node is not None and not own)
 
     def existing(self, address: Address) -> Resource:
         """The same for a resource that exists. Raises ManagementError: it does not."""
@@ -142,23 +171,43 @@ class Tree:
     def children(self, address: Address) -> list[tuple[str, str]]:
         """Type and name of the resources directly below an address, sorted. Raises ManagementError."""
         if not address:
-            return [SUBSYSTEM]
+            return sorted([SUBSYSTEM, *((each.element.name, str(each.attributes.get("name"))) for each in self._top)])
         if address == (SUBSYSTEM,):
             return [(SERVER.type, name) for name in sorted([DEFAULT_SERVER, *self._servers])]
         parent = self.existing(address)
-        if parent.type is not SERVER:
+        if parent.node is None:
             return []
-        return sorted(self._below_server(parent.server))
+        if parent.type is SERVER:
+            return sorted(_resources(parent.node, RESOURCES))
+        if parent.type is SOCKET_BINDING_GROUP:
+            return sorted(
+                (kind.type, str(each.attributes.get("name")))
+                for kind in SOCKET_BINDINGS
+                for each in parent.node.all(kind.element.rpartition("/")[2])
+            )
+        below = [kind for policy, kind in CONFIGURATIONS if policy == parent.type.name]
+        roles = {kind.element.rpartition("/")[2]: str(kind.name) for kind in below}
+        return sorted(("configuration", name) for role, name in roles.items() if parent.node.child(role) is not None)
 
-    def _below_server(self, server: Node) -> Iterator[tuple[str, str]]:
-        for each in RESOURCES:
-            if each.unserved is not None:
-                continue
-            nodes = list(_below(server, each.element.split("/")))
-            if each.name is None:
-                yield from ((each.type, str(node.attributes.get(each.key))) for node in nodes)
-            elif nodes or each.fixed:
-                yield each.type, each.name
+
+def _resources(server: Node, among: Sequence[ResourceType]) -> Iterator[tuple[str, str]]:
+    for each in among:
+        nodes = [node for node in _below(server, each.element.split("/")) if each.marks(node.attributes)]
+        if each.name is None:
+            yield from ((each.type, str(node.attributes.get(each.key))) for node in nodes)
+        elif nodes or each.fixed:
+            yield each.type, each.name
+
+
+def _named(node: Node, name: str) -> bool:
+    return node.attributes.get("name") == name
+
+
+def _path(address: Address, around: str, element: str, key: str, name: str) -> str:
+    """The path of a named element. Raises ManagementError: the name cannot be in a path."""
+    if "'" in name and '"' in name:
+        raise ManagementError(f"{shown_address(address)}: {name!r} is no name: it has both kinds of quotes")
+    return around + str(Step(element, (key, name)))
 
 
 def _below(node: Node, steps: Sequence[str]) -> Iterator[Node]:

@@ -1,4 +1,4 @@
-"""Operations of ``broker`` on address settings and security settings.
+"""Operations of ``broker`` on address settings, security settings and connection factories (ADR 0178).
 
 Names, parameters and their order are those of Artemis' ActiveMQServerControl. The long forms of
 ``addAddressSettings`` set every value; values that a shorter form does not have get their defaults. The form with
@@ -13,6 +13,8 @@ from typing import Final
 
 from understudy.config.json_settings import ADDRESS_SETTING_ROWS, json_name
 from understudy.config.model import AddressSettingsConfiguration
+from understudy.config.profiles.factory import ConnectionFactoryConfiguration
+from understudy.config.profiles.reader import places_of
 from understudy.config.schema.grammar import Kind as ValueKind
 from understudy.config.schema.grammar import parse_value
 from understudy.errors import ManagementError
@@ -151,6 +153,35 @@ def _security_forms() -> list[Operation]:
     ]  # fmt: skip
 
 
+def _names(control: Control) -> list[str]:
+    return [each.name for each in control.node.configuration.connection_factories]
+
+
+def _factory(control: Control, name: str) -> ConnectionFactoryConfiguration:
+    """A connection factory. Raises ManagementError: there is none of the name."""
+    found = {each.name: each for each in control.node.configuration.connection_factories}
+    if name not in found:
+        raise ManagementError(f"there is no connection factory {name!r}", hint=", ".join(found) or None)
+    return found[name]
+
+
+def client_url(control: Control, name: str) -> str:
+    """The client URL of a connection factory. Raises ManagementError: there is none of the name."""
+    return _factory(control, name).url(places_of(control.node.configuration))
+
+
+def jndi_properties(control: Control, name: str) -> str:
+    """A file ``jndi.properties`` with a connection factory. Raises ManagementError: there is none of the name."""
+    return _factory(control, name).jndi_properties(places_of(control.node.configuration))
+
+
+FACTORY_OPERATIONS: Final[tuple[Operation, ...]] = (
+    operation("getConnectionFactoryNames", _names, "Names of the connection factories.", returns=list[str]),
+    operation("getClientUrl", client_url, "The client URL of a connection factory.", text("name"), returns=str),
+    operation("getJndiProperties", jndi_properties, "A file jndi.properties with a connection factory.", text("name"),
+              returns=str),
+)  # fmt: skip
+
 OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("addAddressSettings", add_address_settings, "Set values for a match from JSON; stored until removed.",
               _MATCH, text("addressSettingsConfigurationAsJson")),
@@ -161,4 +192,5 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("removeSecuritySettings", remove_security_settings,
               "Remove what addSecuritySettings added for a match.", _MATCH),
     *USER_OPERATIONS,
+    *FACTORY_OPERATIONS,
 )  # fmt: skip

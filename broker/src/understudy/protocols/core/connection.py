@@ -108,6 +108,7 @@ class CoreConnection(Machine[State, Event]):
         self.decoder.turn_cost_max = TURN_COST_MAX
         self.proved = False
         """Whether the peer has logged in."""
+        self.is_node = False
         self.user: str | None = None
         """User of the last login."""
         self._control = ControlChannel(self)
@@ -476,6 +477,7 @@ class CoreConnection(Machine[State, Event]):
 
     def cluster_authorized(self) -> None:
         """The peer proved the cluster credentials."""
+        self.is_node = True
         self.fire(Event.PROVE)
 
     # The table comes last: it names the functions above.

@@ -13,6 +13,7 @@ from understudy.errors import RemoteProtocolError, UnsupportedPacket
 from understudy.protocols.core.link import CoreLink
 from understudy.protocols.liveness import Liveness
 from understudy.wire.core import packets
+from understudy.wire.core.transport import TransportConfiguration
 
 CONTROL_CHANNEL: Final = 0
 #: The version that the server announces and the oldest client version that it accepts (artemis-core s. 3.2).
@@ -75,7 +76,7 @@ class ControlChannel:
             exit=False,
             node_id=member.node_id,
             unique_event_id=member.event_id,
-            primary=member.primary,
+            primary=self._told(member),
             backup=member.backup,
             last=last,
             backup_group_name=member.backup_group,
@@ -84,6 +85,19 @@ class ControlChannel:
         )
         update = packets.topology_packet(newest, self._owner.decoder.version)
         self._owner.send(update, CONTROL_CHANNEL)
+
+    def _told(self, member: Member) -> TransportConfiguration | None:
+        """The connector of a member, as the client compares it with its own.
+
+        A stock client never finds itself at a connector with an HTTP upgrade if its own one names no server, so it
+        would take no backup (ADR 0179). This node also takes connections without an upgrade at the same port.
+        """
+        owner = self._owner
+        if member.primary is None or member.node_id != owner.services.shared.node_id:
+            return member.primary
+        # nodes tell the connector on, so they get it as it is
+        unnamed = owner.connection.upgrade_without_name and not owner.is_node
+        return member.primary.without_upgrade() if unnamed else member.primary
 
     def _send_removal(self, node_id: str, event_id: int) -> None:
         newest = packets.ClusterTopologyV4(True, node_id, event_id, None, None, False, None, None, SERVER_VERSION)

@@ -41,6 +41,8 @@ class CoreLink(Protocol):
     decoder: FrameDecoder
     """Decoder of the connection, which also knows the version of the client."""
     scope: ConnectionScope
+    is_node: bool
+    """Whether the peer has proved the cluster credentials."""
     uploading: dict[ChannelHandler, None]
     """Sessions that receive a large message, or whose messages wait for the disk, the next turn or a decision."""
 

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from understudy.config.edit import Target
-from understudy.management.dmr.batch import Change, change
+from understudy.config.edit.overlay import extended
+from understudy.dataclass import dataclass
+from understudy.management.dmr.batch import Change, Overrides, change
 from understudy.management.dmr.grammar import Operation
-from understudy.management.dmr.operations import READS, Facts, Operations, masked, validates_only
+from understudy.management.dmr.operations import READS, Facts, Operations, Outcome, masked, validates_only
 from understudy.management.dmr.tree import Tree
 from understudy.management.dmr.values import to_json
 from understudy.runtime.files.configuration_file import ConfigurationFile
@@ -21,10 +23,8 @@ from understudy.runtime.files.overlay_file import overlay_writer, read_overlay, 
 log = logging.getLogger(__name__)
 
 
-def carry_out(
-    source: ConfigurationFile, operations: Sequence[Operation], facts: Facts, user: str
-) -> tuple[Change, bool]:
-    """Carry out operations as one; whether the overlay was written. Each change is a line in the log.
+def carry_out(source: ConfigurationFile, operations: Sequence[Operation], facts: Facts, user: str) -> Done:
+    """Carry out operations as one, and write the overlay. Each change is a line in the log.
 
     Operations with the header ``validate-only`` are judged like others, and nothing is written.
 
@@ -39,30 +39,50 @@ def carry_out(
         ConfigError: the reader of the broker refuses the result, or the overlay cannot be written.
     """
     if all(each.name in READS for each in operations):
-        return _carried_out(source, operations, facts, user), False
+        return Done(_carried_out(source, operations, facts, user, read_overlay(source.config)).outcomes)
     if validates_only(operations):
-        made = _carried_out(source, operations, facts, user)
-        source.load(overrides=made.overrides)
-        return made, False
+        before = read_overlay(source.config)
+        made = _carried_out(source, operations, facts, user, before)
+        if made.states:
+            # a rehearsal sends all its lines together: each of them may wait, as it may when it is sent alone
+            extended(before, made.states, lambda each: source.load(overrides=each), may_wait=True)
+        return Done(made.outcomes)
     with overlay_writer(source.config):
-        made = _carried_out(source, operations, facts, user)
-        if not any(each.targets for each in made.outcomes):
-            return made, False
-        source.load(overrides=made.overrides)
-        write_overlay(source.config, made.overrides)
+        before = read_overlay(source.config)
+        made = _carried_out(source, operations, facts, user, before)
+        if not made.states:
+            return Done(made.outcomes)
+        overrides, waits_for = extended(
+            before, made.states, lambda each: source.load(overrides=each), may_wait=len(operations) == 1
+        )
+        write_overlay(source.config, overrides)
     for operation, outcome in zip(operations, made.outcomes, strict=True):
         if outcome.effect is not None:
             shown = {"user": user, "operation": str(masked(operation)), "old": to_json(outcome.old)}
             log.info("configuration changed by the management CLI", extra=shown)
-    return made, True
+    return Done(made.outcomes, written=True, waits_for=None if waits_for is None else str(waits_for))
 
 
-def _carried_out(source: ConfigurationFile, operations: Sequence[Operation], facts: Facts, user: str) -> Change:
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Result of operations."""
+
+    outcomes: tuple[Outcome, ...]
+    """The outcome of each operation."""
+    written: bool = False
+    """Whether the overlay was written."""
+    waits_for: str | None = None
+    """The missing element, for which the change waits; None: it counts."""
+
+
+def _carried_out(
+    source: ConfigurationFile, operations: Sequence[Operation], facts: Facts, user: str, overrides: Overrides
+) -> Change:
     time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     files = WorkingFiles(source, facts)
     return change(
         operations,
-        read_overlay(source.config),
+        overrides,
         files.reach,
         lambda operation: (time, user, str(masked(operation))),
     )

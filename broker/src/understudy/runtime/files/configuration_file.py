@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from understudy.config.edit import Merged, Target, merge
-from understudy.config.edit.overlay import Override
+from understudy.config.edit.overlay import Override, counting, waiting
 from understudy.config.instance_files import launcher_properties
 from understudy.config.model import ConfigWarning
 from understudy.config.password_codec import KEY_VARIABLE
@@ -64,12 +64,21 @@ class ConfigurationFile:
         if overrides is not None:
             loaded = self._merged_and_read(data, read_file, overrides)
         else:
-            loaded = self._with_overlay(data, read_file, read_overlay(self.config))
+            found = read_overlay(self.config)
+            loaded = _with_waiting(self._with_overlay(data, read_file, counting(found)), waiting(found), self.config)
         loaded = replace(loaded, included=(*loaded.included, str(overlay_of(self.config))))
         if self.quarantine:
             loaded = loaded.mapped(lambda each: replace(each, quarantine_damaged_records=True))
         if not loaded.configuration.persistence_enabled:
             loaded = replace(loaded, configuration=volatile_store(self.directory).configure(loaded.configuration))
+        return loaded
+
+    def load_whole(self) -> LoadedConfig:
+        """The configuration, of which no change waits for another one. Raises ConfigError: one does, or as ``load``."""
+        loaded = self.load()
+        if loaded.waiting:
+            found = read_overlay(self.config)
+            self.load(overrides=[*counting(found), *waiting(found)])
         return loaded
 
     def merged(self, overrides: Sequence[Override], data: bytes | None = None) -> Merged:
@@ -78,12 +87,13 @@ class ConfigurationFile:
         return self._merged(data, read_included, overrides)
 
     def nodes(self, merged: Merged) -> list[Node]:
-        """The checked elements ``core`` and ``server`` of merged files, without those that have errors.
+        """The checked elements ``core``, ``server`` and those beside them, of merged files, without those with errors.
 
         Raises:
             ConfigError: the files cannot be read.
         """
-        return Document(str(self.config), self._values, merged.read_file).parse(merged.data)
+        document = Document(str(self.config), self._values, merged.read_file)
+        return [*document.parse(merged.data), *document.sockets]
 
     def reached(self, merged: Merged, targets: Sequence[Target]) -> Merged:
         """Merged files with further states. Raises ConfigError: a state has no place in the schema."""
@@ -130,6 +140,18 @@ class ConfigurationFile:
             codec_key=os.environ.get(KEY_VARIABLE),
             read_file=read_file,
         )
+
+
+def _with_waiting(loaded: LoadedConfig, waiting: Sequence[Override], config: Path) -> LoadedConfig:
+    """The configuration with the places of changes that wait, and a warning about them."""
+    if not waiting:
+        return loaded
+    told = (
+        f"changes of the management CLI wait for others that they name ({len(waiting)}): see `understudy config diff`"
+    )
+    warning = ConfigWarning(told, "configuration", str(overlay_of(config)), 1)
+    paths = tuple(dict.fromkeys(each.target.path for each in waiting))
+    return replace(loaded, warnings=(*loaded.warnings, warning), waiting=paths)
 
 
 def read_data(config: Path) -> bytes:

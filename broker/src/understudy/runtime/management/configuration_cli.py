@@ -10,27 +10,27 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 from aiohttp import web
 
 from understudy import __version__
+from understudy.config.profiles.reader import places_of
 from understudy.errors import BrokerError, ConfigError, ManagementError
 from understudy.management.dmr.batch import StepFailed
 from understudy.management.dmr.grammar import Operation
 from understudy.management.dmr.operations import Facts, validates_only
-from understudy.management.dmr.requests import Request, failure, parse_get, parse_request, success
+from understudy.management.dmr.requests import Request, failure, parse_get, parse_request, servers_of, success
 from understudy.management.dmr.text import format_value
 from understudy.management.dmr.values import Value, to_json
 from understudy.management.json_text import parse_json
-from understudy.management.view import NodeView
 from understudy.runtime.files.configuration_change import carry_out
 from understudy.runtime.files.configuration_file import ConfigurationFile
 from understudy.runtime.management.requests import HEADERS, read_body, refuse, too_large
 from understudy.runtime.node.node import BrokerNode
-from understudy.runtime.process.reloading import ConfigurationFiles
+from understudy.runtime.process.reloading import ConfigurationFiles, Reload
 
 log = logging.getLogger(__name__)
 
@@ -46,20 +46,17 @@ class ConfigurationCli:
     def __init__(
         self,
         node: BrokerNode,
-        view: NodeView,
         source: ConfigurationFile,
         files: ConfigurationFiles,
-        reload: Callable[[], None],
+        reload: Reload,
     ) -> None:
         """Args:
         node: The node that answers.
-        view: The node as the doors see it.
         source: The files of its configuration.
         files: Applies changed files to the node.
-        reload: Begins to stop the node and to start it again. Raises ManagementError.
+        reload: Begins the reload of the node.
         """
         self._node = node
-        self._view = view
         self._source = source
         self._files = files
         self._reload = reload
@@ -111,24 +108,21 @@ class ConfigurationCli:
             await self._begin_reload(wanted.operations[0], user)
             return {"outcome": "success", "result": None}
         async with self._one_at_a_time:
-            paths = any(kind == "path" for each in wanted.operations for kind, _ in each.address)
-            facts = self._facts(counted=paths)
+            facts = self._facts(servers_of(wanted))
             loop = asyncio.get_running_loop()
-            made, written = await loop.run_in_executor(
-                None, partial(carry_out, self._source, wanted.operations, facts, user)
-            )
-            if written:
+            done = await loop.run_in_executor(None, partial(carry_out, self._source, wanted.operations, facts, user))
+            if done.written:
                 await self._apply()
-        return success(wanted, made.outcomes)
+        return success(wanted, done.outcomes, done.waits_for)
 
     # --- the node --------------------------------------------------------------------------------
 
-    def _facts(self, *, counted: bool) -> Facts:
-        """Facts of the running node, with the number of its messages if it is ``counted``."""
-        node, messages = self._node, None
-        if counted and node.state == "active":
-            rows = self._view.rows("queues")
-            messages = sum(int(str(rows.readers["message_count"](each))) for each in rows.sources)
+    def _facts(self, counted: Mapping[str, str | None]) -> Facts:
+        """Facts of the running node, with the number of the messages of some servers (``servers_of``)."""
+        node = self._node
+        process = node.parts.process
+        assert process is not None, "a node whose configuration is changed has a process"
+        messages = {name: process.servers.messages(server) for name, server in counted.items()}
         return Facts(
             version=__version__,
             directory=str(self._source.directory),
@@ -136,6 +130,8 @@ class ConfigurationCli:
             messages=messages,
             in_sync=node.policy.name == "replication" and node.protection.find().protected,
             start_id=str(node.started_ms),
+            factories=node.configuration.connection_factories,
+            places=places_of(node.configuration),
         )
 
     async def _apply(self) -> None:
@@ -151,16 +147,9 @@ class ConfigurationCli:
         unknown = [name for name in operation.arguments if name != FORCE]
         if unknown:
             raise ManagementError(f"operation 'reload' has no parameter '{unknown[0]}'", hint=f"it has {FORCE}")
-        await asyncio.get_running_loop().run_in_executor(None, self._source.load)
-        protection = self._node.protection.find()
-        is_pair = self._node.policy.name != "primary-only"
+        loaded = await asyncio.get_running_loop().run_in_executor(None, self._source.load_whole)
         forced = str(operation.arguments.get(FORCE, "false")).lower() == "true"
-        if self._node.state == "active" and is_pair and not protection.protected and not forced:
-            raise ManagementError(
-                f"a reload would stop the only node that serves: {protection.sentence}",
-                hint=f":reload({FORCE}=true) reloads it nevertheless",
-            )
         if validates_only([operation]):
             return
+        self._reload(loaded, forced)
         log.warning("reload requested", extra={"user": user})
-        self._reload()

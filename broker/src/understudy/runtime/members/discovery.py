@@ -30,8 +30,13 @@ def carrier_of(configuration: CarrierConfiguration) -> Carrier:
     """
     path = configuration.jgroups_file
     if path is None:
-        local = configuration.local_bind_address
-        return Multicast(configuration.group_address, configuration.group_port, local, configuration.local_bind_port)
+        return Multicast(
+            configuration.group_address,
+            configuration.group_port,
+            configuration.local_bind_address,
+            configuration.local_bind_port,
+            channel=configuration.jgroups_channel or None,
+        )
     try:
         with Path(path).open("rb") as file:
             data = file.read(JGROUPS_BYTES_MAX + 1)

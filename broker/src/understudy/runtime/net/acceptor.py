@@ -304,6 +304,7 @@ class ServerConnection(Machine[State, Event]):
             local: ``host:port`` of this side.
         """
         super().__init__()
+        self.upgrade_without_name = False
         self.handler: ConnectionHandler | None = None
         """The layer above; None before the connection is admitted, and after it is lost."""
         self.turn = acceptor.turn

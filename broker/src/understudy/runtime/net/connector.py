@@ -81,6 +81,8 @@ class LoopDialer:
 class ClientConnection(asyncio.Protocol):
     """One dialled socket; implements ``ports.Connection``. Also implements ``ports.SealableConnection``."""
 
+    upgrade_without_name = False
+
     def __init__(self, link: Link, turn: Turn, exchange: UpgradeExchange | None = None) -> None:
         """Args:
         link: Called with everything that happens.

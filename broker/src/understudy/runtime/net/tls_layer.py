@@ -125,6 +125,7 @@ class TlsLayer(Machine[State, Event]):
         """Subject of the verified certificate of the client; None: it has presented none."""
         self.silent_since_ms: int | None = None
         self._below = below
+        self.upgrade_without_name = False
         self._port = port
         self._turn = turn
         self._above: Callable[[Layered], ConnectionHandler] | None = above

@@ -132,6 +132,7 @@ class UpgradeLayer(LayerBeforeProtocol):
             head, rest = found
             request = read_request(head)
             make = self._dispatch(connection, request)
+            connection.upgrade_without_name = request.server is None
         except UpgradeRefused as error:
             self._stop_timer()
             log.warning(

@@ -20,7 +20,7 @@ from understudy.runtime.management.listener import ManagementListener
 from understudy.runtime.node.node import BrokerNode
 from understudy.runtime.process import interpreter
 from understudy.runtime.process.critical_analyzer import CriticalAnalyzer
-from understudy.runtime.process.reloading import ConfigurationFiles
+from understudy.runtime.process.reloading import ConfigurationFiles, Reload
 
 if TYPE_CHECKING:
     from understudy.runtime.management.heartbeat import Heartbeat
@@ -48,8 +48,8 @@ class HostedNode:
         """Files of the node that are watched for changes; set before ``run``."""
         self.source: ConfigurationFile | None = None
         """The files of its configuration, which the management CLI changes; None: it is not served."""
-        self.reload: Callable[[], None] | None = None
-        """Begins to stop the node and to start it again; set before ``run``, with ``source``."""
+        self.reload: Reload | None = None
+        """Begins the reload of the node; set before ``run``, with ``source``."""
         self.on_started: Callable[[], None] | None = None
         """Called when the node has started and has not ended."""
         self.backups: dict[asyncio.Task[bool], HostedNode] = {}
@@ -148,7 +148,7 @@ class HostedNode:
         configuration = None
         view: LiveNodeView = node_view.LiveNodeView(self.node)
         if self.source is not None and self.files is not None and self.reload is not None:
-            configuration = cli.ConfigurationCli(self.node, view, self.source, self.files, self.reload)
+            configuration = cli.ConfigurationCli(self.node, self.source, self.files, self.reload)
         server: ManagementServer = http.ManagementServer(view, listener, servers, configuration)
         await server.start()
         self._heartbeat = view.heartbeat

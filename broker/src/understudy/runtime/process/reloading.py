@@ -42,6 +42,10 @@ SETTLE_S: Final = 0.1
 #: Period of warnings about certificates that expire soon.
 EXPIRY_PERIOD_S: Final = 24 * 3600.0
 
+Reload = Callable[[LoadedConfig, bool], None]
+"""Begins to stop a node and to start it again with a configuration; also if no node would serve meanwhile, if the
+second argument is true. Raises ManagementError.
+"""
 Stamp = tuple[int, int, int] | None
 """Modification time in nanoseconds, size and inode of a file; None: the file does not exist."""
 
@@ -180,7 +184,8 @@ class ConfigurationFiles:
             log.error("changed configuration not applied", extra={"code": error.code, "error": str(error)})
             return (error,)
         await self._watch_included(loaded.included)
-        node.parts.configuration.overrides, node.parts.configuration.pending = loaded.overrides, change.restart
+        node.parts.configuration.overrides = loaded.overrides
+        node.parts.configuration.pending = (*change.restart, *loaded.waiting)
         for warning in loaded.warnings:
             log.warning("configuration", extra={"detail": str(warning)})
         log.info(

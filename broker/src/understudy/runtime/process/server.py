@@ -48,6 +48,7 @@ class Server:
         """Ports that the nodes share."""
         self.servers = Servers()
         """The servers that broker.xml names."""
+        self.servers.forgotten = self.endpoints.servers.discard
         self._starting = 0
         """Nodes whose start is not over."""
         self._collector = interpreter.Collector(asyncio.get_running_loop())
@@ -98,6 +99,10 @@ class Server:
             process=process or BackupProcess(self, None),
         )
         return HostedNode(node, listener)
+
+    def resize(self, nodes: int) -> None:
+        """Give nodes that are made from now on the share of a process with this number of nodes."""
+        self._nodes = nodes
 
     async def run(self) -> bool:
         """Run the nodes until the last has ended; SIGTERM and SIGINT stop all. Whether all ended cleanly."""

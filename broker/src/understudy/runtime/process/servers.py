@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from understudy.errors import BrokerError, ManagementError
@@ -34,6 +34,10 @@ class Servers:
         self._running: dict[asyncio.Task[bool], str] = {}
         self._reloading: set[str] = set()
         """Servers that are made and started again when they have ended."""
+        self._leaving: set[str] = set()
+        """Servers that the file does not have any more; they are forgotten when they have ended."""
+        self.forgotten: Callable[[str], None] = lambda name: None
+        """Called with the name of a server that was forgotten."""
         self._clean: dict[str, bool] = {}
         """Whether each server ended cleanly the last time."""
         self._stopping = False
@@ -61,28 +65,61 @@ class Servers:
                 self._clean[name] = error is None and task.result()
                 if self._starts_again(name):
                     continue
+                if name in self._leaving:
+                    self._forget(name)
+                    continue
                 if self._running:
                     rest = sorted(self._running.values())
                     self.nodes[name].context.copy().run(log.info, "other servers go on", extra={"servers": rest})
         return all(self._clean.values())
 
-    def reload(self, name: str, reason: str) -> None:
-        """Stop a server cleanly, and start it again with the present configuration.
+    def reload(self, names: Sequence[str], reason: str, *, forced: bool) -> None:
+        """Stop servers cleanly, and start them again with the present configuration. None is stopped after an error.
+
+        Args:
+            names: At least one.
+            reason: For the log.
+            forced: Whether also active servers are stopped that no node would replace.
 
         Raises:
-            ManagementError: it is being stopped already, or the process is.
+            ManagementError: one of them is being stopped already, or the process is, or no node would serve.
         """
-        if self._stopping or name in self._reloading or name not in self._running.values():
-            raise ManagementError(f"server {name!r} is being stopped")
-        self._reloading.add(name)
-        self.nodes[name].stop(reason)
+        for name in names:
+            if self._stopping or name in self._reloading or name not in self._running.values():
+                raise ManagementError(f"server {name!r} is being stopped")
+            if not forced:
+                _check_replaced(self.nodes[name], alone=len(names) == 1)
+        for name in names:
+            self._reloading.add(name)
+            self.nodes[name].stop(reason)
+
+    def forget(self, name: str, reason: str) -> None:
+        """Stop a server that the file does not have any more, and forget it when it has ended."""
+        self.makers.pop(name, None)
+        if name in self._running.values():
+            self._leaving.add(name)
+            self.nodes[name].stop(reason)
+        else:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        self._leaving.discard(name)
+        self._clean.pop(name, None)
+        self.nodes.pop(name, None)
+        self.forgotten(name)
+
+    def reloads(self, name: str) -> bool:
+        """Whether a server is being stopped, or was stopped, to be started again by ``reload``."""
+        return name in self._reloading
+
+    def is_running(self, name: str) -> bool:
+        """Whether a server runs."""
+        return name in self._running.values()
 
     def _starts_again(self, name: str) -> bool:
         """Make and start a server that has ended for its reload. False: it ended otherwise, or cannot be started."""
-        if name not in self._reloading:
-            return False
-        self._reloading.discard(name)
-        if self._stopping:
+        if name not in self._reloading or self._stopping:
+            self._reloading.discard(name)
             return False
         try:
             self.makers[name]()
@@ -91,6 +128,8 @@ class Servers:
             self.nodes[name].context.copy().run(log.error, "a server could not be started again", extra=facts)
             self._clean[name] = False
             return False
+        finally:
+            self._reloading.discard(name)
         self._run(name, lambda: None)
         return True
 
@@ -125,6 +164,15 @@ class Servers:
             for name, each in self.nodes.items()
         ]
 
+    def messages(self, name: str | None) -> int | None:
+        hosted = self.nodes.get(next(iter(self.nodes)) if name is None else name)
+        if hosted is None:
+            return 0
+        broker = hosted.node.broker
+        if broker is None:
+            return None
+        return sum(queue.message_count for queue in broker.post_office.directory.queues.values())
+
     def start(self, name: str) -> None:
         if name not in self.makers:
             raise ManagementError(f"this process has no server {name!r}", hint=f"it has {', '.join(self.makers)}")
@@ -134,6 +182,18 @@ class Servers:
             raise ManagementError(f"server {name!r} is {self.nodes[name].node.state}")
         self.makers[name]()
         self._run(name, lambda: None)
+
+
+def _check_replaced(hosted: HostedNode, *, alone: bool) -> None:
+    """Raises ManagementError: a reload would stop an active node of a pair that no other node replaces."""
+    node = hosted.node
+    protection = node.protection.find()
+    if node.state != "active" or node.policy.name == "primary-only" or protection.protected:
+        return
+    which = "the only node that serves" if alone else f"server {node.configuration.name!r}, which serves"
+    raise ManagementError(
+        f"a reload would stop {which}: {protection.sentence}", hint=":reload(force=true) reloads it nevertheless"
+    )
 
 
 def _stop(nodes: Iterable[HostedNode], reason: str) -> None:

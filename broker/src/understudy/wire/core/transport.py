@@ -28,6 +28,10 @@ _BOOLEAN, _INT, _LONG, _STRING = range(4)
 _PARAMETER_BYTES_MIN: Final = 6
 
 
+#: Parameters of connectors that begin with a request for an HTTP upgrade.
+_OF_UPGRADES: Final = ("httpUpgradeEnabled", "httpUpgradeEndpoint", "activemqServerName")
+
+
 @dataclass(frozen=True, slots=True)
 class TransportConfiguration:
     """One connector: a factory and its parameters."""
@@ -70,6 +74,11 @@ class TransportConfiguration:
         Servers of one process share the place: two connectors are equal only if the names are (ADR 0073).
         """
         return str(self.parameters.get("activemqServerName", "")) if self.http_upgrade else ""
+
+    def without_upgrade(self) -> TransportConfiguration:
+        """The connector for connections that begin without a request for an HTTP upgrade."""
+        parameters = {name: value for name, value in self.parameters.items() if name not in _OF_UPGRADES}
+        return TransportConfiguration(self.name, self.factory, parameters)
 
     @property
     def _port_text(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from understudy.cli.tables import Column, Kind, Table
 from understudy.cli.terminal import echo
 from understudy.config.edit import Merged, difference
-from understudy.config.edit.overlay import Override
+from understudy.config.edit.overlay import Override, counting, waiting
 from understudy.errors import ConfigError
 from understudy.runtime.files.configuration_file import ConfigurationFile, read_data, read_included
 from understudy.runtime.files.overlay_file import overlay_of, overlay_writer, read_overlay, write_overlay
@@ -22,6 +22,12 @@ OVERRIDES: Final = Table(
         Column("state", Kind.NAME, "set, present or absent."),
         Column("value", Kind.TEXT, "The value; passwords are masked."),
         Column("differs", Kind.NAME, "Whether broker.xml without this change is another one."),
+        Column(
+            "waits",
+            Kind.NAME,
+            "Whether it waits for a change that makes a missing element.",
+            optional=True,
+        ),
         Column("time", Kind.NAME, "Time of the change.", optional=True),
         Column("user", Kind.NAME, "Login that made the change.", optional=True),
         Column("line", Kind.TEXT, "The line of the management CLI.", shown=False),
@@ -40,6 +46,7 @@ def override_rows(source: ConfigurationFile) -> list[dict[str, Any]]:
             "state": each.state,
             "value": _shown(each),
             "differs": differs,
+            "waits": each.waits or None,
             "time": each.time,
             "user": each.user,
             "line": each.line,
@@ -84,7 +91,8 @@ def drop_superfluous(source: ConfigurationFile, *, dry_run: bool) -> list[str]:
     with overlay_writer(source.config):
         overrides = read_overlay(source.config)
         differs = source.merged(overrides).differs
-        kept = [each for each, needed in zip(overrides, differs, strict=True) if needed]
+        # a change that waits for another one has no effect yet, and is needed later
+        kept = [each for each, needed in zip(overrides, differs, strict=True) if needed or each.waits]
         return _drop(source, overrides, kept, dry_run=dry_run)
 
 
@@ -94,7 +102,7 @@ def _drop(
     """Keep some changes only. The caller has ``overlay_writer``."""
     dropped = [f"dropped: {each.target.path}" for each in overrides if each not in kept]
     if dropped:
-        source.load(overrides=kept)
+        source.load(overrides=counting(kept))
         if not dry_run:
             write_overlay(source.config, kept)
     return _told(dropped or ["nothing to drop"], dry_run=dry_run)
@@ -113,7 +121,8 @@ def adopt_overrides(source: ConfigurationFile, *, dry_run: bool) -> list[str]:
     if not overlay_of(source.config).exists():
         return ["nothing to adopt"]
     with overlay_writer(source.config):
-        overrides = read_overlay(source.config)
+        found = read_overlay(source.config)
+        overrides = counting(found)
         if not overrides:
             return ["nothing to adopt"]
         before = read_data(source.config)
@@ -126,7 +135,7 @@ def adopt_overrides(source: ConfigurationFile, *, dry_run: bool) -> list[str]:
                 replace_unchanged(source.config, before, merged.data)
             except OSError as error:
                 raise ConfigError(f"cannot be written: {error.strerror}", file=str(source.config)) from error
-            write_overlay(source.config, ())
+            write_overlay(source.config, waiting(found))
     name = str(source.config)
     return _told([difference(before, merged.data, name, name) or "broker.xml has all changes"], dry_run=dry_run)
 
