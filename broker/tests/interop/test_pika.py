@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pika
+import pika  # type: ignore[import-untyped]  # has no types
 import pytest
-from pika.exceptions import AMQPError, ChannelClosedByBroker, NackError, UnroutableError
+from pika.exceptions import (  # type: ignore[import-untyped]
+    AMQPError,
+    ChannelClosedByBroker,
+    NackError,
+    UnroutableError,
+)
 
 from support.nodes import Nodes, nodes_in
 from support.processes import Pair

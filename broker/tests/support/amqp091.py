@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from support.core import CoreNode, FakeConnection
 from understudy.protocols.amqp091.connection import Amqp091Connection
@@ -53,7 +53,7 @@ class AmqpClient:
     def __init__(self, node: AmqpNode, peer: str = "10.0.0.1:5000", virtual_host: str = "/") -> None:
         self.node = node
         self.connection = FakeConnection(peer)
-        self.handler = Amqp091Connection(node.amqp, self.connection)
+        self.handler = Amqp091Connection(node.amqp, cast(Any, self.connection))
         self._virtual_host = virtual_host
         self._decoder = FrameDecoder(1 << 24)
         self._content: list[Any] = []
