@@ -236,6 +236,19 @@ def test_max_hops_2_reaches_the_end_of_a_chain(make_members: Callable[..., Membe
         wait_until(lambda node=node: depth(node, "q") == 10, "not a third", node)  # type: ignore[misc]
 
 
+def test_with_max_hops_2_a_node_does_not_send_to_itself_by_its_neighbour(make_members: Callable[..., Members]) -> None:
+    cluster = "<max-hops>2</max-hops><message-load-balancing>STRICT</message-load-balancing>"
+    first, second = make_members(2, cluster=cluster).start().nodes
+    wait_knows(first, "q")
+    wait_knows(second, "q")
+    send(first, bodies_of(30))
+    wait_until(lambda: depth(second, "q") == 15, "not a half", second)
+    assert depth(first, "q") == 15
+    for node in (first, second):
+        queues = node.get("/api/v1/cluster")[1]["remote_queues"]
+        assert len(queues) == 1, queues
+
+
 def test_the_last_node_of_a_one_way_chain_sends_nothing_back(make_members: Callable[..., Members]) -> None:
     """A cluster connection without a target takes messages and sends none (003, "Chain cluster")."""
     members = make_members(

@@ -21,6 +21,7 @@ from understudy.routing.remote import RemoteBinding
 from understudy.terms import MessageLoadBalancing, RoutingType
 
 NODE = "11111111-2222-3333-4444-555555555555"
+OWN = "66666666-2222-3333-4444-555555555555"
 
 
 class Heard:
@@ -60,7 +61,7 @@ class Reporting:
             may_create_address=True,
         )
         bridge: Any = None
-        return MemberFlow(node_id, queue, bridge, self.all)
+        return MemberFlow(node_id, queue, bridge, self.all, own_node_id=OWN)
 
     def added(self, name: str = "q", queue_id: int = 11, distance: int = 0, selector: str | None = None) -> Notice:
         return Notice("BINDING_ADDED", name + NODE, name, name, queue_id, distance, selector)
@@ -83,6 +84,18 @@ def test_queues_and_consumers_come_change_and_go() -> None:
     flow.noticed(Notice("BINDING_REMOVED", name))
     assert node.all.by_name == flow.bindings == {}
     assert node.heard.events == ["+q", "+consumer a = 1", "-consumer a = 1", "-q"]
+
+
+def test_a_queue_of_this_node_that_a_neighbour_reports_is_left_aside() -> None:
+    node = Reporting()
+    node.flow.reset()
+    node.flow.noticed(Notice("BINDING_ADDED", f"q{OWN}", "q", "q", 11, 1))
+    node.flow.noticed(Notice("CONSUMER_CREATED", f"q{OWN}"))
+    node.flow.noticed(node.added(distance=1))
+    node.flow.complete()
+    assert list(node.all.by_name) == [f"q{NODE}"]
+    node.flow.noticed(Notice("BINDING_REMOVED", f"q{OWN}"))
+    assert node.heard.events == ["+q"]
 
 
 def test_after_a_loss_queues_are_away_until_they_are_reported_again() -> None:

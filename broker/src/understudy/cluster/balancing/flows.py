@@ -184,7 +184,8 @@ class MessageFlows:
         )
         connectors = self._connectors_of(node_id, connector)
         bridge = Bridge(name, bridge_configuration(name, cluster), connectors, self._parts, conversion, node_id)
-        flow = self.by_node[node_id] = MemberFlow(node_id, queue, bridge, self._bindings)
+        own = self._services.node_id
+        flow = self.by_node[node_id] = MemberFlow(node_id, queue, bridge, self._bindings, own_node_id=own)
         return flow
 
     def _connectors_of(

@@ -23,7 +23,10 @@ log = logging.getLogger(__name__)
 class MemberFlow:
     """Flow of one cluster connection to one node id. Implements ``reports.ReportOwner``."""
 
-    def __init__(self, node_id: str, queue: Queue, bridge: Bridge, bindings: RemoteBindings) -> None:
+    def __init__(
+        self, node_id: str, queue: Queue, bridge: Bridge, bindings: RemoteBindings, *, own_node_id: str
+    ) -> None:
+        """No queue is known yet. Queues with ``own_node_id`` belong to this node; reports of them are left aside."""
         self.node_id = node_id
         self.queue = queue
         """Store-and-forward queue of the flow."""
@@ -34,6 +37,7 @@ class MemberFlow:
         """Queues of the node, by cluster name."""
         self._all = bindings
         self._next_id = queue.store.next_id
+        self._own_node_id = own_node_id
 
     # -- ReportOwner ------------------------------------------------------------------------------
 
@@ -58,7 +62,10 @@ class MemberFlow:
         """Take a notice of a change at the other node. Raises InvalidSelector."""
         known = self.bindings.get(notice.cluster_name)
         if notice.kind == "BINDING_ADDED":
-            self._add(notice, known)
+            # With max-hops above 1 a node reports queues of its neighbours, of which this node is one: messages for its
+            # own queues would go to the neighbour and come back.
+            if not notice.cluster_name.endswith(self._own_node_id):
+                self._add(notice, known)
         elif known is None:
             # of a queue that is left aside
             return
