@@ -149,7 +149,7 @@ def test_errors_name_the_fault(core: str, sockets: str, message: str) -> None:
         read(core, sockets)
 
 
-def test_a_missing_binding_is_a_fault_that_a_later_change_can_mend() -> None:
+def test_a_missing_binding_is_a_fault_that_a_later_change_can_correct() -> None:
     with pytest.raises(ConfigError) as caught:
         read(acceptor('socket-binding="later"'))
     assert caught.value.names_missing

@@ -31,7 +31,6 @@ class ServerChanges:
 
     def __init__(self, process: Server, keep: Callable[[str], None]) -> None:
         """Args:
-        process: The process.
         keep: Has a further server made when it is started.
         """
         self._process = process

@@ -78,7 +78,6 @@ class Servers:
 
         Args:
             names: At least one.
-            reason: For the log.
             forced: Whether also active servers are stopped that no node would replace.
 
         Raises:
