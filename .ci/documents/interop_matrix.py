@@ -23,6 +23,7 @@ DIRECTIONS: Final = (
     "Understudy client -> Understudy",
     "the same packets -> both",
     "Understudy node <-> Artemis node",
+    "AMQP 0-9-1 client -> Understudy",
 )
 
 _HEAD: Final = """# Interoperability matrix

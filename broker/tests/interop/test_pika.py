@@ -60,6 +60,7 @@ def channel(pair: Pair) -> Iterator[Any]:
         connection.close()
 
 
+@pytest.mark.feature("AMQP 0-9-1: publish, get, acknowledge, redelivery")
 def test_publish_get_and_redelivery(channel: Any) -> None:
     channel.queue_declare("plain", durable=True)
     channel.confirm_delivery()
@@ -81,6 +82,7 @@ def test_publish_get_and_redelivery(channel: Any) -> None:
     assert channel.queue_declare("plain", passive=True).method.message_count == 0
 
 
+@pytest.mark.feature("AMQP 0-9-1: consumers with prefetch")
 def test_consumers_with_prefetch(channel: Any) -> None:
     queue = channel.queue_declare("", exclusive=True).method.queue
     channel.exchange_declare("events", "topic")
@@ -97,6 +99,7 @@ def test_consumers_with_prefetch(channel: Any) -> None:
     assert found == list(range(20))
 
 
+@pytest.mark.feature("AMQP 0-9-1: large bodies")
 def test_large_bodies(channel: Any) -> None:
     channel.queue_declare("large")
     channel.confirm_delivery()
@@ -105,12 +108,14 @@ def test_large_bodies(channel: Any) -> None:
     assert channel.basic_get("large", auto_ack=True)[2] == body
 
 
+@pytest.mark.feature("AMQP 0-9-1: errors close the channel")
 def test_errors_of_channels(channel: Any) -> None:
     with pytest.raises(ChannelClosedByBroker) as raised:
         channel.queue_declare("missing", passive=True)
     assert raised.value.reply_code == 404
 
 
+@pytest.mark.feature("AMQP 0-9-1: confirms and returned messages")
 def test_rejected_publishes(channel: Any) -> None:
     channel.queue_declare("full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
     channel.confirm_delivery()
@@ -119,6 +124,7 @@ def test_rejected_publishes(channel: Any) -> None:
         channel.basic_publish("", "full", b"2")
 
 
+@pytest.mark.feature("AMQP 0-9-1: expiry and dead letters")
 def test_expired_messages_become_dead_letters(channel: Any) -> None:
     channel.queue_declare("late")
     channel.queue_declare("soon", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "late"})
@@ -129,6 +135,7 @@ def test_expired_messages_become_dead_letters(channel: Any) -> None:
     channel.basic_ack(method.delivery_tag)
 
 
+@pytest.mark.feature("AMQP 0-9-1: one queue for CORE and AMQP")
 def test_a_queue_of_both_protocols(pair: Pair, channel: Any) -> None:
     channel.queue_declare("both", durable=True)
     channel.basic_publish("", "both", b"from pika", pika.BasicProperties(delivery_mode=2, headers={"colour": "red"}))
@@ -144,6 +151,7 @@ def test_a_queue_of_both_protocols(pair: Pair, channel: Any) -> None:
     assert (found.headers, body) == ({"n": 7}, b"from core")
 
 
+@pytest.mark.feature("AMQP 0-9-1: failover without a lost confirmed message")
 def test_no_confirmed_message_is_lost_when_the_active_node_is_killed(tmp_path: Path) -> None:
     with nodes_in(tmp_path) as nodes:
         _kill_while_publishing(nodes)

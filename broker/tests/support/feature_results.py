@@ -18,6 +18,7 @@ JAVA, COMMAND_LINE = "Artemis Java client -> Understudy", "artemis command line 
 OURS = {"artemis": "Understudy client -> Artemis", "understudy": "Understudy client -> Understudy"}
 SAME_PACKETS = "the same packets -> both"
 BETWEEN_NODES = "Understudy node <-> Artemis node"
+AMQP091 = "AMQP 0-9-1 client -> Understudy"
 _COMMAND_LINE = re.compile(r"(^|_)(cli|commands?|command_line)(_|$)")
 
 
@@ -26,6 +27,8 @@ def direction(file_stem: str, node_id: str) -> str:
     if file_stem.startswith("test_our_client"):
         kinds = re.search(r"\[(.*)\]", node_id)
         return OURS["artemis" if kinds and "artemis" in kinds[1].split("-") else "understudy"]
+    if file_stem == "test_pika":
+        return AMQP091
     if file_stem.startswith("test_mixed"):
         return BETWEEN_NODES
     if _COMMAND_LINE.search(file_stem.removeprefix("test_")):

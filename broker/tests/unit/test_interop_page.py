@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from documents import client_reference, interop_matrix
-from support.feature_results import BETWEEN_NODES, COMMAND_LINE, JAVA, OURS, SAME_PACKETS, direction
+from support.feature_results import AMQP091, BETWEEN_NODES, COMMAND_LINE, JAVA, OURS, SAME_PACKETS, direction
 
 ROOT = Path(__file__).parents[3]
 TESTS = sorted((ROOT / "broker" / "tests" / "interop").glob("test_*.py"))
@@ -47,10 +47,11 @@ def test_directions() -> None:
     assert direction("test_differential", "x") == SAME_PACKETS
     assert direction("test_management_side_by_side", "x") == SAME_PACKETS
     assert direction("test_mixed_cluster", "x") == BETWEEN_NODES
+    assert direction("test_pika", "x") == AMQP091
     assert direction("test_command_line_side_by_side", "x") == COMMAND_LINE
     assert direction("test_our_client", "a::b[artemis-auto]") == OURS["artemis"]
     assert direction("test_our_client_queues", "a::b[understudy]") == OURS["understudy"]
-    assert set(interop_matrix.DIRECTIONS) == {JAVA, COMMAND_LINE, *OURS.values(), SAME_PACKETS, BETWEEN_NODES}
+    assert set(interop_matrix.DIRECTIONS) == {JAVA, COMMAND_LINE, *OURS.values(), SAME_PACKETS, BETWEEN_NODES, AMQP091}
 
 
 def test_cells_say_what_the_tests_said() -> None:

@@ -68,12 +68,19 @@ def test_an_http_acceptor_and_connector_begin_with_upgrades() -> None:
     }
 
 
+@pytest.mark.parameter("discovery-group/socket-binding", "broadcast-group/socket-binding")
 def test_a_group_of_members_uses_the_multicast_address_of_its_binding() -> None:
     found = core_of(
         '<discovery-groups><discovery-group name="d"><socket-binding>group</socket-binding></discovery-group>'
         "</discovery-groups>"
     )
     carrier = found.discovery_groups[0].carrier
+    assert (carrier.group_address, carrier.group_port, carrier.local_bind_address) == ("231.7.7.7", 9876, "10.0.0.1")
+    sent = core_of(
+        '<broadcast-groups><broadcast-group name="b"><socket-binding>group</socket-binding></broadcast-group>'
+        "</broadcast-groups>"
+    )
+    carrier = sent.broadcast_groups[0].carrier
     assert (carrier.group_address, carrier.group_port, carrier.local_bind_address) == ("231.7.7.7", 9876, "10.0.0.1")
 
 

@@ -66,12 +66,12 @@ def test_a_reload_starts_the_server_again_and_the_others_go_on() -> None:
         process.servers.run(lambda: None)
         ended = asyncio.ensure_future(process.servers.wait_ended())
         await turns()
-        process.servers.reload("a", "reload")
+        process.servers.reload(["a"], "reload", forced=True)
         await turns()
         assert [len(each) for each in process.made.values()] == [2, 1]
         assert process.made["a"][0].reasons == ["reload"]
         assert not ended.done()
-        process.servers.reload("a", "again")
+        process.servers.reload(["a"], "again", forced=True)
         await turns()
         assert len(process.made["a"]) == 3
         for each in (process.made["a"][-1], process.made["b"][-1]):
@@ -87,7 +87,7 @@ def test_the_only_server_of_a_process_is_reloaded_without_the_end_of_the_process
         process.servers.run(lambda: None)
         ended = asyncio.ensure_future(process.servers.wait_ended())
         await turns()
-        process.servers.reload("a", "reload")
+        process.servers.reload(["a"], "reload", forced=True)
         await turns()
         assert not ended.done()
         process.made["a"][-1].ended.set()
@@ -103,7 +103,7 @@ def test_a_server_that_cannot_be_made_again_ends_the_process_with_an_error(caplo
         ended = asyncio.ensure_future(process.servers.wait_ended())
         await turns()
         process.fault = ConfigError("cannot be used")
-        process.servers.reload("a", "reload")
+        process.servers.reload(["a"], "reload", forced=True)
         assert not await ended
 
     run(scenario)
@@ -116,13 +116,13 @@ def test_a_server_that_is_being_stopped_is_not_reloaded() -> None:
         process.servers.run(lambda: None)
         ended = asyncio.ensure_future(process.servers.wait_ended())
         await turns()
-        process.servers.reload("a", "reload")
+        process.servers.reload(["a"], "reload", forced=True)
         with pytest.raises(ManagementError, match="is being stopped"):
-            process.servers.reload("a", "twice")
+            process.servers.reload(["a"], "twice", forced=True)
         await turns()
         process.made["a"][-1].ended.set()
         assert await ended
         with pytest.raises(ManagementError, match="is being stopped"):
-            process.servers.reload("a", "too late")
+            process.servers.reload(["a"], "too late", forced=True)
 
     run(scenario)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -97,7 +98,7 @@ class WitnessGroupOptions:
 
     places: Sequence[tuple[str, int]]
     """Host and port of each member."""
-    secret: bytes
+    secret: bytes = field(repr=False)
     """Shared with all members."""
     name: str
     """Name of the node or command, for the logs of the members."""

@@ -188,7 +188,7 @@ def print_configuration(instance: Path | None, file: Path | None, properties: tu
     Exit codes: 0 printed; 2 a file cannot be used, or a change is in an included file.
     """
     config, directory = place_of(instance, file)
-    click.echo(effective_data(configuration_file(config, directory, properties)), nl=False)
+    sys.stdout.buffer.write(effective_data(configuration_file(config, directory, properties)))
 
 
 @config.command("drop")
