@@ -304,16 +304,13 @@ def _listening(node: Node) -> Iterator[tuple[str, int, bool]]:
     yield node.sockets.management_address, node.sockets.management_port, True
 
 
-def a_shared_port_names_its_server(nodes: tuple[Node, ...]) -> Iterator[Fault]:
-    """With HTTP upgrades, acceptor and connector both have them, and the connector names the server."""
+def a_shared_port_has_upgrades_on_both_sides(nodes: tuple[Node, ...]) -> Iterator[Fault]:
+    """Acceptor and connector both begin with HTTP upgrades, or none does. The broker names the server itself."""
     for node in nodes:
         acceptor, connector = node.sockets.core.parameters, node.sockets.connector.parameters
         upgrades = _is_true(acceptor.get("httpUpgradeEnabled"))
         if node.colocated and upgrades != _is_true(connector.get("httpUpgradeEnabled")):
             problem = "must have httpUpgradeEnabled if, and only if, the acceptor core has it"
-            yield Fault(node.name, "broker_connector_parameters", problem)
-        elif node.colocated and upgrades and connector.get("activemqServerName") != node.name:
-            problem = f"must have activemqServerName {node.name!r}: clients know the servers of a shared port by it"
             yield Fault(node.name, "broker_connector_parameters", problem)
 
 
@@ -353,6 +350,6 @@ RULES: tuple[Callable[[tuple[Node, ...]], Iterator[Fault]], ...] = (
     colocated_nodes_can_host,
     stores_of_colocated_nodes_are_everywhere,
     hosted_backups_have_free_ports,
-    a_shared_port_names_its_server,
+    a_shared_port_has_upgrades_on_both_sides,
     a_node_alone_has_no_cluster,
 )

@@ -246,15 +246,17 @@ def test_colocated_nodes_that_replicate() -> None:
 def shared_port() -> Hosts:
     """Colocated nodes whose servers share a port."""
     hosts = shared(broker_sockets={"core": {"parameters": {"httpUpgradeEnabled": True}}})
-    for name, variables in hosts.items():
-        variables["broker_connector_parameters"] = {"httpUpgradeEnabled": True, "activemqServerName": name}
+    for variables in hosts.values():
+        variables["broker_connector_parameters"] = {"httpUpgradeEnabled": True}
     return hosts
 
 
 def test_servers_of_colocated_nodes_may_share_a_port() -> None:
     (acceptor,) = read(shared_port(), "n0").acceptors
     assert acceptor.http_upgrade is True
-    assert "activemqServerName=n0" in str(node_of(shared_port(), "n0")["client_url"])
+    url = str(node_of(shared_port(), "n0")["client_url"])
+    assert "httpUpgradeEnabled=true" in url
+    assert "activemqServerName" not in url, "the broker names the server itself (ADR 0179)"
 
 
 def test_a_bridge_has_all_that_is_given() -> None:
@@ -328,8 +330,6 @@ GROUP = {"address": "231.7.7.7", "port": 9876}
         (shared(), {"n0": {"broker_sockets": {"b": {"port": 61716}}}}, "the socket 10.0.0.1:61716 of n0"),
         (singles(), {"n0": {"broker_backup_port_offset": 7}}, "n0: broker_backup_port_offset: is given, but broker"),
         (shared_port(), {"n0": {"broker_connector_parameters": {}}}, "must have httpUpgradeEnabled if, and only if"),
-        (shared_port(), {"n0": {"broker_connector_parameters": {"httpUpgradeEnabled": True}}},
-         "n0: broker_connector_parameters: must have activemqServerName 'n0'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_deployed_names_host_and_variable(hosts: Hosts, changes: Hosts, expected: str) -> None:

@@ -86,8 +86,8 @@ class Connector:
     http_upgrade: bool = False
     """The connection begins with a request for an HTTP upgrade (artemis-core s. 1.4)."""
     server_name: str = ""
-    """Name of the server in that request; empty for the main one of the port. The connectors of a pair need it: stock
-    clients take two connectors with upgrades and without names for one server, and never fail over."""
+    """Name of the server in that request; empty for the main one of the port. Brokers name themselves in the connectors
+    that they announce, so a URL needs it only behind a proxy that passes nothing but HTTP upgrades (ADR 0179)."""
     upgrade_endpoint: str = ""
     """Name of the acceptor in that request; empty for any."""
 
