@@ -364,7 +364,9 @@ class Disk(DiskReader, Protocol):
         """Whether a file or directory exists."""
 
     def make_directory(self, path: str) -> None:
-        """Create the directory and its parents, mode 0700; an existing one is left as it is."""
+        """Create the directory and its parents, mode 0700; an existing one is left as it is. Raises ``DiskFailed`` also
+        if there is a file at its place.
+        """
         ...
 
     def rename(self, source: str, target: str) -> None:

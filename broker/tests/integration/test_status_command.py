@@ -98,7 +98,7 @@ def test_status_of_an_active_node(served: Served) -> None:
 
 def test_status_shows_the_step_of_an_activation_that_is_under_way(served: Served) -> None:
     served.view.change(activation=Activation("begin epoch", False, 12, [Step("start the writers", 12)]))
-    assert "doing 'begin epoch'; start the writers 12 ms" in invoke("status", *served.options)[1].output
+    assert "doing 'begin epoch': start the writers 12 ms" in invoke("status", *served.options)[1].output
     served.view.change(activation=Activation(None, False, 12, [Step("start the writers", 12)]))
     assert "12 ms: start the writers 12 ms" in invoke("status", *served.options)[1].output
 

@@ -131,7 +131,7 @@ def test_a_broker_starts_from_the_needed_segments(spark: SparkSession, tmp_path:
 
 def test_a_snapshot_is_byte_for_byte_that_of_the_broker(spark: SparkSession, tmp_path: Path) -> None:
     # in this history every queue gets its first live message before the next one does, so that no order is left open
-    history = some_history(208, tmp_path / "store")
+    history = some_history(218, tmp_path / "store")
     plan = plan_logs(parse_options({"path": str(history.store)}))[0]
     output = tmp_path / "all"
     report = consolidate(spark, str(history.store), output, Settings(Segments.ALL, id_cache_size=_IDS))

@@ -129,13 +129,13 @@ def test_some_pairs_are_updated_node_by_node(monkeypatch):
     plans = {seed: PAIR.draw(seed) for seed in range(15)}
     assert {frozenset(), frozenset("a"), frozenset("b")} <= {plan.pair.older for plan in plans.values()}
     spoken = set()
-    make_copy = NodeReplication._make_copy
+    make_copy = NodeReplication.make_copy
 
     def noting(self, owner, protocol):
         spoken.add(protocol)
         return make_copy(self, owner, protocol)
 
-    monkeypatch.setattr(NodeReplication, "_make_copy", noting)
+    monkeypatch.setattr(NodeReplication, "make_copy", noting)
     seed = next(seed for seed, plan in plans.items() if plan.pair.older == frozenset("b"))
     assert PAIR.run_seed(seed).violations == ()
     assert spoken == {REPLICATION_PROTOCOL_MIN, REPLICATION_PROTOCOL}

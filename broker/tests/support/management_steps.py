@@ -447,7 +447,10 @@ EXPECTED: Final = (
     (r"prefetchPageMessages", "prefetch"),
     (r"(copyMessage|moveMessages?)\(.*\"absent\"", "target"),
     (r"broker.Status\.", "node"),
-    (r"address\.\w+\.Blocked|MessagesReplaced|QuarantinedMessageCount|MessagesWaitingForOtherNodeCount", "more"),
+    (
+        r"address\.\w+\.Blocked|MessagesReplaced|QuarantinedMessageCount|MessagesWaitingForOtherNodeCount|ConnectionFactoryNames",
+        "more",
+    ),
     (r"updateQueue\(\"short\", \"MULTICAST\"", "routing"),
     (r"getMessagesKilled", "removed"),
     (r"sendMessage\(.*null, null\):", "sender"),

@@ -44,7 +44,7 @@ DIFFERENCES: Final[dict[str, str]] = {
     "routing": "A routing type that an address does not allow has one error number, when a queue is created or "
     "changed.",
     "more": "Attributes that Artemis' management does not have: `MessagesReplaced` of a queue, `Blocked` of an "
-    "address, `QuarantinedMessageCount` of the broker.",
+    "address, `QuarantinedMessageCount` and `ConnectionFactoryNames` of the broker.",
     "node": "`getVersion` is that of this broker, `getActivationSequence` the epoch of the log; `getStatus` has no "
     "checksums of the configuration, and `identity` is the name.",
     "absent": "Management does not change users, which are in files (`artemis user`). There are no operations for "

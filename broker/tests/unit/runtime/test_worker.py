@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 from understudy.runtime.base.environment import LoopTimers
 from understudy.runtime.base.turn import Turn
@@ -43,3 +46,35 @@ def test_there_are_no_threads_before_there_is_work() -> None:
 
     asyncio.run(run())
     assert 1 <= worker_threads() <= 4
+
+
+_EXIT = """
+import asyncio, sys, time
+from pathlib import Path
+from understudy.runtime.base.environment import LoopTimers
+from understudy.runtime.base.turn import Turn
+from understudy.runtime.base.worker import ThreadWorker
+
+async def run():
+    loop = asyncio.get_running_loop()
+    begun = loop.create_future()
+
+    def work():
+        loop.call_soon_threadsafe(begun.set_result, None)
+        time.sleep(0.2)
+        Path(sys.argv[1]).touch()
+
+    ThreadWorker(loop, Turn(loop, LoopTimers(loop)), 1).run(work, lambda error: None)
+    await begun
+
+asyncio.run(run())
+"""
+
+
+def test_the_exit_of_the_process_waits_for_a_computation_under_way(tmp_path: Path) -> None:
+    """A thread that computed the key of the cluster password while the library of hashes took its memory down ended the
+    process with a segmentation fault.
+    """
+    done = tmp_path / "done"
+    assert subprocess.run([sys.executable, "-c", _EXIT, str(done)], check=False).returncode == 0
+    assert done.exists()

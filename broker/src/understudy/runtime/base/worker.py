@@ -1,21 +1,59 @@
 """Threads for slow computations, such as password hashes, and for lookups at directories of users.
 
-Implements ``ports.Worker``. The threads start with the first piece of work, so a broker without
-security has none, and are daemons, so that they do not keep a process from exiting.
+Implements ``ports.Worker``. The threads start with the first piece of work, so a broker without security has none, and
+are daemons, so that they do not keep a process from exiting. The exit waits a short time for computations under way:
+the libraries that they use take their memory down then, and a thread that went on in them would end the process with a
+segmentation fault.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Final
 
 from understudy.ports import Executor
 from understudy.runtime.base.logs import inheriting
 
 _Done = Callable[[BaseException | None], None]
+#: Longest wait of the exit of the process for computations, in seconds; a password hash takes some 0.1 s.
+EXIT_WAIT_S: Final = 2.0
+
+
+class _Running:
+    """The jobs under way in all workers of the process."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._count = 0
+        self._exiting = False
+
+    def begin(self) -> bool:
+        """Whether a job may begin; not once the process exits."""
+        with self._changed:
+            if self._exiting:
+                return False
+            self._count += 1
+            return True
+
+    def end(self) -> None:
+        with self._changed:
+            self._count -= 1
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Wait until no job is under way, at most ``EXIT_WAIT_S``; none begins from now on."""
+        with self._changed:
+            self._exiting = True
+            self._changed.wait_for(lambda: self._count == 0, EXIT_WAIT_S)
+
+
+_running = _Running()
+atexit.register(_running.wait)
 
 
 def worker_threads() -> int:
@@ -55,12 +93,16 @@ class ThreadWorker:
             job = self._queue.get()
             if job is None:
                 return
+            if not _running.begin():
+                return
             work, done = job
             error: BaseException | None = None
             try:
                 work()
             except BaseException as failure:  # the caller handles the error
                 error = failure
+            finally:
+                _running.end()
             del work, job
             try:
                 self._loop.call_soon_threadsafe(self._executor.completed, done, error)

@@ -514,7 +514,7 @@ class SimDisk:
     def make_directory(self, path: str) -> None:
         self._operate("make-directory")
         if path in self.volume.paths():
-            raise FileExistsError(path)
+            raise DiskFailed(f"cannot make {path}: File exists")
         self.volume.add_directory(path.rstrip("/"))
 
     def rename(self, source: str, target: str) -> None:
