@@ -25,7 +25,7 @@ EXIT_WAIT_S: Final = 2.0
 
 
 class _Running:
-    """The jobs under way in all workers of the process."""
+    """The jobs that all workers of the process carry out at present."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

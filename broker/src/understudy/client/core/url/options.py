@@ -87,7 +87,7 @@ class Connector:
     """The connection begins with a request for an HTTP upgrade (artemis-core s. 1.4)."""
     server_name: str = ""
     """Name of the server in that request; empty for the main one of the port. Brokers name themselves in the connectors
-    that they announce, so a URL needs it only behind a proxy that passes nothing but HTTP upgrades (ADR 0179)."""
+    that they announce, so a URL needs it only with a proxy that passes nothing but HTTP upgrades (ADR 0179)."""
     upgrade_endpoint: str = ""
     """Name of the acceptor in that request; empty for any."""
 
