@@ -78,7 +78,7 @@ PLATFORMS: Sequence[Platform] = (
         version="13",
         python_version="3.13",
         **_debian("openjdk-21-jre-headless"),  # type: ignore[arg-type]
-        run="booted, both kinds of pairs deployed, rolled under load, monitoring installed",
+        run="booted, both kinds of pairs deployed, rolled under load and removed, monitoring installed",
     ),
     Platform(
         name="ubuntu2204",
