@@ -222,7 +222,7 @@ class Difference:
     """The variables in which two documents of one node differ."""
 
     variables: dict[str, object]
-    """Those of the second document; secrets are masked."""
+    """Variables of the second document that the first one lacks, or has with other values; secrets are masked."""
     defaults: tuple[str, ...]
     """Variables that have their default in the second document."""
     unexpressed: tuple[str, ...]

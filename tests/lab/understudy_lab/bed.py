@@ -28,7 +28,7 @@ INVENTORY = "tests/lab/inventories/faults.yml"
 STORE, CLIENT, WITNESS = "h1", "h4", "h7"
 HOSTS = 7
 EVIDENCE_TIMEOUT_S = 900.0
-"""Of the packing of the clients' ledgers, which have millions of lines after a long row."""
+"""Time limit of the packing of the clients' ledgers, in seconds; they have millions of lines after a long row."""
 PLAYBOOKS = {
     "restart": "playbooks/rolling_restart.yml",
     "update": "playbooks/rolling_update.yml",

@@ -47,7 +47,7 @@ LOAD_TIMEOUT_S = 10800.0
 average of 20 on two processors; the next test ends clients that are left.
 """
 CHECK_TIMEOUT_S = 1200.0
-"""Of the judgement of the ledgers: three minutes for 1.8 million lines at a load average of 25."""
+"""Time limit of the judgement of the ledgers, in seconds: 1.8 million lines took 180 s at a load average of 25."""
 START = f"""
 run() {{ timeout {LOAD_TIMEOUT_S:g} "$@" >$name.out 2>&1; echo $? >$name.code; }}
 start() {{ name=$1; shift; run "$@" </dev/null >/dev/null 2>&1 & }}

@@ -11,11 +11,16 @@ import pytest
 
 from support.large import Node as LargeNode
 from support.large import body_of, node_with_dead_letters, seen_by, sent
+from support.routing import World
 from support.store import DIRECTORY, StoreHarness
 from understudy.errors import DiskFailed
+from understudy.message import Message
 from understudy.routing.lifecycle.quarantine import DISK_AGAIN_MS, DISK_AGAIN_MS_MAX, STANDSTILL_TRIES
+from understudy.routing.paging import Paging
+from understudy.routing.queues.queue import Queue
 from understudy.store.log.segment import parse_name
-from understudy.store.messages.reference import unpack_location
+from understudy.store.messages.pages import Pages
+from understudy.store.messages.reference import MessageReference, unpack_location
 from understudy.store.quarantine import read_entries
 from understudy.store.repair import Answer, Ask
 from understudy.store.replication.copy_messages import AskBytes
@@ -239,6 +244,33 @@ def test_messages_that_a_failing_disk_cannot_read_come_in_their_order_once_it_wo
     failing.clear()
     let_pass(node, 2_000)
     assert bodies(session) == [b"a", b"b", b"c"]
+    assert node.store.quarantine.entries() == []
+
+
+def test_messages_of_page_files_which_no_other_node_has_are_read_again_from_the_disk(
+    node: Node, failing: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = Pages(SimVolume().disk("a"), "/paging", 1)
+    node.world = World({"#": {"max_size_bytes": 0}}, store=node.store, pages=pages)
+    node.queue("paged")
+    node.fill("a", "b", queue="paged", durable=False)
+    attached(node)
+    read = Paging.read
+
+    def read_or_fail(paging: Paging, queue: Queue, reference: MessageReference) -> Message:
+        if failing:
+            raise DiskFailed("cannot read: Input/output error")
+        return read(paging, queue, reference)
+
+    monkeypatch.setattr(Paging, "read", read_or_fail)
+    failing.append("a")
+    session = node.reader("paged")
+    node.settle()
+    let_pass(node, 3_000)
+    assert bodies(session) == []
+    failing.clear()
+    let_pass(node, 2_000)
+    assert bodies(session) == [b"a", b"b"]
     assert node.store.quarantine.entries() == []
 
 

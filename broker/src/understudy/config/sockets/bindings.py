@@ -6,6 +6,7 @@ Not here: the elements that refer to them (``config.reading.transport``, ``confi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from understudy.config.reading.document import Document, Node, nearest
@@ -41,7 +42,7 @@ class SocketBindings:
         groups = document.entries(each for each in nodes if each.element is SOCKET_BINDING_GROUP)
         self._bindings: dict[str, tuple[Node, Node]] = {}
         for group, _ in groups:
-            document.attempt(lambda group=group: self._check_interface(group, "default-interface"), None)  # type: ignore[misc]
+            document.attempt(partial(self._check_interface, group, "default-interface"), None)
             for kind in ("socket-binding", "outbound-socket-binding"):
                 for node, name in document.entries(group.all(kind)):
                     self._add(group, node, name)

@@ -43,7 +43,7 @@ class ConsumerPrefetch(FlowControl):
         """Messages that may still be delivered."""
         return min(self._limit - self._unacknowledged, self._channel.limit - self._channel.unacknowledged)
 
-    @credits.setter  # noqa: A003
+    @credits.setter  # noqa: A003  # the name that every consumer has for it
     def credits(self, value: int) -> None:
         delivered = self.credits - value
         self._unacknowledged += delivered

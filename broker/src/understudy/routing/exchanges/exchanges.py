@@ -272,7 +272,7 @@ class Exchanges:
         for record in settings:
             if record.scope is SettingKind.EXCHANGE:
                 try:
-                    configuration = ExchangeConfiguration(**(record.values or {}))  # type: ignore[arg-type]
+                    configuration = ExchangeConfiguration(**(record.values or {}))  # type: ignore[arg-type]  # the class checks them
                     self.by_name[record.match] = Exchange(configuration)
                 except (TypeError, ExchangeMismatch) as error:
                     raise StoreError(f"exchange {record.match!r} in the log is none: {error}") from error

@@ -257,15 +257,14 @@ class DamagedMessages:
         reference = trouble.reference
         repairs, done = self._store.quarantine.repairs, partial(self._repaired, trouble)
         place = self._place(reference)
-        if place is None or not reference.durable:
-            # bytes in a page file are on this node only
+        if trouble.kind == "message" and self._is_only_here(reference):
+            # the bytes have been read a second time already
             self._stand_still_or_list(trouble)
             return
+        if place is None or not reference.durable:
+            self._list(trouble)
+            return
         if trouble.kind == "message":
-            if repairs.pair is None:
-                # the bytes have been read a second time already
-                self._stand_still_or_list(trouble)
-                return
             repairs.record(place.number, place.epoch, place.offset, place.length, done)
         else:
             body = self._body_of(trouble)
@@ -280,6 +279,11 @@ class DamagedMessages:
                 self._stand_still_or_list(trouble)
                 return
         self._stop(trouble)
+
+    def _is_only_here(self, reference: MessageReference) -> bool:
+        """Whether no other node has the bytes of a message: there is no other node, or they are in a page file."""
+        alone = self._store.quarantine.repairs.pair is None
+        return alone or not reference.durable or self._place(reference) is None
 
     def _stop(self, trouble: _Trouble) -> None:
         """The queue delivers nothing until the bytes have been read again or taken from the other node."""
@@ -355,7 +359,7 @@ class DamagedMessages:
         self._let_go(trouble)
         if self._closed or queue.deleted:
             return
-        if trouble.kind == "message" and self._store.quarantine.repairs.pair is None and self._is_readable(trouble):
+        if trouble.kind == "message" and self._is_only_here(trouble.reference) and self._is_readable(trouble):
             self._give_back(trouble)
         else:
             self._repair(trouble)

@@ -46,9 +46,8 @@ class Server:
         self._descriptors = Descriptors(raise_soft_limit())
         self.endpoints = Endpoints()
         """Ports that the nodes share."""
-        self.servers = Servers()
+        self.servers = Servers(self.endpoints.servers.discard)
         """The servers that broker.xml names."""
-        self.servers.forgotten = self.endpoints.servers.discard
         self._starting = 0
         """Nodes whose start is not over."""
         self._collector = interpreter.Collector(asyncio.get_running_loop())

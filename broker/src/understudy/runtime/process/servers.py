@@ -26,7 +26,10 @@ BACKUPS_FIRST_S: Final = 10.0
 class Servers:
     """Servers of the process. Implements ``management.view.ServersView``."""
 
-    def __init__(self) -> None:
+    def __init__(self, forgotten: Callable[[str], None] = lambda name: None) -> None:
+        """Args:
+        forgotten: Called with the name of a server that the process does not have any more.
+        """
         self.nodes: dict[str, HostedNode] = {}
         """The present node of each server, by its name."""
         self.makers: dict[str, Callable[[], None]] = {}
@@ -36,8 +39,7 @@ class Servers:
         """Servers that are made and started again when they have ended."""
         self._leaving: set[str] = set()
         """Servers that the file does not have any more; they are forgotten when they have ended."""
-        self.forgotten: Callable[[str], None] = lambda name: None
-        """Called with the name of a server that was forgotten."""
+        self._forgotten = forgotten
         self._clean: dict[str, bool] = {}
         """Whether each server ended cleanly the last time."""
         self._stopping = False
@@ -105,7 +107,7 @@ class Servers:
         self._leaving.discard(name)
         self._clean.pop(name, None)
         self.nodes.pop(name, None)
-        self.forgotten(name)
+        self._forgotten(name)
 
     def reloads(self, name: str) -> bool:
         """Whether a server is being stopped, or was stopped, to be started again by ``reload``."""
