@@ -305,8 +305,11 @@ class FailingDisk:
 
 
 @pytest.mark.parametrize("consolidated", [0, 2])
-def test_a_restore_that_is_interrupted_at_any_step_is_finished_by_the_same_command(consolidated: int) -> None:
-    steps = 0
+@pytest.mark.parametrize("part", range(3))
+def test_a_restore_that_is_interrupted_at_any_step_is_finished_by_the_same_command(
+    consolidated: int, part: int
+) -> None:
+    steps = part
     while True:
         rig = filled(7, 60, compact_segments_min=consolidated)
         rig.die(power_loss=False)
@@ -330,7 +333,7 @@ def test_a_restore_that_is_interrupted_at_any_step_is_finished_by_the_same_comma
         assert contents(rig, f"{DIRECTORY}/oldreplica.1") == newer, steps
         assert not [path for path in rig.volume.paths() if "restoring" in path], steps
         assert list_store(rig.disk("look"), store(rig.disk("look")))
-        steps += 1
+        steps += 3
     assert steps > 20
 
 
