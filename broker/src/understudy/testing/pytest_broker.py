@@ -12,9 +12,12 @@ tests.
 
 from __future__ import annotations
 
+import http.client
 import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -23,6 +26,7 @@ import pytest
 
 #: Time within which the broker must serve, on a slow machine.
 _START_TIMEOUT_S: Final = 60
+_ANSWER_TIMEOUT_S: Final = 5
 _RETRY_MS: Final = 20
 _XML: Final = """<?xml version="1.0"?>
 <configuration xmlns="urn:activemq">
@@ -81,25 +85,19 @@ class TestBroker:
 
         Failover and concurrency: to be called once.
         """
-        # pytest loads this module in every run: the client is needed only where a test asks for a broker
-        from understudy.client.sync import connect
-        from understudy.errors import BrokerError
-
         config = self.directory / "etc" / "broker.xml"
         config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text(_XML.format(port=self.port))
-        command = [sys.executable, "-m", "understudy", "run", "--http", f"127.0.0.1:{_free_port()}"]
+        management = f"127.0.0.1:{_free_port()}"
+        command = [sys.executable, "-m", "understudy", "run", "--http", management]
         command += ["--config", str(config), "--instance", str(self.directory)]
         with (self.directory / "log").open("wb") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        for _ in range(_START_TIMEOUT_S * 10):
-            if self._process.poll() is not None:
-                break
-            try:
-                connect(f"{self.url}?initialConnectAttempts=5&retryInterval={_RETRY_MS}", failover=False).close()
-            except BrokerError:
-                continue
-            return
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while self._process.poll() is None and time.monotonic() < deadline:
+            if _ready(management):
+                return
+            time.sleep(_RETRY_MS / 1000)
         self.stop()
         raise RuntimeError(f"the broker does not start: {self.log[-3000:]}")
 
@@ -120,6 +118,14 @@ def understudy_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Test
     broker.start()
     yield broker
     broker.stop()
+
+
+def _ready(management: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{management}/health/ready", timeout=_ANSWER_TIMEOUT_S) as answer:
+            return bool(answer.status == http.client.OK)
+    except (OSError, http.client.HTTPException):
+        return False
 
 
 def _free_port() -> int:
