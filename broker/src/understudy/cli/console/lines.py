@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
 from understudy.dataclass import dataclass
@@ -25,6 +26,14 @@ class Block:
     """The rest of the first line."""
     parts: dict[str, list[str]]
     """Lines of each part, by the word that begins it."""
+
+
+def lines_of(file: Path) -> list[str]:
+    """The lines of a script. Raises ConfigError: it cannot be read."""
+    try:
+        return file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", file=str(file)) from error
 
 
 def joined(lines: Iterable[str]) -> Iterator[str]:
