@@ -270,6 +270,25 @@ def test_the_directory_of_a_store_with_messages_is_kept(tmp_path: Path) -> None:
     assert configured.result(f"{JOURNAL}:resolve-path") == "/srv/node/elsewhere"
 
 
+def test_every_operation_is_described_at_the_resources_that_have_it(configured: Configured) -> None:
+    configured.carry_out("/path=shared:add(path=/mnt)")
+    for address in ("", "/subsystem=messaging-activemq", SERVER, CLUSTER, JOURNAL, "/path=shared"):
+        names = configured.result(f"{address}:read-operation-names")
+        assert isinstance(names, list)
+        assert "read-operation-description" in names
+        for name in names:
+            found = configured.result(f"{address}:read-operation-description(name={name})")
+            assert isinstance(found, dict)
+            assert found["operation-name"] == name
+            assert found["description"]
+    added = configured.result(f"{CLUSTER}:read-operation-description(name=add)")
+    assert isinstance(added, dict)
+    properties = added["request-properties"]
+    assert isinstance(properties, dict)
+    assert properties["connector-name"] == {"type": "STRING", "required": True}
+    assert properties["max-hops"] == {"type": "INT", "required": False}
+
+
 def test_a_directory_starts_at_a_named_path(configured: Configured) -> None:
     assert configured.result(f"{JOURNAL}:read-attribute(name=relative-to)") == "jboss.server.data.dir"
     configured.carry_out("/path=mount:add(path=/mnt)")

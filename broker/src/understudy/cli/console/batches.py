@@ -59,6 +59,13 @@ class Batches:
             raise ConfigError(f"a batch has at most {COMPOSITE_STEPS_MAX} operations")
         batch.append(operation)
 
+    def check_run(self) -> None:
+        """Raise ConfigError if a batch with operations was not run, since its changes would be missing silently."""
+        left = [each for each in (self.open, *self._held.values()) if each]
+        if left:
+            held = "" if self.open else ", but is held back"
+            raise ConfigError(f"a batch of {len(left[0])} operations was not run{held}", hint="end it with run-batch")
+
     def _opened(self) -> list[Operation]:
         if self.open is None:
             raise ConfigError("no batch is open", hint="begin one with `batch`")

@@ -112,8 +112,7 @@ class Session:
             self.carry_out(line, following)
             if self.ended:
                 return
-        if self.batch:
-            raise ConfigError(f"a batch of {len(self.batch)} operations was not run", hint="end it with run-batch")
+        self._batches.check_run()
 
     def carry_out(self, line: str, following: Iterator[str]) -> None:
         """Carry out one line, or the block that it begins, whose lines are the following ones. Raises as ``run``."""
