@@ -74,7 +74,7 @@ class Managed:
         """The output of a command on the node, which ends with a code."""
         found = CliRunner().invoke(cli, [*arguments, "--instance", str(self.instance)], input=typed)
         actual = exit_code_of(found.exception) if isinstance(found.exception, BrokerError) else found.exit_code
-        assert actual == code, (arguments, found.output, found.exception, self.log.read_text())
+        assert actual == code, (arguments, found.output, str(found.exception), self.log.read_text())
         return found.output
 
     def line(self, line: str, code: int = 0) -> str:
