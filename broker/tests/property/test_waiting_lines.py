@@ -91,7 +91,7 @@ def test_every_order_of_the_lines_of_a_layout_gives_the_same_configuration(lines
 
 @functools.cache
 def _wanted() -> tuple[object, ...]:
-    """What the lines make in the order in which they stand."""
+    """The configuration that the lines make in the order in which they stand."""
     with configured() as found:
         for line in LAYOUT:
             found.carry_out(line)

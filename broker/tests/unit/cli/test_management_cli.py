@@ -163,6 +163,7 @@ def test_a_batch_is_one_request_of_which_all_counts_or_nothing(terminal: Termina
         (["for x", "done"], "for NAME in OPERATION is expected"),
         ([f"for x in {CLUSTER}:read-resource", "done"], "does not give a list"),
         (["read-attribute"], "read-attribute NAME"),
+        (["for x in :a"] * 30 + ["done"] * 30, "more than 20 blocks in one another"),
         (["set x"], "NAME=VALUE is expected"),
         (["unset x"], "is not set"),
         ([f"if (outcome == success) of {CLUSTER}:read-resource", "for x in y", "done", "end-if"], "runs as one batch"),
