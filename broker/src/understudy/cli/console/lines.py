@@ -14,6 +14,8 @@ _ENDS: Final = {"if": "end-if", "try": "end-try", "for": "done"}
 _PARTS: Final = {"if": ("else",), "try": ("catch", "finally"), "for": ()}
 #: Lines of one block.
 BLOCK_LINES_MAX: Final = 10_000
+#: Blocks that are in one another.
+BLOCK_DEPTH_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,8 @@ def is_block(line: str) -> bool:
 
 def collect(line: str, lines: Iterator[str]) -> Block:
     """The block that begins with a line. Raises ConfigError: its end is missing, or its parts are in disorder."""
-    word, _, head = line.strip().partition(" ")
+    word = first_word(line)
+    head = line.strip().removeprefix(word)
     parts: dict[str, list[str]] = {word: []}
     part, inner, count = word, list[str](), 0
     for each in lines:
@@ -97,6 +100,8 @@ def collect(line: str, lines: Iterator[str]) -> Block:
             continue
         if found in _ENDS:
             inner.append(_ENDS[found])
+            if len(inner) >= BLOCK_DEPTH_MAX:
+                raise ConfigError(f"{found}: more than {BLOCK_DEPTH_MAX} blocks in one another")
         elif inner and found == inner[-1]:
             inner.pop()
         parts[part].append(each)

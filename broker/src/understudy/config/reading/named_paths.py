@@ -36,7 +36,7 @@ def resolved(path: str, relative_to: str | None, named: Mapping[str, Node]) -> s
     """A path as it is relative to the instance directory; an absolute one stays.
 
     Args:
-        path: The path.
+        path: Absolute, or relative to the directory of the name.
         relative_to: Name of the path where it starts; None: the instance directory.
         named: The elements ``path`` by their names.
 

@@ -1,6 +1,6 @@
 """The operations of the management CLI with their parameters, for checks and descriptions.
 
-Not here: what they do (``operations``).
+Not here: carrying them out (``operations``).
 """
 
 from __future__ import annotations
