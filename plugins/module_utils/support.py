@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ansible_collections.understudy.broker.plugins.module_utils.redaction import redact
@@ -22,6 +22,8 @@ class Command:
     name: str
     """File in the bundle."""
     arguments: tuple[str, ...]
+    codes: tuple[int, ...] = (0,)
+    """Exit codes that are no failure."""
 
 
 def commands(understudy: str, instance: str, unit: str, store: str, log_lines: int) -> list[Command]:
@@ -37,6 +39,8 @@ def commands(understudy: str, instance: str, unit: str, store: str, log_lines: i
     found = [
         Command("status.json", (understudy, "status", "--instance", instance, "--json")),
         Command("queues.json", (understudy, "queue", "stat", "--instance", instance, "--json")),
+        # passwords are masked by the command, and its code 1 says that there are changes
+        Command("overrides.json", (understudy, "config", "diff", "--instance", instance, "--json"), (0, 1)),
         Command("check.txt", (understudy, "run", "--check", "--config", f"{instance}/etc/broker.xml")),
         Command("processes.txt", ("ps", "-eo", "pid,ppid,user,stat,etime,rss,args", "--sort=-rss")),
         Command("sockets.txt", ("ss", "-tanp")),
@@ -70,6 +74,8 @@ def archive(node: str, texts: Mapping[str, str], secrets: Iterable[str]) -> byte
     return target.getvalue()
 
 
-def outcome(arguments: Sequence[str], code: int, output: str, errors: str) -> str:
+def outcome(command: Command, code: int, output: str, errors: str) -> str:
     """Output of a program; a failure is part of the description."""
-    return output if code == 0 else f"{output}{errors}\n{' '.join(arguments)}: exit code {code}\n"
+    if code in command.codes:
+        return output
+    return f"{output}{errors}\n{' '.join(command.arguments)}: exit code {code}\n"

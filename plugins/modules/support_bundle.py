@@ -126,7 +126,7 @@ def main() -> None:
         ):
             # A program that is missing on the host is no reason to have no bundle.
             code, output, errors = module.run_command(list(command.arguments), handle_exceptions=True)
-            texts[command.name] = outcome(command.arguments, code, output, errors)
+            texts[command.name] = outcome(command, code, output, errors)
         packed = archive(given["node"], texts, given["secrets"])
         if not module.check_mode:
             descriptor = os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)

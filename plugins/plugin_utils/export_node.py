@@ -12,7 +12,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.redaction import
 from ansible_collections.understudy.broker.plugins.module_utils.user_store import ROLES_FILE, USERS_FILE, entries
 from ansible_collections.understudy.broker.plugins.plugin_utils.exporter import export_core
 from ansible_collections.understudy.broker.plugins.plugin_utils.render import broker_xml
-from ansible_collections.understudy.broker.plugins.plugin_utils.structured import core_of_document
+from ansible_collections.understudy.broker.plugins.plugin_utils.structured import beside_core, core_of_document
 from ansible_collections.understudy.broker.plugins.plugin_utils.topology import build_topology, relevant_names
 from ansible_collections.understudy.broker.plugins.plugin_utils.variables import Unusable, Variable, table
 
@@ -74,7 +74,9 @@ def export_node(files: Files, directory: str, host: str, inventory: Mapping[str,
     document, secrets = rendered(found, host, inventory)
     hashes = [str(user["password_hash"]) for user in _users(found)]
     hidden = (*secrets, *hashes, *(str(found[name]) for name in SECRETS if name in found))
-    problems = tuple(exported.unexpressed)
+    # no variable of this table makes interfaces, socket bindings, named paths or further servers
+    beside = (f"{element}: beside core, has no variable" for element in beside_core(files.document))
+    problems = (*exported.unexpressed, *beside)
     return ExportedNode(without_defaults(found), document, hidden, problems)
 
 

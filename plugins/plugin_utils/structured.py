@@ -31,6 +31,14 @@ def core_of_document(text: str) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
+def beside_core(text: str) -> list[str]:
+    """The elements beside ``core``, each with its name, of a text that ``core_of_document`` reads."""
+    root = ET.fromstring(text.encode())
+    if _name(root) == "core":
+        return []
+    return [f"{_name(each)} {each.get('name', '')}".rstrip() for each in root if _name(each) != "core"]
+
+
 def _name(element: ET.Element) -> str:
     return element.tag.rpartition("}")[2]
 

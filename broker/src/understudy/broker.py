@@ -225,10 +225,11 @@ class Broker:
         return notifications
 
     def reconfigure(self, configuration: Configuration) -> Refusals:
-        """Take addresses, queues, diverts, address settings and security settings of a changed broker.xml. Returns why
-        some of them are left out; the others are applied.
+        """Take addresses, queues, diverts, address settings, security settings and connection factories of a changed
+        broker.xml. Returns why some of them are left out; the others are applied.
         """
         self.settings.configure(configuration)
+        self.invocations.reconfigure(configuration)
         return deploy(self.post_office, configuration.addresses, configuration.diverts)
 
     def stop_accepting(self, *, critical: bool = False) -> None:

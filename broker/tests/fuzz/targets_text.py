@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from fuzz.target import Target
 from fuzz.targets_wire import sample_message
 from support.certificates import make
 from support.config import core
+from understudy.cli.console.session import Answer, Failed, Session
 from understudy.client.core.url.parsing import parse_url
+from understudy.client.core.url.profiles import named_url
 from understudy.cluster.discovery.carriers import MemberList
 from understudy.cluster.discovery.jgroups import read_stack
 from understudy.cluster.discovery.sockets import member_places
@@ -191,10 +194,44 @@ def _request(data: bytes) -> None:
     parse_request(value)
 
 
+SCRIPTS = [
+    b"batch\n/a=b:add(c=d)\nmove-batch-line 1 1\nholdback-batch x\nbatch x\nedit-batch-line 1 /a=b:remove\nrun-batch\n",
+    b"if (outcome != success && result.x >= 2) of /a=b:read-resource\necho $x\nelse\n/a=b:add\nend-if\nhistory\n",
+    b"try\n/a=b:add\n:remove\ncatch\n:c\nfinally\n:d\nend-try\nfor x in :list\nset y=$x\nread-operation ${y}\ndone\n",
+]
+
+
+def _script(data: bytes) -> None:
+    """Lines of a script, whose node answers with a list or, to several operations, with a failure."""
+
+    def send(operations: Sequence[Operation], composite: bool) -> Answer:
+        if len(operations) > 1:
+            return {"outcome": "failed", "failure-description": "refused"}
+        return {"outcome": "success", "result": ["one"]}
+
+    # files of this machine are no input
+    text = data.decode("utf-8", "replace").replace("--file", "")
+    Session(send, lambda operation: send([operation], False), lambda answer: None, lambda line: None).run(
+        text.splitlines()
+    )
+
+
+PROPERTIES = [
+    b"# made\nconnectionFactory.a\\:b : (tcp://h:1,\\\n  tcp://h:2)?ha=true\nconnectionFactory.c=tcp\\u003a//h\n"
+]
+
+
+def _properties(data: bytes) -> None:
+    named_url(data.decode("utf-8", "replace"), "a:b", "jndi.properties")
+
+
 OVERLAY = (
     b'{"format": 1, "overrides": [{"path": "core/a[@b=\'c\']", "state": "set", "value": "d", "time": "", "user": "",'
     b' "line": ""}]}'
 )
+
+
+WAITING_OVERLAY = OVERLAY.replace(b'"line": ""', b'"line": "", "waits": true')
 
 
 def _overlay(data: bytes) -> None:
@@ -217,6 +254,10 @@ TEXT = (
     Target("management-line", _line, (ConfigError,), lambda: LINES, memory_per_byte=1024),
     Target("management-value", _value, (ConfigError,), lambda: VALUES, memory_per_byte=1024),
     Target("management-cli-request", _request, (ConfigError,), lambda: REQUESTS, memory_per_byte=2048),
-    Target("overlay", _overlay, (ConfigError,), lambda: [OVERLAY], memory_per_byte=1024),
+    Target("overlay", _overlay, (ConfigError,), lambda: [OVERLAY, WAITING_OVERLAY], memory_per_byte=1024),
+    Target(
+        "management-script", _script, (ConfigError, Failed), lambda: SCRIPTS, memory_per_byte=2048, steps_per_byte=2000
+    ),
+    Target("jndi-properties", _properties, (ConfigError,), lambda: PROPERTIES, memory_per_byte=1024),
     Target("stop-request", _stop, (ValueError,), lambda: [b'{"failover": true}', b"[" * 500], memory_per_byte=1024),
 )

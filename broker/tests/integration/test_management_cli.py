@@ -19,7 +19,8 @@ from support.ports import free_port
 from support.processes import COMMAND
 from understudy.cli.main import cli, exit_code_of
 from understudy.cli.node.status import Place
-from understudy.client import sync
+from understudy.client import profile_url, sync
+from understudy.config.edit.overlay import waiting
 from understudy.errors import BrokerError, Unreachable
 from understudy.runtime.files.overlay_file import overlay_of, overlay_writer, read_overlay
 
@@ -73,7 +74,7 @@ class Managed:
         """The output of a command on the node, which ends with a code."""
         found = CliRunner().invoke(cli, [*arguments, "--instance", str(self.instance)], input=typed)
         actual = exit_code_of(found.exception) if isinstance(found.exception, BrokerError) else found.exit_code
-        assert actual == code, (arguments, found.output, found.exception, self.log.read_text())
+        assert actual == code, (arguments, found.output, str(found.exception), self.log.read_text())
         return found.output
 
     def line(self, line: str, code: int = 0) -> str:
@@ -103,6 +104,10 @@ class Managed:
         """The lines of the log with an event."""
         lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
         return [line for line in lines if line["event"] == event]
+
+    def servers(self) -> list[str]:
+        """Names of the servers of the process; broker.xml gives the main one no name."""
+        return sorted(each["name"] for each in json.loads(self.text("/api/v1/servers"))["servers"])
 
     def policy(self) -> str:
         """The HA policy that the node uses."""
@@ -262,3 +267,64 @@ def test_validated_lines_change_nothing_and_a_summary_has_the_configuration_afte
     assert "column" in json.loads(unreadable)["problem"]
     assert read_overlay(node.config) == ()
     assert len(node.events("reload requested")) == reloads
+
+
+def test_our_client_connects_by_the_name_of_a_connection_factory(node: Managed, tmp_path: Path) -> None:
+    factory = f"{SERVER}/connection-factory=RemoteConnectionFactory"
+    settings = 'ha=true, reconnect-attempts=-1, entries=["java:jboss/exported/jms/Remote"]'
+    node.line(f"{factory}:add(connectors=[http-connector], {settings})")
+    file = tmp_path / "jndi.properties"
+    file.write_text(
+        json.loads(node.run("operation", "invoke", "broker", "getJndiProperties", "RemoteConnectionFactory"))
+    )
+    url = profile_url(file, "jms/Remote")
+    assert url == f"(tcp://127.0.0.1:{node.port})?ha=true&reconnectAttempts=-1"
+    with sync.connect(url) as connection, connection.session() as session:
+        session.producer("by-name").send("through a connection factory")
+        message = session.consumer("by-name").receive(timeout_s=60)
+        assert message is not None
+        assert message.text == "through a connection factory"
+    node.run("config", "drop", "--all")
+
+
+def test_a_reload_is_refused_while_a_line_waits(node: Managed) -> None:
+    late = f"{SERVER}/remote-acceptor=late"
+    assert "there is no socket-binding 'messaging'" in node.line(f"{late}:add(socket-binding=messaging)")
+    started = node.line(":read-attribute(name=start-id)")
+    for reload in (":reload", ":reload(force=true)"):
+        assert "there is no socket-binding 'messaging'" in node.line(reload, code=1)
+    assert node.line(":read-attribute(name=start-id)") == started
+    assert "there is no socket-binding" not in node.line(f"{late}:remove")
+    assert waiting(read_overlay(node.config)) == ()
+    node.run("config", "drop", "--all")
+
+
+def test_a_server_is_added_and_removed_by_a_reload_and_its_messages_stay(node: Managed) -> None:
+    other = "/subsystem=messaging-activemq/server=other"
+    port = free_port()
+
+    def added() -> None:
+        node.run("cli", typed=f'{other}:add\n{other}/acceptor=core:add(url="tcp://127.0.0.1:{port}")\n:reload\n')
+        node.wait_ready()
+        assert node.servers() == ["localhost", "other"]
+
+    added()
+    with sync.connect(f"tcp://127.0.0.1:{port}") as connection, connection.session() as session:
+        session.producer("kept").send("in the store of the other server")
+    node.line(f"{other}:remove")
+    # until the reload the server goes on
+    assert node.servers() == ["localhost", "other"]
+    node.line(":reload")
+    node.wait_ready()
+    assert node.servers() == ["localhost"]
+    with pytest.raises(Unreachable):
+        sync.connect(f"tcp://127.0.0.1:{port}")
+    added()
+    with sync.connect(f"tcp://127.0.0.1:{port}") as connection, connection.session() as session:
+        message = session.consumer("kept").receive(timeout_s=60)
+        assert message is not None
+        assert message.text == "in the store of the other server"
+    node.line(f"{other}:remove")
+    node.line(":reload")
+    node.wait_ready()
+    node.run("config", "drop", "--all")

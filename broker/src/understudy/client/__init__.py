@@ -38,6 +38,7 @@ from understudy.client.core.url.options import (
     TlsOptions,
 )
 from understudy.client.core.url.parsing import parse_url
+from understudy.client.profiles import profile_url
 from understudy.ids import Xid
 from understudy.message import Message, MessageType
 from understudy.properties import Properties, PropertyValue
@@ -74,4 +75,5 @@ __all__ = [
     "Xid",
     "errors",
     "parse_url",
+    "profile_url",
 ]

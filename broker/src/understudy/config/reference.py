@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from understudy.config.schema.grammar import Attribute, Element, Kind, Support
-from understudy.config.schema.schema import CORE, SERVER
-from understudy.config.sockets.schema import SOCKET_ROWS
+from understudy.config.schema.schema import BESIDE_CORE, CORE, SERVER
 
 _HEAD = """\
 # Configuration reference
@@ -83,7 +82,7 @@ def render() -> str:
     parts.append(f"\n## server\n\nBeside `core`. {SERVER.doc} (yes)\n\n")
     parts.extend(_head())
     parts.extend(_attributes("", SERVER))
-    for beside in SOCKET_ROWS:
+    for beside in BESIDE_CORE:
         parts.append(f"\n## {beside.name}\n\nBeside `core`. {_meaning(beside)} ({_support(beside)})\n")
         parts.extend(_inside(beside))
     for child in CORE.children:

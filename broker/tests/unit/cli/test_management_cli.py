@@ -136,6 +136,21 @@ def test_a_batch_is_one_request_of_which_all_counts_or_nothing(terminal: Termina
         (["run-batch"], "no batch is open"),
         (["batch", "batch"], "open already"),
         (["batch", "run-batch"], "has no operation"),
+        (["run-batch name"], r"run-batch \[--file=FILE\]"),
+        (["batch", "run-batch --file=x"], "a batch is open already"),
+        (["batch x y"], "one name or --file=FILE"),
+        (["batch --verbose"], "has no option '--verbose'"),
+        (["edit-batch-line 1 :x"], "no batch is open"),
+        (["batch", "edit-batch-line 1 :x"], "the batch has no line '1'"),
+        (["batch", f"{POLICY}:add", "edit-batch-line 1 pwd"], "'pwd' is no operation"),
+        (["batch", f"{POLICY}:add", "edit-batch-line 1 :reload"], "reload is not possible in a batch"),
+        (["batch", f"{POLICY}:add", "edit-batch-line 1"], "NUMBER OPERATION is expected"),
+        (["batch", f"{POLICY}:add", "move-batch-line 1 2"], "the batch has no line '2'"),
+        (["batch", f"{POLICY}:add", "move-batch-line 1"], "NUMBER NEW-NUMBER is expected"),
+        (["batch", f"{POLICY}:add", "remove-batch-line 0"], "the batch has no line '0'"),
+        (["batch", "holdback-batch x", "batch", "holdback-batch x"], "a batch 'x' is held back already"),
+        (["history --all"], "history .* is expected"),
+        (["read-operation a b"], "read-operation .* is expected"),
         (["batch", ":reload"], "not possible in a batch"),
         (["batch", "if (outcome == success) of :read-resource", "end-if"], "'if' is not possible in a batch"),
         (["batch", f"{POLICY}:add"], "a batch of 1 operations was not run"),
@@ -148,6 +163,7 @@ def test_a_batch_is_one_request_of_which_all_counts_or_nothing(terminal: Termina
         (["for x", "done"], "for NAME in OPERATION is expected"),
         ([f"for x in {CLUSTER}:read-resource", "done"], "does not give a list"),
         (["read-attribute"], "read-attribute NAME"),
+        (["for x in :a"] * 30 + ["done"] * 30, "more than 20 blocks in one another"),
         (["set x"], "NAME=VALUE is expected"),
         (["unset x"], "is not set"),
         ([f"if (outcome == success) of {CLUSTER}:read-resource", "for x in y", "done", "end-if"], "runs as one batch"),
@@ -156,6 +172,105 @@ def test_a_batch_is_one_request_of_which_all_counts_or_nothing(terminal: Termina
 def test_a_line_that_is_out_of_place_is_an_error(terminal: Terminal, lines: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         terminal.run(*lines)
+
+
+def test_the_lines_of_a_batch_are_edited(terminal: Terminal) -> None:
+    said = terminal.run(
+        "batch",
+        f"{POLICY}:write-attribute(name=restart-backup,value=true)",
+        f"{POLICY}:add",
+        f"{CLUSTER}:fly",
+        "move-batch-line 2 1",
+        "edit-batch-line 2 " + f"{POLICY}:write-attribute(name=restart-backup, value=false)",
+        "remove-batch-line 3",
+        "list-batch",
+        "run-batch",
+    )
+    assert said == [
+        f"#2 {POLICY}:write-attribute(name=restart-backup,value=false)",
+        f"#1 {POLICY}:add",
+        f"#2 {POLICY}:write-attribute(name=restart-backup,value=false)",
+        "The batch executed successfully",
+    ]
+    assert terminal.asked == [(2, True)]
+    assert terminal.configured.result(f"{POLICY}:read-attribute(name=restart-backup)") is False
+
+
+def test_batches_are_held_back_by_their_names(terminal: Terminal) -> None:
+    said = terminal.run(
+        "batch",
+        f"{POLICY}:add",
+        "holdback-batch first",
+        "batch",
+        f"{CLUSTER}:fly",
+        "holdback-batch",
+        "batch -l",
+        "batch first",
+        "list-batch",
+        "run-batch",
+        "batch",
+        "list-batch",
+        "discard-batch",
+    )
+    assert said == [
+        "(without a name)",
+        "first",
+        f"#1 {POLICY}:add",
+        "The batch executed successfully",
+        f"#1 {CLUSTER}:fly",
+    ]
+    assert terminal.asked == [(1, True)]
+    with pytest.raises(ConfigError, match="no batch 'first' is held back"):
+        terminal.run("batch first")
+    with pytest.raises(ConfigError, match="a batch of 1 operations was not run, but is held back"):
+        terminal.run("batch", f"{POLICY}:remove", "holdback-batch other")
+
+
+def test_a_batch_of_a_file_is_run_or_opened(terminal: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "lines of a batch"
+    adding = f"{POLICY}:add( \\\n  restart-backup=false)\n"
+    file.write_text(f"# a comment\n\n{adding}{CLUSTER}:read-attribute(name=max-hops)\n")
+    assert terminal.run(f'run-batch "--file={file}"') == ["The batch executed successfully"]
+    assert terminal.asked == [(2, True)]
+    said = terminal.run(f'batch "--file={file}"', "list-batch", "discard-batch")
+    assert said[0] == f"#1 {POLICY}:add(restart-backup=false)"
+    file.write_text(f"{POLICY}:remove\npwd\n")
+    with pytest.raises(ConfigError, match="operation 2: 'pwd' is no operation"):
+        terminal.run(f'run-batch "--file={file}"')
+    assert terminal.asked == [(2, True)]
+    with pytest.raises(ConfigError, match="cannot be read"):
+        terminal.run("run-batch --file=none")
+
+
+def test_a_batch_stays_if_the_node_does_not_answer(terminal: Terminal) -> None:
+    def gone(operations: Sequence[Operation], composite: bool) -> Mapping[str, Value]:
+        raise Unreachable("the node is gone")
+
+    terminal.session = Session(gone, terminal.reload, terminal.show, terminal.said.append)
+    with pytest.raises(Unreachable):
+        terminal.run("batch", f"{POLICY}:add", "run-batch")
+    assert terminal.session.batch is not None
+    assert len(terminal.session.batch) == 1
+
+
+def test_an_operation_is_described_with_its_parameters(terminal: Terminal) -> None:
+    assert "list-add" in terminal.run(f"read-operation --node={CLUSTER}")
+    terminal.run(f"cd {CLUSTER}", "read-operation write-attribute")
+    (described,) = (each["result"] for each in terminal.shown)  # type: ignore[index]
+    assert described["operation-name"] == "write-attribute"
+    assert described["request-properties"]["name"] == {
+        "type": "STRING", "description": "Name of the attribute.", "required": True,
+    }  # fmt: skip
+    with pytest.raises(Failed, match="WFLYCTL0031: No operation named 'fly'"):
+        terminal.run("read-operation fly")
+
+
+def test_the_history_has_the_lines_of_the_session(terminal: Terminal) -> None:
+    assert terminal.run("echo one", "history") == ["one", "echo one", "history"]
+    assert terminal.run("history --disable", "echo two", "history --enable", "history --clear", "history") == [
+        "two",
+        "history",
+    ]
 
 
 def test_if_adds_a_resource_only_where_it_is_missing(terminal: Terminal) -> None:

@@ -6,11 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from understudy.client.core.url.parsing import connector_of
+from understudy.cluster.membership.connectors import Connectors
 from understudy.config.colocated import REQUESTER, HostedBackup, StoreDirectories, hosted_configuration
 from understudy.config.model import Configuration, ConnectorConfiguration, CriticalAnalyzerPolicy
 from understudy.config.reading.reader import read_broker_xml
 from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import ConfigError
+from understudy.wire.buffer import Reader
+from understudy.wire.core.transport import TransportConfiguration
 
 XML = """<configuration><core>
 <name>n</name><cluster-password>a password of this test</cluster-password>{before}
@@ -89,6 +93,13 @@ def test_a_transport_that_is_not_offset_keeps_its_port() -> None:
     hosted = hosted_configuration(parent, backup())
     assert hosted.connector("own").port == parent.connector("own").port
     assert hosted.connector("own").parameters["doNotOffset"] is True
+    # clients and other members get it in the topology, and connect to the port that it names
+    announced = Connectors(hosted.connectors).transport("own")
+    assert announced.parameters["doNotOffset"] is True
+    received = TransportConfiguration.read_from(Reader(announced.encode()))
+    followed = connector_of(received.parameters)
+    assert followed is not None
+    assert followed.port == parent.connector("own").port
     text = '<connectors><connector name="c">tcp://h:1?doNotOffset=true</connector></connectors>'
     loaded = read_broker_xml(f"<configuration><core>{text}</core></configuration>".encode(), file="f")
     assert loaded.configuration.connector("c").parameters == {"doNotOffset": True}

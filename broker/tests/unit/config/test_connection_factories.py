@@ -40,6 +40,20 @@ def test_a_factory_makes_a_client_url_that_the_client_reads() -> None:
     assert (found.options.client_id, found.options.connection_ttl_ms) == ("x&y", 5000)
 
 
+def test_a_connector_that_is_not_offset_is_part_of_a_client_url() -> None:
+    connectors = '<connectors><connector name="a">tcp://10.0.0.1:61616?doNotOffset=true</connector></connectors>'
+    inside = '<connection-factory name="F"><connector-ref>a</connector-ref></connection-factory>'
+    factories = f"<connection-factories>{inside}</connection-factories>"
+    text = f"<configuration><core>{connectors}{factories}</core></configuration>"
+    loaded = read_broker_xml(text.encode(), file="f")
+    (found,) = loaded.configuration.connection_factories
+    url = found.url(places_of(loaded.configuration))
+    assert url == "(tcp://10.0.0.1:61616?doNotOffset=true)"
+    # the parameter is for the broker that makes hosted backups, and the client names it as one without effect
+    assert parse_url(url).ignored == ("doNotOffset",)
+    assert parse_url("tcp://10.0.0.1:61616?doNotOffset=true").connectors[0].port == 61616
+
+
 @pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
 def test_every_setting_is_a_parameter_of_the_client_url(row) -> None:  # type: ignore[no-untyped-def]
     assert parameter_of(row.name) in OPTION_PARAMETERS

@@ -22,6 +22,7 @@ from understudy.config.model import (
     ConnectorConfiguration,
     SecuritySettingConfiguration,
 )
+from understudy.config.profiles.factory import ConnectionFactoryConfiguration
 from understudy.errors import AuthenticationFailed, BrokerError, ConfigError
 from understudy.ids import Xid
 from understudy.management.operations.broker import duration_text
@@ -519,3 +520,18 @@ _LOCKED = ReplicationConfiguration(lock_manager=FileLockOptions("/locks"))
 def test_the_ha_policy_has_the_name_of_artemis(policy: HighAvailabilityPolicy, expected: str) -> None:
     node = ManagedWorld(configuration={"ha_policy": policy})
     assert node.ask("broker", "getHAPolicy") == expected
+
+
+def test_a_connection_factory_that_a_running_node_got_is_known() -> None:
+    node = ManagedWorld()
+    assert node.ask("broker", "getConnectionFactoryNames") == []
+    assert "no connection factory 'Remote'" in node.refused("broker", "getClientUrl", "Remote")
+    factory = ConnectionFactoryConfiguration("Remote", ("netty",), ("jms/Remote",), (("ha", "true"),))
+    netty = ConnectorConfiguration("netty", "10.0.0.1", 61616, None, {})
+    changed = replace(node.configuration, connectors=(netty,), connection_factories=(factory,))
+    node.invocations.reconfigure(changed)
+    assert node.ask("broker", "getConnectionFactoryNames") == ["Remote"]
+    assert node.ask("broker", "getClientUrl", "Remote") == "(tcp://10.0.0.1:61616)?ha=true"
+    assert node.ask("broker", "getJndiProperties", "Remote").endswith(
+        "connectionFactory.jms/Remote=(tcp://10.0.0.1:61616)?ha=true\n"
+    )

@@ -14,7 +14,8 @@ from understudy.config.model import Configuration
 from understudy.errors import BrokerError, ConfigError, ManagementError
 from understudy.management.dmr.batch import StepFailed
 from understudy.management.dmr.grammar import Operation, parse_line
-from understudy.management.dmr.operations import READS, Facts, masked
+from understudy.management.dmr.operations import Facts, masked
+from understudy.management.dmr.parameters import READS
 from understudy.runtime.files.configuration_change import WorkingFiles
 
 MASTER = f"{SERVER}/ha-policy=replication-master"
@@ -231,7 +232,8 @@ def test_a_line_whose_value_the_reader_refuses_does_not_wait(configured: Configu
         (f"{CLUSTER}:list-add(name=max-hops,value=1)", "is no list"),
         (f"{JOURNAL}:add", "WFLYCTL0212"),
         (f"{JOURNAL}:remove", "cannot be removed"),
-        (f"{JOURNAL}:write-attribute(name=relative-to,value=elsewhere)", "always jboss.server.data.dir"),
+        ("/path=shared:add", "WFLYCTL0155: 'path' may not be null"),
+        ("/path=jboss.server.data.dir:add(path=/srv)", "is the instance directory"),
         (f"{SERVER}/remote-acceptor=x:add", "WFLYCTL0155: one of 'url and socket-binding'"),
         (f"{SERVER}/http-acceptor=artemis:add(http-listener=default)", "WFLYCTL0212: Duplicate resource"),
         (f"{SERVER}:add", "WFLYCTL0212: Duplicate resource"),
@@ -266,6 +268,67 @@ def test_the_directory_of_a_store_with_messages_is_kept(tmp_path: Path) -> None:
         configured.carry_out(line)
     configured.carry_out(line + "{allow-data-move=true}")
     assert configured.result(f"{JOURNAL}:resolve-path") == "/srv/node/elsewhere"
+
+
+def test_every_operation_is_described_at_the_resources_that_have_it(configured: Configured) -> None:
+    configured.carry_out("/path=shared:add(path=/mnt)")
+    for address in ("", "/subsystem=messaging-activemq", SERVER, CLUSTER, JOURNAL, "/path=shared"):
+        names = configured.result(f"{address}:read-operation-names")
+        assert isinstance(names, list)
+        assert "read-operation-description" in names
+        for name in names:
+            found = configured.result(f"{address}:read-operation-description(name={name})")
+            assert isinstance(found, dict)
+            assert found["operation-name"] == name
+            assert found["description"]
+    added = configured.result(f"{CLUSTER}:read-operation-description(name=add)")
+    assert isinstance(added, dict)
+    properties = added["request-properties"]
+    assert isinstance(properties, dict)
+    assert properties["connector-name"] == {"type": "STRING", "required": True}
+    assert properties["max-hops"] == {"type": "INT", "required": False}
+
+
+def test_a_directory_starts_at_a_named_path(configured: Configured) -> None:
+    assert configured.result(f"{JOURNAL}:read-attribute(name=relative-to)") == "jboss.server.data.dir"
+    configured.carry_out("/path=mount:add(path=/mnt)")
+    configured.carry_out("/path=shared:add(path=pair-1,relative-to=mount)")
+    configured.carry_out(f"{JOURNAL}:write-attribute(name=relative-to,value=shared)")
+    assert configured.loaded.configuration.journal_directory == "/mnt/pair-1/data/journal"
+    assert configured.result(f"{JOURNAL}:read-resource") == {"path": "data/journal", "relative-to": "shared"}
+    configured.carry_out(f"{JOURNAL}:write-attribute(name=path,value=journal)")
+    assert configured.result(f"{JOURNAL}:resolve-path") == "/mnt/pair-1/journal"
+    assert configured.result("/path=shared:resolve-path") == "/mnt/pair-1"
+    assert configured.result(":read-children-names(child-type=path)") == ["mount", "shared"]
+    # each of the two attributes is taken back alone, in either order
+    configured.carry_out(f"{JOURNAL}:undefine-attribute(name=path)")
+    assert configured.loaded.configuration.journal_directory == "/mnt/pair-1/data/journal"
+    configured.carry_out(f"{JOURNAL}:undefine-attribute(name=relative-to)")
+    assert configured.result(f"{JOURNAL}:resolve-path") == "/srv/node/data/journal"
+    configured.carry_out(f"{JOURNAL}:write-attribute(name=relative-to,value=shared)")
+    configured.carry_out(f"{JOURNAL}:write-attribute(name=path,value=journal)")
+    configured.carry_out(f"{JOURNAL}:undefine-attribute(name=relative-to)")
+    assert configured.result(f"{JOURNAL}:resolve-path") == "/srv/node/journal"
+    # an absolute path does not start anywhere
+    configured.carry_out(f"{JOURNAL}:write-attribute(name=relative-to,value=shared)")
+    configured.carry_out(f"{JOURNAL}:write-attribute(name=path,value=/srv/other)")
+    assert configured.loaded.configuration.journal_directory == "/srv/other"
+
+
+def test_a_directory_waits_for_the_path_where_it_starts(configured: Configured) -> None:
+    answer = configured.carry_out(f"{JOURNAL}:write-attribute(name=relative-to,value=shared)")
+    assert "there is no path 'shared'" in str(answer["response-headers"])
+    assert configured.loaded.configuration.journal_directory.endswith("/data/journal")
+    configured.carry_out("/path=shared:add(path=/mnt)")
+    assert configured.waiting == ()
+    assert configured.loaded.configuration.journal_directory == "/mnt/data/journal"
+
+
+def test_the_start_of_the_directory_of_a_store_with_messages_is_kept(tmp_path: Path) -> None:
+    configured = Configured(tmp_path, facts=Facts("1", "/srv/node", messages={"default": 3}))
+    for line in ("write-attribute(name=relative-to,value=shared)", "undefine-attribute(name=path)"):
+        with pytest.raises(StepFailed, match="the store has 3 messages"):
+            configured.carry_out(f"{JOURNAL}:{line}")
 
 
 def test_the_root_says_whether_a_reload_is_needed(tmp_path: Path) -> None:

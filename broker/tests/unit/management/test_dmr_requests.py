@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
+from urllib.parse import quote
 
 import pytest
 
+from support.document_lines import LINES, Line
 from understudy.errors import ConfigError
 from understudy.management.dmr.conditions import CONDITION_CHARACTERS_MAX, found_at, holds
 from understudy.management.dmr.grammar import Operation
 from understudy.management.dmr.operations import Outcome
-from understudy.management.dmr.requests import Request, failure, parse_get, parse_request, success
+from understudy.management.dmr.requests import Request, failure, parse_get, parse_request, request_json, success
 from understudy.management.dmr.resources import Effect
 from understudy.management.dmr.text import format_value, parse_value
 from understudy.management.dmr.values import Long, from_json, to_json
@@ -73,6 +76,19 @@ def test_a_path_is_a_read() -> None:
     )
     assert parse_get("", [("json.pretty", "")]) == Request((Operation((), "read-resource"),), pretty=True)
     assert parse_get("/a/b%2Fc", []).operations[0].address == (("a", "b/c"),)
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: str(line.number))
+def test_a_line_of_the_documents_is_the_same_request_over_http(line: Line) -> None:
+    operation = line.parsed()
+    body = json.loads(json.dumps(request_json([operation], composite=False)))
+    assert parse_request(body) == Request((operation,))
+    path = "/".join(part for step in operation.address for part in step)
+    if operation.name == "read-resource":
+        assert parse_get(f"/{quote(path)}", [("operation", "resource")]) == Request((operation,))
+    else:
+        with pytest.raises(ConfigError, match="is not possible with GET"):
+            parse_get(f"/{quote(path)}", [("operation", operation.name)])
 
 
 @pytest.mark.parametrize("operation", ["write-attribute", "add", "read-resource", "reload"])

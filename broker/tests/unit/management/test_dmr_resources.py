@@ -25,12 +25,7 @@ KINDS = {
     Type.LIST: (Kind.TEXT,),
 }
 SERVED = list(ALL)
-WRITABLE = [
-    (kind, each)
-    for kind in SERVED
-    for each in kind.attributes
-    if each.unserved is None and each.constant is None and not each.runtime
-]
+WRITABLE = [(kind, each) for kind in SERVED for each in kind.attributes if each.unserved is None and not each.runtime]
 
 
 @pytest.mark.parametrize(("kind", "attribute"), WRITABLE, ids=lambda each: getattr(each, "name", None) or each.type)

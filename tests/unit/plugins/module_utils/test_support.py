@@ -5,7 +5,13 @@ from __future__ import annotations
 import io
 import tarfile
 
-from ansible_collections.understudy.broker.plugins.module_utils.support import BYTES_MAX, archive, commands, outcome
+from ansible_collections.understudy.broker.plugins.module_utils.support import (
+    BYTES_MAX,
+    Command,
+    archive,
+    commands,
+    outcome,
+)
 
 
 def unpacked(packed: bytes) -> dict[str, str]:
@@ -33,8 +39,20 @@ def test_the_end_of_a_long_text_is_kept() -> None:
 
 
 def test_a_failed_program_says_so() -> None:
-    assert outcome(("ss", "-tanp"), 0, "sockets\n", "") == "sockets\n"
-    assert outcome(("ss", "-tanp"), 127, "", "not found") == "not found\nss -tanp: exit code 127\n"
+    command = Command("sockets.txt", ("ss", "-tanp"))
+    assert outcome(command, 0, "sockets\n", "") == "sockets\n"
+    assert outcome(command, 127, "", "not found") == "not found\nss -tanp: exit code 127\n"
+
+
+def test_changes_of_the_management_cli_are_part_of_a_bundle() -> None:
+    (changes,) = [each for each in commands("/u", "/i", "", "", 10) if each.name == "overrides.json"]
+    assert changes.arguments == ("/u", "config", "diff", "--instance", "/i", "--json")
+    # the code says that there are changes; the text stays JSON
+    assert outcome(changes, 1, "[]\n", "") == "[]\n"
+    assert (
+        outcome(changes, 2, "", "cannot be read")
+        == "cannot be read\n/u config diff --instance /i --json: exit code 2\n"
+    )
 
 
 def test_the_journal_belongs_to_a_unit_only() -> None:

@@ -127,3 +127,16 @@ def test_the_difference_of_two_documents_is_the_variables_to_set() -> None:
     exported = export_node(before, "/opt/understudy/instance", "a", PAIR)
     same = difference(exported, exported)
     assert (same.variables, same.defaults) == ({}, ())
+
+
+def test_elements_beside_core_are_named_since_no_variable_makes_them() -> None:
+    before = files(PAIR, "a")
+    assert "<core" in before.document
+    beside = '<path name="shared" path="/mnt"/><socket-binding-group name="sockets"/>'
+    text = before.document.replace("<core", f"{beside}<core", 1)
+    after = Files(text, before.users, before.roles, before.service)
+    found = difference(*(export_node(each, "/opt/understudy/instance", "a", PAIR) for each in (before, after)))
+    assert found.unexpressed == (
+        "path shared: beside core, has no variable",
+        "socket-binding-group sockets: beside core, has no variable",
+    )

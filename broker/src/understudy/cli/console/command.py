@@ -13,16 +13,17 @@ from typing import Final
 
 import click
 
-from understudy.cli.console.lines import split_commands
+from understudy.cli.console.lines import lines_of, split_commands
 from understudy.cli.console.prompt import converse
 from understudy.cli.console.rehearsal import Rehearsal
 from understudy.cli.console.session import Answer, Failed, Send, Session, answer_of
 from understudy.cli.console.summary import Summary
 from understudy.cli.node.status import Place, instance_option, shown_peer, token_file_option, url_option
 from understudy.cli.terminal import echo
-from understudy.errors import BrokerError, CallTimedOut, ConfigError, Unreachable
+from understudy.errors import BrokerError, CallTimedOut, Unreachable
 from understudy.management.dmr.grammar import Operation
-from understudy.management.dmr.operations import IF_NEEDED, READS
+from understudy.management.dmr.operations import IF_NEEDED
+from understudy.management.dmr.parameters import READS
 from understudy.management.dmr.requests import request_json
 from understudy.management.dmr.text import format_value, parse_value
 from understudy.management.dmr.values import to_json
@@ -111,7 +112,7 @@ def management_cli(
     if one is not None or several is not None:
         lines: Iterable[str] | None = [one] if one is not None else split_commands(several or "")
     elif file is not None:
-        lines = _lines_of(file)
+        lines = lines_of(file)
     else:
         lines = None if sys.stdin.isatty() else sys.stdin
     if summary:
@@ -153,13 +154,6 @@ def _if_needed(send: Send, operations: Sequence[Operation], composite: bool) -> 
         ],
         composite,
     )
-
-
-def _lines_of(file: Path) -> Iterable[str]:
-    try:
-        return file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", file=str(file)) from error
 
 
 def _send(place: Place, timeout_s: float, operations: Sequence[Operation], composite: bool) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
 from understudy.dataclass import dataclass
@@ -13,6 +14,8 @@ _ENDS: Final = {"if": "end-if", "try": "end-try", "for": "done"}
 _PARTS: Final = {"if": ("else",), "try": ("catch", "finally"), "for": ()}
 #: Lines of one block.
 BLOCK_LINES_MAX: Final = 10_000
+#: Blocks that are in one another.
+BLOCK_DEPTH_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,14 @@ class Block:
     """The rest of the first line."""
     parts: dict[str, list[str]]
     """Lines of each part, by the word that begins it."""
+
+
+def lines_of(file: Path) -> list[str]:
+    """The lines of a script. Raises ConfigError: it cannot be read."""
+    try:
+        return file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", file=str(file)) from error
 
 
 def joined(lines: Iterable[str]) -> Iterator[str]:
@@ -70,7 +81,8 @@ def is_block(line: str) -> bool:
 
 def collect(line: str, lines: Iterator[str]) -> Block:
     """The block that begins with a line. Raises ConfigError: its end is missing, or its parts are in disorder."""
-    word, _, head = line.strip().partition(" ")
+    word = first_word(line)
+    head = line.strip().removeprefix(word)
     parts: dict[str, list[str]] = {word: []}
     part, inner, count = word, list[str](), 0
     for each in lines:
@@ -88,6 +100,8 @@ def collect(line: str, lines: Iterator[str]) -> Block:
             continue
         if found in _ENDS:
             inner.append(_ENDS[found])
+            if len(inner) >= BLOCK_DEPTH_MAX:
+                raise ConfigError(f"{found}: more than {BLOCK_DEPTH_MAX} blocks in one another")
         elif inner and found == inner[-1]:
             inner.pop()
         parts[part].append(each)

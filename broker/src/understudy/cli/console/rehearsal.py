@@ -9,7 +9,8 @@ from understudy.cli.console.session import Answer, Send
 from understudy.errors import ConfigError
 from understudy.limits import COMPOSITE_STEPS_MAX
 from understudy.management.dmr.grammar import Operation
-from understudy.management.dmr.operations import READS, VALIDATE_ONLY
+from understudy.management.dmr.operations import VALIDATE_ONLY
+from understudy.management.dmr.parameters import READS
 from understudy.management.dmr.requests import failure
 from understudy.management.dmr.values import Value
 

@@ -6,13 +6,14 @@ Not here: the connection to the node and the command line (``command``), and the
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from understudy import __version__
+from understudy.cli.console.batches import Batches
 from understudy.cli.console.lines import Block, collect, first_word, is_block, joined
 from understudy.errors import BrokerError, ConfigError, ManagementError
-from understudy.limits import COMPOSITE_STEPS_MAX
 from understudy.management.dmr.conditions import holds
 from understudy.management.dmr.grammar import Address, Command, Operation, format_address, parse_address, parse_line
 from understudy.management.dmr.values import Value
@@ -22,6 +23,9 @@ Answer = Mapping[str, Value]
 Send = Callable[[Sequence[Operation], bool], Answer]
 """Has a node carry out operations; the second argument says whether they are one composite."""
 
+#: Lines that the command ``history`` shows; earlier ones are forgotten.
+HISTORY_LINES_MAX: Final = 500
+_NODE: Final = "--node="
 _CONDITION: Final = re.compile(r"\((?P<condition>.*)\)\s*of\s+(?P<line>.+)", re.DOTALL)
 _LOOP: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)\s+in\s+(?P<line>.+)", re.DOTALL)
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
@@ -60,31 +64,35 @@ class Session:
         self._echo_lines = echo_lines
         self.node: Address = ()
         """The current node, where relative addresses start."""
-        self.batch: list[Operation] | None = None
-        """The operations of the batch; None: no batch is open."""
+        self._batches = Batches(self._batched, self._execute, say)
         self.ended = False
         """Whether ``quit`` was given."""
         self._variables: dict[str, str] = {}
+        self._history: deque[str] = deque(maxlen=HISTORY_LINES_MAX)
+        self._keeps_history = True
         self._commands: Mapping[str, Callable[[Command], None]] = {
-            "batch": self._begin_batch,
+            **self._batches.commands,
             "cd": self._change_node,
-            "clear-batch": self._clear_batch,
             "connect": lambda command: None,
-            "discard-batch": self._discard_batch,
             "echo": lambda command: self._say(" ".join(command.arguments)),
             "echo-dmr": self._echo_request,
             "help": self._help,
-            "list-batch": self._list_batch,
+            "history": self._show_history,
             "ls": self._list,
             "pwd": lambda command: self._say(format_address(self.node)),
             "quit": self._quit,
             "read-attribute": self._read_attribute,
+            "read-operation": self._read_operation,
             "reload": self._reload_node,
-            "run-batch": self._run_batch,
             "set": self._set,
             "unset": self._unset,
             "version": lambda command: self._say(f"Understudy {__version__}"),
         }
+
+    @property
+    def batch(self) -> list[Operation] | None:
+        """The operations of the open batch; None: no batch is open."""
+        return self._batches.open
 
     @property
     def command_names(self) -> list[str]:
@@ -104,13 +112,14 @@ class Session:
             self.carry_out(line, following)
             if self.ended:
                 return
-        if self.batch:
-            raise ConfigError(f"a batch of {len(self.batch)} operations was not run", hint="end it with run-batch")
+        self._batches.check_run()
 
     def carry_out(self, line: str, following: Iterator[str]) -> None:
         """Carry out one line, or the block that it begins, whose lines are the following ones. Raises as ``run``."""
         if self._echo_lines and line.strip():
             self._say(line)
+        if self._keeps_history and line.strip():
+            self._history.append(line.strip())
         if is_block(line):
             self._run_block(collect(line, following))
             return
@@ -139,7 +148,7 @@ class Session:
                 raise ConfigError("reload is not possible in a batch")
             self._answered(self._reload(operation))
         elif self.batch is not None:
-            self._add_to_batch(operation)
+            self._batches.add(operation)
         else:
             self._answered(self._send([operation], False))
 
@@ -147,46 +156,20 @@ class Session:
         self._show(answer)
         _check(answer)
 
-    # --- batches ---------------------------------------------------------------------------------
+    def _batched(self, line: str) -> Operation | None:
+        """The operation of a line of a batch; None: the line is empty or a comment."""
+        found = self._parsed(line)
+        if found is not None and not isinstance(found, Operation):
+            raise ConfigError(f"{line.strip()!r} is no operation")
+        if found is not None and found.name == "reload" and not found.address:
+            raise ConfigError("reload is not possible in a batch")
+        return found
 
-    def _begin_batch(self, command: Command) -> None:
-        if self.batch is not None:
-            raise ConfigError("a batch is open already")
-        self.batch = []
-
-    def _open_batch(self) -> list[Operation]:
-        if self.batch is None:
-            raise ConfigError("no batch is open", hint="begin one with `batch`")
-        return self.batch
-
-    def _add_to_batch(self, operation: Operation) -> None:
-        batch = self._open_batch()
-        if len(batch) >= COMPOSITE_STEPS_MAX:
-            raise ConfigError(f"a batch has at most {COMPOSITE_STEPS_MAX} operations")
-        batch.append(operation)
-
-    def _list_batch(self, command: Command) -> None:
-        for number, operation in enumerate(self._open_batch(), 1):
-            self._say(f"#{number} {operation}")
-
-    def _clear_batch(self, command: Command) -> None:
-        self._open_batch().clear()
-
-    def _discard_batch(self, command: Command) -> None:
-        self._open_batch()
-        self.batch = None
-
-    def _run_batch(self, command: Command) -> None:
-        batch = self._open_batch()
-        if not batch:
-            raise ConfigError("the batch has no operation")
-        self.batch = None
-        answer = self._send(batch, True)
+    def _execute(self, operations: Sequence[Operation]) -> None:
+        """Carry operations out as one."""
+        answer = self._send(operations, True)
         if answer.get("outcome") == "success":
             self._say("The batch executed successfully")
-        else:
-            # the batch stays, so that it can be corrected
-            self.batch = batch
         self._answered(answer)
 
     # --- blocks ----------------------------------------------------------------------------------
@@ -288,6 +271,32 @@ class Session:
         answer = self._send([Operation(self.node, "read-attribute", {"name": command.arguments[0]})], False)
         _check(answer, self._show)
         self._say(_shown(answer.get("result")))
+
+    def _read_operation(self, command: Command) -> None:
+        node = [word.removeprefix(_NODE) for word in command.arguments if word.startswith(_NODE)]
+        names = [word for word in command.arguments if not word.startswith("--")]
+        if len(node) + len(names) != len(command.arguments) or len(node) > 1 or len(names) > 1:
+            raise ConfigError(f"read-operation [{_NODE}ADDRESS] [NAME] is expected")
+        address = parse_address(node[0], self.node) if node else self.node
+        if names:
+            self._answered(self._send([Operation(address, "read-operation-description", {"name": names[0]})], False))
+            return
+        answer = self._send([Operation(address, "read-operation-names")], False)
+        _check(answer, self._show)
+        found = answer.get("result")
+        for name in found if isinstance(found, list) else ():
+            self._say(str(name))
+
+    def _show_history(self, command: Command) -> None:
+        if command.arguments == ("--clear",):
+            self._history.clear()
+        elif command.arguments in (("--enable",), ("--disable",)):
+            self._keeps_history = command.arguments == ("--enable",)
+        elif command.arguments:
+            raise ConfigError("history [--clear|--enable|--disable] is expected")
+        else:
+            for line in self._history:
+                self._say(line)
 
     def _reload_node(self, command: Command) -> None:
         given = {name.removeprefix("--"): True for name in command.arguments}

@@ -19,8 +19,7 @@ from understudy.config.reading.document import Document, nearest
 from understudy.config.reading.servers import LoadedConfig
 from understudy.config.schema.address_rows import JMS
 from understudy.config.schema.grammar import Element, Kind
-from understudy.config.schema.schema import CORE, SERVER, is_container
-from understudy.config.sockets.schema import SOCKET_ROWS
+from understudy.config.schema.schema import BESIDE_CORE, CORE, SERVER, is_container
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.texts import masked_url
@@ -29,7 +28,7 @@ ReadFile = Callable[[str], bytes]
 #: The reader of the broker: bytes of broker.xml, and the function that reads included files.
 Check = Callable[[bytes, ReadFile], LoadedConfig]
 
-_ROOT: Final = Element("configuration", Kind.CONTAINER, "The document.", children=(*SOCKET_ROWS, CORE, SERVER, JMS))
+_ROOT: Final = Element("configuration", Kind.CONTAINER, "The document.", children=(*BESIDE_CORE, CORE, SERVER, JMS))
 _SECRET: Final = re.compile(r"(<[^<>]*(?:password|secret|passphrase)[^<>]*>)[^<]+", re.IGNORECASE)
 _SECRET_ATTRIBUTE: Final = re.compile(r"""((?:password|secret|passphrase)\s*=\s*)("[^"]*"|'[^']*')""", re.IGNORECASE)
 

@@ -28,8 +28,7 @@ from lxml import etree
 from understudy.config.model import ConfigWarning
 from understudy.config.schema.address_rows import JMS
 from understudy.config.schema.grammar import Attribute, Element, Kind, Support, Value, parse_value
-from understudy.config.schema.schema import CORE, PLACES, SERVER, is_container
-from understudy.config.sockets.schema import SOCKET_ROWS
+from understudy.config.schema.schema import BESIDE_CORE, CORE, PLACES, SERVER, is_container
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.limits import CONFIG_BYTES_MAX, CONFIG_ERRORS_MAX, NAME_UNITS_MAX
@@ -119,8 +118,8 @@ class Document:
         self.errors: list[ConfigError] = []
         self.jms: Node | None = None
         """The element ``jms`` beside ``core``."""
-        self.sockets: list[Node] = []
-        """The elements ``interface`` and ``socket-binding-group`` beside ``core``."""
+        self.beside: list[Node] = []
+        """The elements beside ``core`` that all servers use: sockets and named paths."""
         self._left_out: set[tuple[str, str]] = set()
         """Entries with an error: name of the element, and its name; empty for elements without one."""
         self.included: list[str] = []
@@ -163,10 +162,10 @@ class Document:
             if name == JMS.name:
                 self.jms = self._check(child, JMS, name, Support.IMPLEMENTED)
                 continue
-            beside = next((each for each in SOCKET_ROWS if each.name == name), None)
+            beside = next((each for each in BESIDE_CORE if each.name == name), None)
             if beside is not None:
                 path = f"{name}{self._naming(child, beside)}"
-                self.sockets.append(self._check(child, beside, path, Support.IMPLEMENTED))
+                self.beside.append(self._check(child, beside, path, Support.IMPLEMENTED))
                 continue
             if name != CORE.name:
                 hint = "it belongs in core" if name in CORE.by_name else None

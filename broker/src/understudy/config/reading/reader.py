@@ -37,6 +37,7 @@ from understudy.config.reading.discovery_reader import DiscoveryReader
 from understudy.config.reading.document import Document, Node, nearest
 from understudy.config.reading.grouping_reader import read_grouping_handler
 from understudy.config.reading.ha_reader import HighAvailabilityReader
+from understudy.config.reading.named_paths import NamedPaths
 from understudy.config.reading.servers import LoadedConfig, read_servers
 from understudy.config.reading.tls import TlsReader
 from understudy.config.schema.grammar import Kind
@@ -82,7 +83,8 @@ def read_broker_xml(
     """
     document = Document(file, properties or {}, read_file)
     nodes = document.parse(data)
-    places = _Places(base_directory, SocketBindings(document, document.sockets))
+    paths = NamedPaths(document, document.beside, base_directory)
+    places = _Places(posixpath.join(base_directory, "etc"), paths, SocketBindings(document, document.beside))
     return read_servers(
         document,
         nodes,
@@ -93,8 +95,9 @@ def read_broker_xml(
 class _Places(NamedTuple):
     """Directories and sockets, to which names in the file refer."""
 
-    base_directory: str
-    """Where relative directories start."""
+    etc_directory: str
+    """Where names of files start."""
+    paths: NamedPaths
     sockets: SocketBindings
 
 
@@ -107,13 +110,14 @@ class _Reader:
         self._document = document
         self._elsewhere = elsewhere
         """Names of connectors of other servers of the file, each with the name of its server."""
-        self._base_directory = base_directory = places.base_directory
+        self._paths = places.paths
         self._codec_key = codec_key
         self._codec = PasswordCodec()
-        etc_directory = posixpath.join(base_directory, "etc")
-        self._transports = TransportReader(document, TlsReader(document, self._unmask, etc_directory), places.sockets)
+        self._transports = TransportReader(
+            document, TlsReader(document, self._unmask, places.etc_directory), places.sockets
+        )
         self._addresses = AddressReader(document, self._plain)
-        self._groups = DiscoveryReader(document, self._plain, etc_directory, places.sockets)
+        self._groups = DiscoveryReader(document, self._plain, places.etc_directory, places.sockets)
 
     def read(self, core: Node) -> Configuration:
         """The configuration of the server. Errors are added to the document, which is to be finished."""
@@ -125,7 +129,7 @@ class _Reader:
         defaults = Configuration()
         for name in ("bindings", "journal", "large_messages", "paging"):
             key = f"{name}_directory"
-            values.setdefault(key, self._absolute(getattr(defaults, key)))
+            values.setdefault(key, self._paths.absolute(getattr(defaults, key)))
         values.setdefault("node_manager_lock_directory", values["journal_directory"])
         names = ("name", "management-address", "management-notification-address", "guest-user", "guest-role")
         for name in names:
@@ -235,7 +239,7 @@ class _Reader:
             values["name"] = str(core.attributes["name"])
         for node in core.children:
             if node.element.kind is Kind.PATH and node.element.field in values:
-                values[node.element.field] = self._directory(node)
+                values[node.element.field] = self._paths.directory(node)
         return values
 
     def _plain(self, node: Node, into: type) -> dict[str, Any]:
@@ -296,15 +300,6 @@ class _Reader:
             child = node.child(name)
             if child is not None and not child.value:
                 raise self._error(child, "the value is empty")
-
-    def _directory(self, node: Node) -> str:
-        text = str(node.value)
-        if not text or "\0" in text:
-            raise self._error(node, f"{text!r} is no directory")
-        return self._absolute(text)
-
-    def _absolute(self, path: str) -> str:
-        return posixpath.normpath(posixpath.join(self._base_directory, path))
 
     def _error(self, node: Node, message: str, *, hint: str | None = None) -> ConfigError:
         return self._document.error_at(node, message, hint=hint)

@@ -23,6 +23,7 @@ from understudy.config.schema.cluster_rows import (
 )
 from understudy.config.schema.grammar import Attribute, Element, Kind, Value, container, parse_value
 from understudy.config.schema.link_rows import LINK_ROWS
+from understudy.config.schema.path_rows import NAMED_PATH
 from understudy.config.schema.server_rows import SERVER_ROWS
 from understudy.config.sockets.schema import SOCKET_ROWS
 from understudy.config.sockets.schema_transports import TRANSPORTS
@@ -72,6 +73,10 @@ SERVER: Final[Element] = replace(
 """A further server of the process, beside ``core``."""
 
 
+BESIDE_CORE: Final[tuple[Element, ...]] = (*SOCKET_ROWS, NAMED_PATH)
+"""The elements beside ``core`` that all servers of the process use."""
+
+
 def _places() -> dict[str, tuple[str, ...]]:
     places: dict[str, list[str]] = {}
     for path, element in CORE.walk():
@@ -87,7 +92,7 @@ PLACES: Final[Mapping[str, tuple[str, ...]]] = _places()
 def element_at(path: str) -> Element:
     """The row at a path such as ``core/ha-policy/shared-store``; KeyError if there is none."""
     first, *rest = path.split("/")
-    element = {each.name: each for each in (CORE, SERVER, *SOCKET_ROWS)}[first]
+    element = {each.name: each for each in (CORE, SERVER, *BESIDE_CORE)}[first]
     for name in rest:
         element = element.by_name[name]
     return element

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from understudy.config.schema.grammar import Attribute, Element, Kind, container, no_effect, not_yet
+from understudy.config.schema.path_rows import RELATIVE_TO
 from understudy.limits import ID_CACHE_SIZE
 
 BOOLEAN, INTEGER, LONG, TEXT, PATH = Kind.BOOLEAN, Kind.INTEGER, Kind.LONG, Kind.TEXT, Kind.PATH
@@ -233,14 +234,27 @@ _LIFE: Final[tuple[Element, ...]] = (
 )
 
 _STORE: Final[tuple[Element, ...]] = (
-    Element("bindings-directory", PATH, "Directory of addresses and queues.", "data/bindings"),
-    Element("journal-directory", PATH, "Directory of the message log.", "data/journal"),
-    Element("large-messages-directory", PATH, "Directory of large messages.", "data/largemessages"),
+    Element(
+        "bindings-directory",
+        PATH,
+        "Directory of addresses and queues.",
+        "data/bindings",
+        attributes=(RELATIVE_TO,),
+    ),
+    Element("journal-directory", PATH, "Directory of the message log.", "data/journal", attributes=(RELATIVE_TO,)),
+    Element(
+        "large-messages-directory",
+        PATH,
+        "Directory of large messages.",
+        "data/largemessages",
+        attributes=(RELATIVE_TO,),
+    ),
     Element(
         "paging-directory",
         PATH,
         "Directory of page files: what left memory and is not in the log.",
         "data/paging",
+        attributes=(RELATIVE_TO,),
     ),
     Element("node-manager-lock-directory", PATH, "Directory of the lock files; the journal-directory by default."),
     Element("journal-lock-acquisition-timeout", MS, "Longest wait for the store's lock; -1 means no limit.", "-1"),

@@ -83,8 +83,9 @@ def parse_line(text: str, node: Address = ()) -> Operation | Command | None:
         return None
     if _is_operation(stripped):
         return _Parser(text, node).operation()
-    name, _, rest = stripped.partition(" ")
-    return Command(name, split_words(rest, len(name) + 2), rest.strip())
+    name, *following = stripped.split(None, 1)
+    rest = "".join(following)
+    return Command(name, split_words(rest, len(stripped) - len(rest) + 1), rest)
 
 
 def parse_address(text: str, node: Address = ()) -> Address:

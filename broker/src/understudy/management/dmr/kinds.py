@@ -57,8 +57,6 @@ class Attribute:
     """A value that is not shown."""
     url: bool = False
     """A value whose passwords are not shown."""
-    constant: str | None = None
-    """The only value, of an attribute that is not in broker.xml."""
     unserved: str | None = None
     """Why a value is refused, and what to use; None: the attribute can be written."""
     runtime: bool = False
@@ -193,8 +191,6 @@ class ResourceType:
 
     def default(self, attribute: Attribute) -> Value:
         """The value of an attribute that is not given, as the schema has it; None: there is none."""
-        if attribute.constant is not None:
-            return attribute.constant
         if attribute.runtime or attribute.unserved or attribute.type is Type.LIST:
             return None
         row = self.row(attribute)

@@ -18,7 +18,8 @@ from understudy.dataclass import dataclass
 from understudy.errors import ManagementError
 from understudy.management.dmr.grammar import Address, Operation
 from understudy.management.dmr.kinds import CORE, Attribute, Effect, ResourceType, Type
-from understudy.management.dmr.resources import ALL, CONNECTION_FACTORY, DATA_DIRECTORY, DEFAULT_SERVER, SERVER
+from understudy.management.dmr.parameters import OPERATIONS, ROOT_OPERATIONS, arguments_of
+from understudy.management.dmr.resources import ALL, CONNECTION_FACTORY, DEFAULT_SERVER, NAMED_PATH, SERVER
 from understudy.management.dmr.tree import Resource, Tree, not_found, shown_address
 from understudy.management.dmr.values import Value
 from understudy.texts import masked_url
@@ -80,6 +81,7 @@ class Operations:
             "read-attribute": self._read_attribute,
             "read-resource-description": self._describe,
             "read-operation-names": self._operation_names,
+            "read-operation-description": self._describe_operation,
             "read-children-names": self._children_names,
             "read-children-types": self._children_types,
             "read-children-resources": self._children_resources,
@@ -103,14 +105,13 @@ class Operations:
         """
         handler = self._handlers.get(operation.name)
         if handler is None:
-            place = shown_address(operation.address)
-            raise ManagementError(f"WFLYCTL0031: No operation named '{operation.name}' exists at address {place}")
+            raise _no_operation(operation.name, operation.address)
         return handler(operation)
 
     # --- reads -----------------------------------------------------------------------------------
 
     def _read_resource(self, operation: Operation) -> Outcome:
-        given = _arguments(operation, "recursive", "include-runtime", "include-defaults", "recursive-depth")
+        given = arguments_of(operation)
         runtime, defaults = _flag(given, "include-runtime"), _flag(given, "include-defaults", default=True)
         recursive = _flag(given, "recursive")
         return Outcome(self._resource(operation.address, runtime=runtime, defaults=defaults, recursive=recursive))
@@ -146,7 +147,7 @@ class Operations:
         return values[name]
 
     def _read_attribute(self, operation: Operation) -> Outcome:
-        given = _arguments(operation, "name", "include-defaults", required=("name",))
+        given = arguments_of(operation)
         name = str(given["name"])
         if not operation.address:
             if name not in _ROOT:
@@ -159,7 +160,7 @@ class Operations:
         return Outcome(resource.given(attribute))
 
     def _describe(self, operation: Operation) -> Outcome:
-        _arguments(operation, "recursive", "operations", "inherited")
+        arguments_of(operation)
         if _is_abstract(operation.address):
             kinds = sorted({kind for kind, _ in self._tree.children(operation.address)})
             return Outcome({"description": "Resources of the broker.", "children": dict.fromkeys(kinds)})
@@ -169,13 +170,24 @@ class Operations:
         )
 
     def _operation_names(self, operation: Operation) -> Outcome:
-        _arguments(operation)
+        arguments_of(operation)
+        return Outcome(list[Value](self._names(operation.address)))
+
+    def _names(self, address: Address) -> list[str]:
+        """Names of the operations at an address, sorted."""
         names = [name for name in self._handlers if name.startswith("read-")]
-        if not _is_abstract(operation.address):
-            names = self._names_at(self._tree.resource(operation.address), names)
-        elif not operation.address:
+        if not _is_abstract(address):
+            names = self._names_at(self._tree.resource(address), names)
+        elif not address:
             names += [*ROOT_OPERATIONS]
-        return Outcome(sorted(names))
+        return sorted(names)
+
+    def _describe_operation(self, operation: Operation) -> Outcome:
+        name = str(arguments_of(operation)["name"])
+        if name not in self._names(operation.address):
+            raise _no_operation(name, operation.address)
+        resource = None if _is_abstract(operation.address) else self._tree.resource(operation.address).type
+        return Outcome(OPERATIONS[name].described(name, resource))
 
     def _names_at(self, resource: Resource, names: list[str]) -> list[str]:
         names = [*names, "write-attribute", "undefine-attribute"]
@@ -190,17 +202,15 @@ class Operations:
         return names
 
     def _children_names(self, operation: Operation) -> Outcome:
-        kind = str(_arguments(operation, "child-type", required=("child-type",))["child-type"])
+        kind = str(arguments_of(operation)["child-type"])
         return Outcome([name for each, name in self._tree.children(operation.address) if each == kind])
 
     def _children_types(self, operation: Operation) -> Outcome:
-        _arguments(operation)
+        arguments_of(operation)
         return Outcome(sorted({kind for kind, _ in self._tree.children(operation.address)}))
 
     def _children_resources(self, operation: Operation) -> Outcome:
-        given = _arguments(
-            operation, "child-type", "recursive", "include-runtime", "include-defaults", required=("child-type",)
-        )
+        given = arguments_of(operation)
         runtime, defaults = _flag(given, "include-runtime"), _flag(given, "include-defaults", default=True)
         recursive = _flag(given, "recursive")
         steps = [step for step in self._tree.children(operation.address) if step[0] == given["child-type"]]
@@ -214,12 +224,11 @@ class Operations:
         )
 
     def _resolve_path(self, operation: Operation) -> Outcome:
-        _arguments(operation)
+        arguments_of(operation)
         resource = self._resource_at(operation)
         if resource.type.type != "path":
             raise ManagementError(f"WFLYCTL0031: No operation named '{operation.name}' exists at this address")
-        value = str(resource.value(resource.type.attribute("path")))
-        return Outcome(posixpath.normpath(posixpath.join(self._facts.directory, value)))
+        return Outcome(posixpath.normpath(posixpath.join(self._facts.directory, self._tree.directory(resource))))
 
     def _client_url(self, operation: Operation) -> Outcome:
         return Outcome(self._factory(operation).url(self._facts.places))
@@ -229,7 +238,7 @@ class Operations:
 
     def _factory(self, operation: Operation) -> ConnectionFactoryConfiguration:
         """The connection factory of an operation, as the running server has it. Raises ManagementError."""
-        _arguments(operation)
+        arguments_of(operation)
         resource = self._resource_at(operation)
         name = operation.address[-1][1]
         if resource.type is not CONNECTION_FACTORY:
@@ -280,7 +289,7 @@ class Operations:
         return Outcome(None, tuple(targets), kind.effect)
 
     def _remove(self, operation: Operation) -> Outcome:
-        _arguments(operation)
+        arguments_of(operation)
         if _has_header(operation, IF_NEEDED) and not self._exists(operation.address):
             return Outcome()
         resource = self._resource_at(operation)
@@ -293,18 +302,18 @@ class Operations:
         return Outcome(None, (Clear(path),), resource.type.effect)
 
     def _write_attribute(self, operation: Operation) -> Outcome:
-        given = _arguments(operation, "name", "value", required=("name",))
+        given = arguments_of(operation)
         resource = self._resource_at(operation)
         attribute = resource.type.attribute(str(given["name"]))
         value = given.get("value")
+        self._check_data(operation, resource)
         if value is None or value == "undefined":
             return self._undefined(resource, attribute)
-        self._check_data(operation, resource, attribute)
         return self._changed(resource, attribute, _written(resource, attribute, value))
 
-    def _check_data(self, operation: Operation, resource: Resource, attribute: Attribute) -> None:
+    def _check_data(self, operation: Operation, resource: Resource) -> None:
         """Refuse another directory for a store with messages, which would be left where it is."""
-        if resource.type.type != "path" or attribute.name != "path":
+        if resource.type.type != "path" or resource.type is NAMED_PATH:
             return
         if _has_header(operation, ALLOW_DATA_MOVE):
             return
@@ -318,8 +327,9 @@ class Operations:
             )
 
     def _undefine_attribute(self, operation: Operation) -> Outcome:
-        given = _arguments(operation, "name", required=("name",))
+        given = arguments_of(operation)
         resource = self._resource_at(operation)
+        self._check_data(operation, resource)
         return self._undefined(resource, resource.type.attribute(str(given["name"])))
 
     def _undefined(self, resource: Resource, attribute: Attribute) -> Outcome:
@@ -328,10 +338,12 @@ class Operations:
             raise ManagementError(f"WFLYCTL0155: '{attribute.name}' may not be null")
         if attribute.type is Type.LIST:
             return self._changed(resource, attribute, _cleared(resource, attribute))
+        if resource.type.type == "path":
+            return self._changed(resource, attribute, [_without_place(resource, attribute)])
         return self._changed(resource, attribute, [Clear(_element_of(resource, attribute))])
 
     def _list_add(self, operation: Operation) -> Outcome:
-        given = _arguments(operation, "name", "value", "index", required=("name", "value"))
+        given = arguments_of(operation)
         resource, attribute, entries = self._list(operation, given)
         value = "".join(attribute.converted(str(given["value"])))
         if value in entries:
@@ -346,7 +358,7 @@ class Operations:
         )
 
     def _list_remove(self, operation: Operation) -> Outcome:
-        given = _arguments(operation, "name", "value", "index", required=("name",))
+        given = arguments_of(operation)
         resource, attribute, entries = self._list(operation, given)
         if "value" in given:
             value = str(given["value"])
@@ -360,7 +372,7 @@ class Operations:
         return self._changed(resource, attribute, [Clear(_entry(resource, attribute, value))])
 
     def _list_clear(self, operation: Operation) -> Outcome:
-        given = _arguments(operation, "name", required=("name",))
+        given = arguments_of(operation)
         resource, attribute, _ = self._list(operation, given)
         return self._changed(resource, attribute, _cleared(resource, attribute))
 
@@ -377,25 +389,8 @@ class Operations:
 
 #: Names of the attributes whose values are not shown.
 _SECRETS: Final = frozenset(name for kind in ALL for each in kind.attributes if each.secret for name in each.names)
-READS: Final = frozenset(
-    {
-        "read-resource",
-        "read-attribute",
-        "read-resource-description",
-        "read-operation-names",
-        "read-children-names",
-        "read-children-types",
-        "read-children-resources",
-        "resolve-path",
-        "client-url",
-        "jndi-properties",
-    }
-)
-"""Operations that change nothing."""
 #: Attributes of the root.
 _ROOT: Final = ("product-name", "release-version", "server-state", "start-id")
-#: Operations on the root that the doors carry out.
-ROOT_OPERATIONS: Final = ("composite", "reload")
 
 
 def validates_only(operations: Sequence[Operation]) -> bool:
@@ -434,6 +429,11 @@ def masked(operation: Operation) -> Operation:
     return replace(operation, arguments=given)
 
 
+def _no_operation(name: str, address: Address) -> ManagementError:
+    """The failure of an operation that an address does not have."""
+    return ManagementError(f"WFLYCTL0031: No operation named '{name}' exists at address {shown_address(address)}")
+
+
 def _is_abstract(address: Address) -> bool:
     """Whether an address is the root or the subsystem, which have no attributes in broker.xml."""
     return len(address) < 2 and (not address or address[0][0] == "subsystem")
@@ -466,26 +466,12 @@ def _described(kind: ResourceType, attribute: Attribute) -> Value:
         found["default"] = default
     if attribute.aliases:
         found["aliases"] = list(attribute.aliases)
-    found["access-type"] = (
-        "read-only" if attribute.runtime or attribute.constant or attribute.unserved else "read-write"
-    )
+    found["access-type"] = "read-only" if attribute.runtime or attribute.unserved else "read-write"
     if found["access-type"] == "read-write":
         found["restart-required"] = kind.effect.value
     if attribute.unserved is not None:
         found["description"] = attribute.unserved
     return found
-
-
-def _arguments(operation: Operation, *known: str, required: tuple[str, ...] = ()) -> Mapping[str, Value]:
-    """The parameters of an operation. Raises ManagementError: one is unknown or missing."""
-    for name in operation.arguments:
-        if name not in known:
-            hint = f"it has {', '.join(known)}" if known else "it has none"
-            raise ManagementError(f"operation '{operation.name}' has no parameter '{name}'", hint=hint)
-    for name in required:
-        if operation.arguments.get(name) is None:
-            raise ManagementError(f"WFLYCTL0155: '{name}' may not be null")
-    return operation.arguments
 
 
 def _flag(given: Mapping[str, Value], name: str, *, default: bool = False) -> bool:
@@ -514,11 +500,6 @@ def _written(resource: Resource, attribute: Attribute, value: Value) -> list[Tar
     """The states that give an attribute a value. Raises ManagementError: it has another type or is read-only."""
     _check_writable(attribute)
     converted = attribute.converted(value)
-    if attribute.constant is not None:
-        if converted != attribute.constant:
-            hint = "it is the instance directory; absolute paths are used as they are"
-            raise ManagementError(f"'{attribute.name}' is always {DATA_DIRECTORY}", hint=hint)
-        return []
     if isinstance(converted, str):
         return [Set(resource.place(attribute), converted)]
     entries = list(dict.fromkeys(converted))
@@ -541,6 +522,14 @@ def _entry(resource: Resource, attribute: Attribute, value: str) -> str:
         raise ManagementError(f"{value!r} has both kinds of quotes")
     around, _, name = attribute.element.rpartition("/")
     return "/".join(part for part in (resource.path, around, str(Step(name, None, value))) if part)
+
+
+def _without_place(resource: Resource, attribute: Attribute) -> Target:
+    """The state of a directory without its path or its start: the element goes if it has nothing else."""
+    other = next(each for each in resource.type.attributes if each is not attribute)
+    if resource.given(other) is None:
+        return Clear(resource.path)
+    return Clear(resource.place(attribute)) if attribute.element else Set(resource.path, "")
 
 
 def _element_of(resource: Resource, attribute: Attribute) -> str:

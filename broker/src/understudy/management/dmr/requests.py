@@ -27,6 +27,7 @@ _GET: Final = {
     "attribute": "read-attribute",
     "resource-description": "read-resource-description",
     "operation-names": "read-operation-names",
+    "operation-description": "read-operation-description",
 }
 
 

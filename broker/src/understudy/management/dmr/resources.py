@@ -18,8 +18,6 @@ SUBSYSTEM: Final = ("subsystem", "messaging-activemq")
 """The first step of every address of a broker."""
 DEFAULT_SERVER: Final = "default"
 """The name of the server that is ``core`` in broker.xml."""
-DATA_DIRECTORY: Final = "jboss.server.data.dir"
-"""The name of the instance directory in ``relative-to``."""
 
 
 _B, _I, _L, _S = Type.BOOLEAN, Type.INT, Type.LONG, Type.STRING
@@ -154,7 +152,7 @@ _PATHS: Final = tuple(
         name,
         name,
         f"The {name} of the store.",
-        (Attribute("path", _S), Attribute("relative-to", _S, constant=DATA_DIRECTORY)),
+        (Attribute("path", _S), Attribute("relative-to", _S, "@relative-to")),
         fixed=True,
     )
     for name in ("bindings-directory", "journal-directory", "large-messages-directory", "paging-directory")
@@ -392,6 +390,16 @@ SOCKET_BINDINGS: Final = (
 )
 """The types of the resources below a group of socket bindings."""
 
+NAMED_PATH: Final = ResourceType(
+    "path",
+    None,
+    "path",
+    "A named directory, where the directories of stores may start.",
+    (Attribute("path", _S, "@path", required=True), Attribute("relative-to", _S, "@relative-to")),
+    top=True,
+)
+"""The type of the resources ``path=NAME`` beside the subsystem."""
+
 ALL: Final = (
     SERVER,
     *RESOURCES,
@@ -399,6 +407,7 @@ ALL: Final = (
     INTERFACE,
     SOCKET_BINDING_GROUP,
     *SOCKET_BINDINGS,
+    NAMED_PATH,
 )
 """Every type of resources."""
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from understudy.config.edit.paths import Step
 from understudy.config.reading.document import Node
+from understudy.config.reading.named_paths import named_paths, resolved
 from understudy.dataclass import dataclass
 from understudy.errors import ManagementError
 from understudy.management.dmr.grammar import Address
@@ -15,6 +16,7 @@ from understudy.management.dmr.resources import (
     CONFIGURATIONS,
     DEFAULT_SERVER,
     INTERFACE,
+    NAMED_PATH,
     RESOURCES,
     SERVER,
     SOCKET_BINDING_GROUP,
@@ -25,7 +27,7 @@ from understudy.management.dmr.resources import (
 from understudy.management.dmr.values import Value
 
 #: Types of the resources beside the subsystem.
-_TOP: Final = (INTERFACE, SOCKET_BINDING_GROUP)
+_TOP: Final = (INTERFACE, NAMED_PATH, SOCKET_BINDING_GROUP)
 
 
 def not_found(address: Address) -> ManagementError:
@@ -64,7 +66,7 @@ class Resource:
 
     def given(self, attribute: Attribute) -> Value:
         """The value of an attribute that broker.xml has; None: it has none."""
-        if self.node is None or attribute.constant is not None or attribute.runtime or attribute.unserved:
+        if self.node is None or attribute.runtime or attribute.unserved:
             return None
         path, at, name = attribute.element.rpartition("@")
         steps = [step for step in (path if at else attribute.element).split("/") if step]
@@ -92,6 +94,11 @@ class Tree:
         self._core = nodes[0]
         self._servers = {str(each.attributes.get("name")): each for each in nodes if each.element.name == SERVER.type}
         self._top = [each for each in nodes[1:] if each.element.name != SERVER.type]
+
+    def directory(self, resource: Resource) -> str:
+        """The directory of a resource ``path``, relative to the instance directory or absolute. Raises ConfigError."""
+        path, start = (resource.value(resource.type.attribute(name)) for name in ("path", "relative-to"))
+        return resolved(str(path), None if start is None else str(start), named_paths(self._top))
 
     def resource(self, address: Address) -> Resource:
         """The resource of an address, which may not exist.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Final, Protocol
 
@@ -180,6 +180,10 @@ class Invocations:
     @cached_property
     def _kinds(self) -> dict[str, ControlFinder]:
         return {kind.operations.kind: kind for kind in self._load()}
+
+    def reconfigure(self, configuration: Configuration) -> None:
+        """Read the configuration of the node from a changed one, in which elements differ that apply at once."""
+        self.node = replace(self.node, configuration=configuration)
 
     def close(self) -> None:
         """Abandon the pending requests, which get no answer."""

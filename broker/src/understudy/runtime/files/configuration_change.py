@@ -14,7 +14,8 @@ from understudy.config.edit.overlay import extended
 from understudy.dataclass import dataclass
 from understudy.management.dmr.batch import Change, Overrides, change
 from understudy.management.dmr.grammar import Operation
-from understudy.management.dmr.operations import READS, Facts, Operations, Outcome, masked, validates_only
+from understudy.management.dmr.operations import Facts, Operations, Outcome, masked, validates_only
+from understudy.management.dmr.parameters import READS
 from understudy.management.dmr.tree import Tree
 from understudy.management.dmr.values import to_json
 from understudy.runtime.files.configuration_file import ConfigurationFile

@@ -93,7 +93,7 @@ class ConfigurationFile:
             ConfigError: the files cannot be read.
         """
         document = Document(str(self.config), self._values, merged.read_file)
-        return [*document.parse(merged.data), *document.sockets]
+        return [*document.parse(merged.data), *document.beside]
 
     def reached(self, merged: Merged, targets: Sequence[Target]) -> Merged:
         """Merged files with further states. Raises ConfigError: a state has no place in the schema."""

@@ -33,6 +33,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "deserializationAllowList": _OBJECTS,
     "deserializationDenyList": _OBJECTS,
     "stoppingTimeout": "listening for broadcasts ends at once",
+    "doNotOffset": "is about the port of hosted backups, which the broker chooses",
     "localBindPort": "is where a broadcaster sends from; a client only listens, on the group's port",
     "keyStoreProvider": "the contents of the file decide",
     "trustStoreProvider": "the contents of the file decide",
