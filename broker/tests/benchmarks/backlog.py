@@ -69,6 +69,8 @@ class Case:
     in_flight: int = 1_000
     """Unconfirmed messages without transactions."""
     consumes: bool = True
+    drains: int = 0
+    """Messages that wait already and are consumed; nothing is sent."""
 
 
 CASES: Final[dict[str, Case]] = {
@@ -79,6 +81,7 @@ CASES: Final[dict[str, Case]] = {
     "tx-100": Case("transactions of 100", transaction=100),
     "tx-500": Case("transactions of 500", transaction=500),
     "fill-500": Case("a queue is filled in transactions of 500", transaction=500, consumes=False),
+    "drain": Case("a queue of 100,000 messages is consumed", drains=100_000),
 }
 
 
@@ -223,8 +226,11 @@ def run_case(broker: Broker, case: Case, address: str, numbers: bytes, *, warmup
     with ExitStack() as stack:
         with LinkClient(broker.port) as client:
             client.ask(packets.CreateAddress(address, (kind,)), packets.NullResponse)
-            for queue in queues:
+            for queue in [] if case.drains else queues:
                 client.ask(packets.CreateQueueV2(address, queue, routing_type=kind), packets.NullResponse)
+        if case.drains:
+            fill(broker.port, address, case.drains, _BODY_BYTES)
+            queues = [address]
         producer = _Producer(broker.port, address, case)
         made = [_Consumer(broker.port, queue, producer, numbers) for queue in queues] if case.consumes else []
         selector = stack.enter_context(selectors.DefaultSelector())
@@ -252,9 +258,14 @@ def run_case(broker: Broker, case: Case, address: str, numbers: bytes, *, warmup
             while time.monotonic() < end:
                 turn(producing=True)
 
+        if case.drains:
+            producer.sent = producer.confirmed = case.drains
+            warmup_s = window_s = 0
         work(warmup_s)
         before, before_s, began = done(), _cpu_s(broker), time.monotonic()
         work(window_s)
+        while case.drains and made[0].delivered < case.drains:
+            turn(producing=False)
         count, cpu_s, seconds = done() - before, _cpu_s(broker) - before_s, time.monotonic() - began
         end = time.monotonic() + _QUIET_S
         while producer.confirmed < producer.sent or any(each.delivered < producer.sent for each in made):
@@ -374,8 +385,7 @@ def backlog(
         ]  # fmt: skip
         click.echo(json.dumps({"benchmark": "backlog", "limit_mib": limit_mib, "rows": facts}))
         return
-    for case in chosen:
-        _show(case, rows, limit_mib)
+    _show(chosen, rows, limit_mib)
 
 
 def _along(rows: Sequence[Row], depths: Sequence[int], cases: Sequence[str], window_s: float) -> list[Row]:
@@ -397,21 +407,22 @@ def _along(rows: Sequence[Row], depths: Sequence[int], cases: Sequence[str], win
     return found
 
 
-def _show(case: str, rows: Sequence[Row], limit_mib: int) -> None:
+def _show(cases: Sequence[str], rows: Sequence[Row], limit_mib: int) -> None:
     limit = f"global-max-size of {limit_mib} MiB" if limit_mib else "default limits"
-    table = Table(title=f"{case}: {CASES[case].text}, {limit}", title_justify="left")
-    for column in ("broker", "waiting", "messages/s", "ratio", "CPU us", "ratio"):
-        table.add_column(column, justify="left" if column == "broker" else "right")
-    first = rows[0] if rows else None
-    for row in rows:
-        if first is None or row.name != first.name:
-            first = row
-        per_s, cpu_us = row.median(case, "per_s"), row.median(case, "broker_cpu_us")
-        if per_s is None or cpu_us is None:
-            continue
-        first_per_s, first_us = first.median(case, "per_s") or per_s, first.median(case, "broker_cpu_us") or cpu_us
-        table.add_row(
-            row.name, f"{row.waiting:,}", f"{per_s:,.0f}", f"{per_s / first_per_s:.2f}", f"{cpu_us:.2f}",
-            f"{cpu_us / max(first_us, 0.01):.2f}",
-        )  # fmt: skip
+    table = Table(title=f"Beside a deep queue, {limit}", title_justify="left")
+    for column in ("case", "broker", "waiting", "messages/s", "ratio", "CPU us", "ratio"):
+        table.add_column(column, justify="left" if column in ("case", "broker") else "right")
+    for case in cases:
+        first: Row | None = None
+        for row in rows:
+            if first is None or row.name != first.name:
+                first = row
+            per_s, cpu_us = row.median(case, "per_s"), row.median(case, "broker_cpu_us")
+            first_per_s, first_us = first.median(case, "per_s"), first.median(case, "broker_cpu_us")
+            if per_s and cpu_us is not None and first_per_s and first_us is not None:
+                table.add_row(
+                    case, row.name, f"{row.waiting:,}", f"{per_s:,.0f}", f"{per_s / first_per_s:.2f}",
+                    f"{cpu_us:.2f}", f"{cpu_us / max(first_us, 0.01):.2f}",
+                )  # fmt: skip
+        table.add_section()
     Console(width=120).print(table)
