@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -98,6 +99,7 @@ class Row:
     """A broker, with or without a backlog."""
 
     name: str
+    limit_mib: int
     waiting: int
     broker: Broker
     samples: dict[str, list[Figures]] = field(default_factory=dict)
@@ -161,9 +163,7 @@ class _Producer:
 class _Consumer:
     def __init__(self, port: int, queue: str, producer: _Producer, numbers: bytes) -> None:
         client = LinkClient(port)
-        client.ask(
-            packets.CreateConsumer(0, queue, None, False, True, 0), packets.queue_query_response_type(_VERSION)
-        )
+        client.ask(packets.CreateConsumer(0, queue, None, False, True, 0), packets.queue_query_response_type(_VERSION))
         self.socket = client.socket
         self._frame_bytes = size = producer.message_bytes + RECEIVE_OVERHEAD_BYTES
         self._id_offset = producer.id_offset
@@ -206,9 +206,9 @@ class _Consumer:
         count = self.delivered - self._acknowledged
         if count:
             self._acknowledge[-9:-1] = self._last[self._id_offset : self._id_offset + 8]
-            credits = encode(self._flow(count * self._frame_bytes), _CHANNEL, _VERSION)
+            granted = encode(self._flow(count * self._frame_bytes), _CHANNEL, _VERSION)
             self.socket.setblocking(True)
-            self.socket.sendall(bytes(self._acknowledge) + credits)
+            self.socket.sendall(bytes(self._acknowledge) + granted)
             self.socket.setblocking(False)
             self._acknowledged = self.delivered
 
@@ -321,7 +321,14 @@ class _Numbers(click.ParamType):
 @click.option("--cases", default=",".join(CASES), show_default=True, help="Some of these.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="Medians are printed.")
 @click.option("--window-s", default=3.0, show_default=True, help="Seconds of each run that are measured.")
-@click.option("--limit-mib", default=64, show_default=True, help="global-max-size; 0: the default of each broker.")
+@click.option(
+    "--limits-mib",
+    "limits",
+    type=_Numbers(),
+    default="64",
+    show_default=True,
+    help="Values of global-max-size, with a row for each; 0: the default of each broker.",
+)
 @click.option("--waiting", default=150_000, show_default=True, help="Messages of 1 KiB that wait in the deep queue.")
 @click.option("--peers", default="", metavar="artemis", help="Also Artemis, with the same limit and backlog.")
 @click.option("--baseline", default="", metavar="REV", help="Also the sources of this commit.")
@@ -332,7 +339,7 @@ def backlog(
     cases: str,
     rounds: int,
     window_s: float,
-    limit_mib: int,
+    limits: tuple[int, ...],
     waiting: int,
     peers: str,
     baseline: str,
@@ -354,16 +361,16 @@ def backlog(
     with tempfile.TemporaryDirectory(prefix="understudy-backlog-") as directory, ExitStack() as stack:
         rows: list[Row] = []
         for name, revision in names:
-            for depth in curve[:1] if curve else (0, waiting):
+            for limit_mib, depth in product(limits, curve[:1] if curve else (0, waiting)):
                 try:
-                    broker = _start(name, Path(directory) / f"{name}-{depth}", limit_mib, revision)
+                    broker = _start(name, Path(directory) / f"{name}-{limit_mib}-{depth}", limit_mib, revision)
                 except CannotRun as error:
                     click.echo(f"{name} skipped: {error}", err=True)
                     continue
                 stack.callback(broker.stop)
                 if depth:
                     fill(broker.port, DEEP, depth, _BODY_BYTES)
-                rows.append(Row(name, depth, broker))
+                rows.append(Row(name, limit_mib, depth, broker))
         if curve:
             rows = _along(rows, curve, chosen, window_s)
         else:
@@ -375,23 +382,24 @@ def backlog(
                             row.broker, CASES[case], f"{case}.{number}", numbers, warmup_s=1, window_s=window_s
                         )
                         row.samples.setdefault(case, []).append(figures)
-                        click.echo(f"round {number + 1}: {case}: {row.name} with {row.waiting:,} waiting:"
-                                   f" {figures.per_s:,.0f}/s, {figures.broker_cpu_us:.1f} us", err=True)  # fmt: skip
+                        where = f"{row.name}, {row.limit_mib} MiB, {row.waiting:,} waiting"
+                        found = f"{figures.per_s:,.0f}/s, {figures.broker_cpu_us:.1f} us"
+                        click.echo(f"round {number + 1}: {case}: {where}: {found}", err=True)
     if as_json:
         facts = [
-            {"name": row.name, "waiting": row.waiting,
+            {"name": row.name, "limit_mib": row.limit_mib, "waiting": row.waiting,
              "samples": {case: [asdict(each) for each in figures] for case, figures in row.samples.items()}}
             for row in rows
         ]  # fmt: skip
-        click.echo(json.dumps({"benchmark": "backlog", "limit_mib": limit_mib, "rows": facts}))
+        click.echo(json.dumps({"benchmark": "backlog", "rows": facts}))
         return
-    _show(chosen, rows, limit_mib)
+    _show(chosen, rows)
 
 
 def _along(rows: Sequence[Row], depths: Sequence[int], cases: Sequence[str], window_s: float) -> list[Row]:
     """A row of figures for each depth of the deep queue of each broker."""
     numbers = _numbers()
-    found = [Row(row.name, depth, row.broker) for row in rows for depth in depths]
+    found = [Row(row.name, row.limit_mib, depth, row.broker) for row in rows for depth in depths]
     for row in rows:
         waiting = row.waiting
         for each in [each for each in found if each.broker is row.broker]:
@@ -400,29 +408,28 @@ def _along(rows: Sequence[Row], depths: Sequence[int], cases: Sequence[str], win
                 waiting = each.waiting
             for case in cases:
                 name = f"{case}.{each.waiting}"
-                each.samples[case] = [
-                    run_case(row.broker, CASES[case], name, numbers, warmup_s=1, window_s=window_s)
-                ]
-                click.echo(f"{row.name}: {each.waiting:,} waiting: {case}: {each.samples[case][0].per_s:,.0f}/s", err=True)
+                each.samples[case] = [run_case(row.broker, CASES[case], name, numbers, warmup_s=1, window_s=window_s)]
+                click.echo(
+                    f"{row.name}: {each.waiting:,} waiting: {case}: {each.samples[case][0].per_s:,.0f}/s", err=True
+                )
     return found
 
 
-def _show(cases: Sequence[str], rows: Sequence[Row], limit_mib: int) -> None:
-    limit = f"global-max-size of {limit_mib} MiB" if limit_mib else "default limits"
-    table = Table(title=f"Beside a deep queue, {limit}", title_justify="left")
-    for column in ("case", "broker", "waiting", "messages/s", "ratio", "CPU us", "ratio"):
+def _show(cases: Sequence[str], rows: Sequence[Row]) -> None:
+    table = Table(title="Beside a deep queue")
+    for column in ("case", "broker", "limit MiB", "waiting", "messages/s", "ratio", "CPU us", "ratio"):
         table.add_column(column, justify="left" if column in ("case", "broker") else "right")
     for case in cases:
         first: Row | None = None
         for row in rows:
-            if first is None or row.name != first.name:
+            if first is None or (row.name, row.limit_mib) != (first.name, first.limit_mib):
                 first = row
             per_s, cpu_us = row.median(case, "per_s"), row.median(case, "broker_cpu_us")
             first_per_s, first_us = first.median(case, "per_s"), first.median(case, "broker_cpu_us")
             if per_s and cpu_us is not None and first_per_s and first_us is not None:
                 table.add_row(
-                    case, row.name, f"{row.waiting:,}", f"{per_s:,.0f}", f"{per_s / first_per_s:.2f}",
-                    f"{cpu_us:.2f}", f"{cpu_us / max(first_us, 0.01):.2f}",
+                    case, row.name, str(row.limit_mib or ""), f"{row.waiting:,}", f"{per_s:,.0f}",
+                    f"{per_s / first_per_s:.2f}", f"{cpu_us:.2f}", f"{cpu_us / max(first_us, 0.01):.2f}",
                 )  # fmt: skip
         table.add_section()
     Console(width=120).print(table)

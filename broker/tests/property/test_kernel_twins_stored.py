@@ -135,6 +135,6 @@ def test_columns_of_different_lengths_are_refused_alike() -> None:
     assert NATIVE is not None
     one = array("Q", (1,)).tobytes(), array("I", (4096,)).tobytes(), b""
     for function in (stored.read_run, NATIVE.read_run):
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match=r"shorter|offsets"):
             function(bytes(100), (SEGMENT, ORIGIN, SEED), *one)
         assert function(b"", (SEGMENT, ORIGIN, SEED), b"", b"", b"") is None

@@ -346,8 +346,8 @@ class Acceptance:
             raise left
 
     def _page_out_run(self, queues: tuple[Queue, ...], parts: Arrival) -> bool:
-        """Have the bodies of the first messages of a run leave memory, as many as have to, after those that are delivered
-        later than these. Returns whether the caller adds the messages to their queues; False: they are there.
+        """Have the bodies of the first messages of a run leave memory, as many as have to after cold bodies have left it.
+        Returns whether the caller adds the messages to their queues; False: they are there.
         """
         first = parts[0]
         bodies, elsewhere = first.sums[2], all(part.bodies_elsewhere for part in parts)
@@ -392,9 +392,9 @@ class Acceptance:
     def _enqueue_one(self, queues: tuple[Queue, ...], parts: Arrival) -> None:
         """Make a message visible whose body may have to leave memory, or let it wait for its time."""
         memory = self.memory
-        if (
-            memory.exceeded(queues[0].address) or memory.held_bytes > self.paging.bodies_max_bytes
-        ) and self._leaving(queues, elsewhere=all(part.bodies_elsewhere for part in parts)):
+        if (memory.exceeded(queues[0].address) or memory.held_bytes > self.paging.bodies_max_bytes) and self._leaving(
+            queues, elsewhere=all(part.bodies_elsewhere for part in parts)
+        ):
             self.paging.page_out(queues, parts)
         scheduled_ms = parts[0][0].scheduled_ms
         waits = scheduled_ms > 0 and scheduled_ms > self.clock.wall_ms()

@@ -5,8 +5,8 @@ is delivered next. So an address that holds much more than the one whose message
 deepest queue, whole blocks from the end of the queue on. Nothing is written for that: the log has the bodies, and they
 are read from it when the queue comes to them.
 
-Not here: how much has to leave (``memory``), the bodies of the arriving messages (``acceptance``), which rows of a queue
-leave (``queues.level``).
+Not here: how much has to leave (``memory``), the bodies of the arriving messages (``acceptance``), which rows of a
+queue leave (``queues.level``).
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ class ColdBodies:
             return chosen
         self._chosen = None
         for address in self._addresses.values():
-            if address.memory_bytes >= least_bytes and (of_any_policy or not address.node_slack_bytes):
-                if address not in barren:
-                    self._chosen, least_bytes = address, address.memory_bytes + 1
+            pages = of_any_policy or not address.node_slack_bytes
+            if pages and address.memory_bytes >= least_bytes and address not in barren:
+                self._chosen, least_bytes = address, address.memory_bytes + 1
         return self._chosen
 
     def _let_go(self, address: Address, wanted_bytes: int) -> int:

@@ -35,8 +35,8 @@ from understudy.routing.acceptance import Acceptance, refuses_no_queue, schedule
 from understudy.routing.addresses.address import Address
 from understudy.routing.addresses.configuration import split_fqqn
 from understudy.routing.addresses.directory import Directory
-from understudy.routing.cold_bodies import ColdBodies
 from understudy.routing.addresses.settings import AddressSettingsRepository
+from understudy.routing.cold_bodies import ColdBodies
 from understudy.routing.destinations import (
     NamedQueue,
     Undecided,

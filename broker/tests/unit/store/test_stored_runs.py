@@ -1,4 +1,4 @@
-"""Runs that are read from the log: one read for all who want the same messages, and a bounded number of them is kept."""
+"""Runs that are read from the log: one read for all who want the same messages, and a bounded number is kept."""
 
 from __future__ import annotations
 

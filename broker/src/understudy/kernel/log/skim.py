@@ -14,11 +14,11 @@ from typing import Final
 
 from understudy.kernel.log.records import BAD, BLANK, ENDED, SHORT, add_duplicate
 
-__all__ = ["SkimmedGroup", "Skimmed", "Step", "skim_records"]
+__all__ = ["Skimmed", "SkimmedGroup", "Step", "skim_records"]
 
 SkimmedGroup = tuple[int, tuple[int, ...], int, bytes, bytes, bytes, bytes, bytes, bytes]
-"""Messages of one transaction (0: of none), in the same queues and of one priority: transaction id, queue ids, priority,
-and columns as in ``kernel.log.records.Group``."""
+"""Messages of one transaction (0: of none), in the same queues and of one priority: transaction id, queue ids,
+priority, and columns as in ``kernel.log.records.Group``."""
 Step = tuple[list[SkimmedGroup], list[tuple[int, int, bytes]], list[tuple[int, bytes]]]
 """Records that follow each other. First messages that are not large, with rising ids in a group, each queue and
 priority in one group of a transaction at most; and duplicate ids outside of transactions, those of these messages and

@@ -174,8 +174,8 @@ class RunSlice(Sequence[MessageReference]):
         self.deliveries = deliveries
         self.durable = durable and run.segment > 0
         self.paged = False
-        """Whether the messages count as not being in memory: the log alone has their bodies (``let_go``), or the run was
-        read from it for a delivery."""
+        """Whether the messages count as not being in memory: the log alone has their bodies (``let_go``), or the run
+        was read from it for a delivery."""
         self.shared = shared
 
     def __len__(self) -> int:
@@ -256,8 +256,8 @@ class RunSlice(Sequence[MessageReference]):
         return self.run.messages(self.begin, self.end)
 
     def kept(self) -> Part:
-        """The part that a consumer keeps of delivered messages: itself, or the same messages without their bodies if the
-        log alone has them.
+        """The part that a consumer keeps of delivered messages: itself, or the same messages without their bodies if
+        the log alone has them.
         """
         if not self.paged:
             return self

@@ -186,8 +186,8 @@ class Block:
         return part
 
     def stored(self) -> tuple[Columns, int, int] | None:
-        """The columns, the first waiting row and the end of the rows behind it, the last one excluded, that wait as they
-        came and whose bodies the log alone has, in one segment; None: the first one is no such row.
+        """The columns, the first waiting row and the end of the rows behind it, the last one excluded, that wait as
+        they came and whose bodies the log alone has, in one segment; None: the first one is no such row.
 
         Raises:
             JournalCorrupt, DiskFailed: the page cannot be read back.

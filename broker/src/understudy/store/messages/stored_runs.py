@@ -123,7 +123,9 @@ class StoredRuns:
 
 
 def _common(run: Run, first: int, columns: Columns, row: int, end: int) -> int:
-    """How many rows of a run from ``first`` on are the messages of the rows from ``row`` on, which end before ``end``."""
+    """Number of rows of a run from ``first`` on that are the messages of the rows from ``row`` to ``end``, the last one
+    excluded.
+    """
     count = min(run.count - first, end - row)
     wanted = columns.ids[row : row + count]
     found = array("Q", run.ids(first, first + count))
