@@ -18,7 +18,7 @@ mod sends;
 
 /// Version of the functions below; equal to `INTERFACE` in `understudy/kernel/__init__.py`. It changes whenever the
 /// arguments or the result of a function change.
-const INTERFACE: u32 = 13;
+const INTERFACE: u32 = 14;
 
 /// The module as Python imports it.
 #[pymodule]
@@ -43,6 +43,9 @@ fn understudy_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(log::runs::append_duplicate_ids, module)?)?;
     module.add_function(wrap_pyfunction!(log::runs::keep_sends, module)?)?;
     module.add_function(wrap_pyfunction!(log::runs::join_runs, module)?)?;
+    module.add_function(wrap_pyfunction!(log::stored::read_run, module)?)?;
+    module.add_function(wrap_pyfunction!(log::stored::bare_run, module)?)?;
+    module.add_function(wrap_pyfunction!(log::stored::run_columns, module)?)?;
     module.add_function(wrap_pyfunction!(changes::pick_sends, module)?)?;
     module.add_function(wrap_pyfunction!(changes::moved_sends, module)?)?;
     module.add_function(wrap_pyfunction!(changes::split_forwarded, module)?)?;

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import click
 
+from benchmarks.backlog import backlog
 from benchmarks.blocking import blocking
 from benchmarks.bodies import bodies
 from benchmarks.calls import calls
@@ -31,6 +32,7 @@ from benchmarks.stalls import stalls
 from benchmarks.takeover import takeover
 
 BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
+    "backlog": backlog,
     "blocking": blocking,
     "bodies": bodies,
     "calls": calls,

@@ -39,13 +39,13 @@ class CoreLink:
 
     def declare(self, queues: Sequence[str], *, durable: bool = True) -> None:
         """Make durable queues."""
-        with _Client(self.port) as client:
+        with LinkClient(self.port) as client:
             for queue in queues:
                 client.ask(packets.CreateAddress(queue, (_ANYCAST,)), packets.NullResponse)
                 client.ask(packets.CreateQueueV2(queue, queue, routing_type=_ANYCAST), packets.NullResponse)
 
     def producer(self, queue: str, content: Content) -> Producer:
-        client = _Client(self.port)
+        client = LinkClient(self.port)
         client.ask(packets.ProducerRequestCredits(_PRODUCER_CREDIT_BYTES, queue), packets.ProducerCredits)
         user_id = uuid.uuid4().bytes[:8] + _USER_NUMBER if content.shape.properties else None
         values: dict[str, PropertyValue] = {}
@@ -66,7 +66,7 @@ class CoreLink:
         return Producer(client.socket, frame, tuple(patches))
 
     def consumer(self, queue: str, number: int) -> Consumer:
-        client = _Client(self.port)
+        client = LinkClient(self.port)
         create = packets.CreateConsumer(number, queue, None, False, True, 0)
         client.ask(create, packets.queue_query_response_type(_VERSION))
         start = encode(packets.SessionStart(), _CHANNEL, _VERSION) + encode(
@@ -114,16 +114,19 @@ def _large(message: Message) -> bytes:
     return b"".join(frames)
 
 
-class _Client:
+class LinkClient:
     """A session, as far as it is needed to arrange things."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, auto_commit: bool = True) -> None:
+        """``auto_commit``: whether its sends take effect without a commit."""
         self.socket = socket.create_connection(("127.0.0.1", port), 10)
         self._decoder = FrameDecoder("client")
         self._decoder.version = _VERSION
         self.socket.sendall(MAGIC)
         name = str(uuid.uuid4())
-        create = packets.CreateSession(name, _CHANNEL, _VERSION, user="bench", password="bench")
+        create = packets.CreateSession(
+            name, _CHANNEL, _VERSION, user="bench", password="bench", auto_commit_sends=auto_commit
+        )
         self.ask(create, packets.CreateSessionResponse, 1)
 
     def ask(self, packet: packets.Packet, kind: type[P], channel_id: int = _CHANNEL) -> P:
@@ -138,7 +141,7 @@ class _Client:
                 if isinstance(frame.packet, kind):
                     return frame.packet
 
-    def __enter__(self) -> _Client:
+    def __enter__(self) -> LinkClient:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -180,6 +180,11 @@ class Understudy(Broker):
         if checked.returncode:
             raise CannotRun(checked.stderr[-400:])
 
+    @property
+    def configuration(self) -> Path:
+        """The broker.xml, once it is prepared."""
+        return self._node.config
+
     def environment(self) -> dict[str, str]:
         chosen = {"PYTHONPYCACHEPREFIX": str(self.directory / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
         if self._kernel:

@@ -15,6 +15,11 @@ def cpu_seconds(node: Node) -> float:
     return _stat_seconds(_proc(node) / "stat")
 
 
+def process_cpu_seconds(pid: int) -> float:
+    """CPU time of a process so far."""
+    return _stat_seconds(Path(f"/proc/{pid}/stat"))
+
+
 def thread_seconds(node: Node) -> dict[str, float]:
     """CPU time of each thread so far, to the microsecond where the kernel counts it (``schedstat``). The first is the
     loop's; the others are in the order in which they started.

@@ -197,9 +197,9 @@ def _rollback_commits(patch: Patch) -> None:
 def _stage_one_by_one(patch: Patch) -> None:
     """Have ``Transaction.staged`` take each message alone."""
 
-    def staged(self: Transaction, queues: tuple[Queue, ...], parts: Arrival) -> None:
+    def staged(self: Transaction, queues: tuple[Queue, ...], parts: Arrival, *, leaves: bool = False) -> None:
         for each in _singles((parts,)):
-            old(self, queues, each)
+            old(self, queues, each, leaves=leaves)
 
     old = patch.replace(Transaction, "staged", staged)
 
@@ -213,8 +213,8 @@ def _stage_one_by_one(patch: Patch) -> None:
 def _visible_before_commit(patch: Patch) -> None:
     """A message sent in a transaction is visible at once; a rollback does not take it back."""
 
-    def staged(self: Transaction, queues: tuple[Queue, ...], parts: Arrival) -> None:
-        old(self, queues, parts)
+    def staged(self: Transaction, queues: tuple[Queue, ...], parts: Arrival, *, leaves: bool = False) -> None:
+        old(self, queues, parts, leaves=leaves)
         self._sends._open.pop()
         self._office.acceptance.enqueue(queues, (parts,))
 

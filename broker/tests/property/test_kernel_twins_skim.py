@@ -29,7 +29,15 @@ WITHOUT_MESSAGE = st.builds(
     st.binary(max_size=3),
 )
 MOVED = st.builds(lambda step: (RecordType.MESSAGE_MOVE, step[1]), WITH_DUPLICATE_ID)
-STEPS = st.lists(PLAIN | PLAIN | OTHER | WITH_DUPLICATE_ID | WITHOUT_MESSAGE | MOVED, max_size=25)
+STAGED = st.builds(
+    message,
+    st.integers(1, 12),
+    st.sampled_from([(7,), (7,), (8,), (7, 8), (8, 7)]),
+    tx_id=st.sampled_from([5, 5, 5, 6]),
+    priority=st.sampled_from([4, 4, 9]),
+    duplicate_id=st.sampled_from([b"", b"", b"", b"a"]),
+)
+STEPS = st.lists(PLAIN | PLAIN | OTHER | WITH_DUPLICATE_ID | WITHOUT_MESSAGE | MOVED | STAGED | STAGED, max_size=25)
 
 
 @needs_native
@@ -54,7 +62,7 @@ def test_what_a_damaged_log_says_is_the_same(steps: list[Step], place: int, valu
 def test_steps_are_bounded_alike() -> None:
     data = log([message(number) for number in range(1, 2_500)])
     _, _, steps = both(skim.skim_records, data, ORIGIN)
-    assert [len(groups[0][2]) // 8 for groups, _, _ in steps] == [1_000, 1_000, 499]
+    assert [len(groups[0][3]) // 8 for groups, _, _ in steps] == [1_000, 1_000, 499]
 
 
 @needs_native
@@ -72,14 +80,14 @@ def test_an_offset_that_is_too_large_is_refused_alike() -> None:
         both(skim.skim_records, log([message(1)]), 2**32)
 
 
-@given(STEPS)
-def test_steps_say_what_the_records_say(steps: list[Step]) -> None:
-    data = log(steps)
-    stop, at, found = skim.skim_records(data, ORIGIN)
-    assert (stop, at) == (ENDED, len(data))
-    expected_rows: list[Any] = []
-    expected_others: list[Any] = []
-    duplicates: list[Any] = []
+Row = tuple[int, tuple[int, ...], int, int, int, int, int, int, int]
+"""Offset, queue ids, transaction id, priority, message id, length, bytes of the message, expiration, scheduled."""
+
+
+def rows_of(steps: list[Step]) -> tuple[dict[int, Row], dict[int, tuple[int, bytes]]]:
+    """What the messages say that can be in a group, by offset, and their addresses and duplicate ids."""
+    rows: dict[int, Row] = {}
+    duplicates: dict[int, tuple[int, bytes]] = {}
     offset = ORIGIN
     for kind, payload in steps:
         length = 24 + len(payload)
@@ -88,31 +96,60 @@ def test_steps_say_what_the_records_say(steps: list[Step]) -> None:
                 "<QQQqqBBHI", payload
             )
             rest = 48 + 8 * count + duplicate
-            if rest <= len(payload) and not large and not tx_id and count == 1 and priority <= 9 and message_id:
-                (queue_id,) = struct.unpack_from("<Q", payload, 48)
-                size = len(payload) - rest
-                expected_rows.append((queue_id, priority, message_id, offset, length, size, until, start))
-                if duplicate:
-                    duplicates.append((address, payload[rest - duplicate : rest]))
-                offset += length
-                continue
-        if kind is RecordType.DUPLICATE_ID and len(payload) > 16 and payload[8:16] == bytes(8):
-            (address,) = struct.unpack_from("<Q", payload)
-            duplicates.append((address, payload[16:]))
-        elif kind is not RecordType.ACKNOWLEDGE or len(payload) < 16 or payload[8:16] != bytes(8):
-            expected_others.append((offset, kind, length))
+            if rest <= len(payload) and not large and 0 < count <= 1024 and priority <= 9 and message_id:
+                queue_ids = struct.unpack_from(f"<{count}Q", payload, 48)
+                if len(set(queue_ids)) == count and not (tx_id and duplicate):
+                    size = len(payload) - rest
+                    rows[offset] = (offset, queue_ids, tx_id, priority, message_id, length, size, until, start)
+                    if duplicate:
+                        duplicates[offset] = address, payload[rest - duplicate : rest]
         offset += length
-    rows: list[Any] = []
+    return rows, duplicates
+
+
+@given(STEPS)
+def test_steps_say_what_the_records_say(steps: list[Step]) -> None:
+    data = log(steps)
+    stop, at, found = skim.skim_records(data, ORIGIN)
+    assert (stop, at) == (ENDED, len(data))
+    expected, of_messages = rows_of(steps)
+    rows: list[Row] = []
     for groups, _, _ in found:
-        for queue_id, priority, *columns in groups:
+        owners = [(group[0], queue_id, group[2]) for group in groups for queue_id in group[1]]
+        assert len(set(owners)) == len(owners)
+        for tx_id, queue_ids, priority, *columns in groups:
             ids, *others = (array(kind, each) for kind, each in zip("QIIIqq", columns, strict=True))
             nothing = [0] * len(ids)
-            rows += [(queue_id, priority, *row) for row in zip(ids, *(each or nothing for each in others), strict=True)]
+            for message_id, offset, *rest in zip(ids, *(each or nothing for each in others), strict=True):
+                rows.append((offset, queue_ids, tx_id, priority, message_id, *rest))
             assert list(ids) == sorted(set(ids))
-    assert sorted(rows, key=lambda row: row[3]) == expected_rows
-    for key in {row[:2] for row in rows}:
-        # waiting messages of one queue and priority keep their order
-        assert [row[3] for row in rows if row[:2] == key] == [row[3] for row in expected_rows if row[:2] == key]
+    assert len({row[0] for row in rows}) == len(rows)
+    assert all(expected[row[0]] == row for row in rows)
+    for key in {(tx_id, queue_id, row[3]) for row in rows for tx_id in (row[2],) for queue_id in row[1]}:
+        # messages of one transaction, queue and priority keep their order
+        order = [row[0] for row in rows if (row[2], row[3]) == (key[0], key[2]) and key[1] in row[1]]
+        assert order == sorted(order)
+    # of all that could be in a group only lone messages of transactions are not
+    starts = sorted(expected)
+    alone = sorted(set(expected) - {row[0] for row in rows})
+    for offset in alone:
+        row = expected[offset]
+        assert row[2]
+        follower = expected.get(offset + row[5])
+        assert follower is None or follower[2] != row[2]
+    assert starts == sorted([*alone, *(row[0] for row in rows)])
+    duplicates: list[Any] = []
+    expected_others: list[Any] = []
+    offset = ORIGIN
+    for kind, payload in steps:
+        if offset in expected and offset not in alone:
+            if offset in of_messages:
+                duplicates.append(of_messages[offset])
+        elif kind is RecordType.DUPLICATE_ID and len(payload) > 16 and payload[8:16] == bytes(8):
+            duplicates.append((struct.unpack_from("<Q", payload)[0], payload[16:]))
+        elif kind is not RecordType.ACKNOWLEDGE or len(payload) < 16 or payload[8:16] != bytes(8):
+            expected_others.append((offset, kind, 24 + len(payload)))
+        offset += 24 + len(payload)
     assert [
         (address, ids[at : at + length])
         for _, packed, _ in found

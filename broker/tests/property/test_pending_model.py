@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from support.sends import sends_of
-from understudy.kernel.log import LogPosition, append_sends, keep_sends
+from understudy.kernel.log import LogPosition, Run, append_sends, join_runs, keep_sends
 from understudy.message import LargeMessage, Message
 from understudy.routing.queues import level as levels
 from understudy.routing.queues.pending import PendingMessages
@@ -40,6 +40,8 @@ STEPS = st.lists(
         st.tuples(st.just("run"), st.integers(1, 12), st.booleans(), st.sampled_from(RUNS)),
         st.tuples(st.just("pop"), st.integers(1, 10)),
         st.tuples(st.just("pop run"), st.integers(0, 400), st.integers(0, 6), st.sampled_from((None, False, True))),
+        st.tuples(st.just("pop stored"), st.integers(0, 400), st.integers(0, 6), st.sampled_from((None, False, True))),
+        st.tuples(st.just("let go"), st.integers(1, 900), st.integers(0, 4)),
         st.tuples(st.just("row"), st.integers(0, 60), st.booleans()),
         st.tuples(st.just("row"), st.integers(0, 5), st.just(True)),
         st.tuples(st.just("put back"), st.integers(0, 7), st.booleans()),
@@ -70,6 +72,8 @@ class Model:
         self.expected: dict[Key, dict[str, Any]] = {}
         self.out: dict[Key, MessageReference] = {}
         self.keys: dict[int, Key] = {}
+        self.logged: dict[int, tuple[Run, int]] = {}
+        """Runs in the log, and rows, by message id."""
         self.adopted: dict[int, list[Key]] = {}
         """Messages taken over, by priority: each key at its position."""
         log = Backlog()
@@ -149,6 +153,8 @@ class Model:
             key = self.keys[message_id] = (-4, message_id)
             place = pack_location(7, *run.place(message_id - first_id)) if durable and here else None
             body = run.encoded(message_id - first_id)
+            if durable:
+                self.logged[message_id] = run, message_id - first_id
             assert Message.decode(body).message_id == message_id
             self.expected[key] = {
                 "expiration": expiration, "size_bytes": len(body), "location": place, "durable": durable and here,
@@ -181,6 +187,59 @@ class Model:
             assert room_bytes > 0, f"message {count} without credits for it"
             assert not 0 < reference.expiration <= now_ms
             room_bytes -= reference.size_bytes + 25
+
+    def pop_stored(self, room_bytes: int, now_ms: int, may_take: bool | None) -> None:
+        """Take the messages that one consumer gets at once, if the log alone has their bodies."""
+        level = self.waiting.first_level()
+        stored = level.stored() if level is not None else None
+        if level is None or stored is None:
+            return
+        columns, row, end = stored
+        ids = list(columns.ids[row:end])
+        waiting = [key for key in sorted(self.expected) if key[0] == -level.priority]
+        assert [self.keys[each] for each in ids] == waiting[: len(ids)]
+        assert all(self.expected[self.keys[each]]["body"] is None for each in ids)
+        rows = []
+        for message_id in ids:
+            if message_id not in self.logged:
+                break
+            rows.append(self.logged[message_id])
+        if not rows:
+            return
+        run = join_runs([(each, number, number + 1) for each, number in rows])
+        allowed = (lambda groups: bool(may_take)) if may_take is not None else None
+        taken = level.take_stored((run, 0, run.count), room_bytes, 25, now_ms, allowed)
+        assert not (taken and run.grouped and not may_take)
+        for count, (reference, body) in enumerate(zip(taken, taken.encoded, strict=True), 1):
+            assert Message.decode(body).message_id == reference.message_id
+            self.took(reference, min(self.expected))
+            assert room_bytes > 0, f"message {count} without credits for it"
+            assert not 0 < reference.expiration <= now_ms
+            room_bytes -= reference.size_bytes + 25
+        if taken:
+            assert taken.sums[2:] == taken.part(0, 1).sums[2:] == taken.kept().sums[2:] == (0, 0)
+
+    def let_go(self, wanted_bytes: int, rest: int) -> None:
+        """Bodies leave memory, but for those of blocks with an id that is a multiple of ``rest``."""
+        before = {each.message_id: each for each in self.waiting}
+        count = size_bytes = 0
+        for level in self.waiting.levels:
+            found = level.let_go_last(
+                wanted_bytes, lambda first, last: not rest or all(each % rest for each in range(first, last + 1))
+            )
+            count, size_bytes = count + found[0], size_bytes + found[1]
+        gone = [
+            each.message_id
+            for each in self.waiting
+            if each.message is None and before[each.message_id].message is not None
+        ]
+        assert len(gone) == count
+        assert sum(before[each].size_bytes for each in gone) == size_bytes
+        for message_id in gone:
+            assert not rest or message_id % rest
+            expected = self.expected[self.keys[message_id]]
+            assert expected["location"] is not None
+            expected["body"] = None
 
     def row(self, position: int, take: bool) -> None:
         """Check the message after a position, as a row of a run."""
@@ -345,6 +404,12 @@ def test_long_work_on_runs(seed: int) -> None:
             model.step(
                 "pop run", stream.randrange(0, 400), stream.randrange(7), stream.choice((None, False, True, True))
             )
+        elif choice < 0.55:
+            model.step(
+                "pop stored", stream.randrange(0, 400), stream.randrange(7), stream.choice((None, False, True, True))
+            )
+        elif choice < 0.62:
+            model.step("let go", stream.randrange(1, 900), stream.choice((0, 0, 0, 2, 5)))
         elif choice < 0.85:
             model.step("row", stream.randrange(len(model.keys) + 2), stream.random() < 0.9)
         elif choice < 0.9:

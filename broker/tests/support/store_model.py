@@ -68,7 +68,8 @@ class Model:
         state["prepared"] = {
             tx_id: (
                 xid,
-                [(q, rest[0]) for name, rest in open_transactions[tx_id] if name == "message" for q in rest[2]],
+                # the order of messages of different queues and priorities is nothing that a log promises
+                sorted((q, rest[0]) for name, rest in open_transactions[tx_id] if name == "message" for q in rest[2]),
                 _by_queue(
                     (rest[0], i) for name, rest in open_transactions[tx_id] if name == "acknowledge" for i in rest[1]
                 ),
@@ -166,7 +167,7 @@ def contents_of(state: StoreState) -> dict[str, Any]:
         "prepared": {
             tx_id: (
                 transaction.xid,
-                [(queue_id, reference.message_id) for queue_id, reference in transaction.adds],
+                sorted((queue_id, reference.message_id) for queue_id, reference in transaction.adds),
                 _by_queue(transaction.acknowledges),
             )
             for tx_id, transaction in state.transactions.items()

@@ -146,7 +146,7 @@ pub fn run_receives<'py>(
     tail[8..].copy_from_slice(&1_i32.to_be_bytes());
     bytes::build(py, message_bytes + count * RECEIVE_OVERHEAD_BYTES, |out| {
         for row in begin..end {
-            let message = &data[run.start(row)? + run.head_bytes..run.start(row + 1)?];
+            let message = run.message(data, row)?;
             let length = i32::try_from(message.len() + RECEIVE_OVERHEAD_BYTES - 4)
                 .map_err(|_| PyOverflowError::new_err(format!("{} bytes", message.len())))?;
             head[..4].copy_from_slice(&length.to_be_bytes());

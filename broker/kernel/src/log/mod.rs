@@ -6,3 +6,4 @@ pub(crate) mod records;
 pub(crate) mod references;
 pub(crate) mod runs;
 pub(crate) mod skim;
+pub(crate) mod stored;

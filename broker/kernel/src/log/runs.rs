@@ -20,57 +20,57 @@ const CRC_BYTES: usize = 4;
 /// Bytes that a record takes besides its own, from what is left of its segment: those of its offset in the SEAL.
 const SEAL_BYTES: i64 = 4;
 
-/// What `join_runs` keeps of each message beside the message.
-struct Joined {
+/// What is kept of each message beside the message, if their records are not neighbours in `data`.
+pub(super) struct Joined {
     /// Ids, which rise; none if they are consecutive.
-    ids: Vec<i64>,
+    pub(super) ids: Vec<i64>,
     /// Offset in the segment and length of each record; none if the messages are not in the log.
-    places: Vec<(u32, u32)>,
+    pub(super) places: Vec<(u32, u32)>,
 }
 
 /// Messages of one queue in one buffer, in the order of their ids. Never changes.
 #[pyclass(frozen, module = "understudy_kernel")]
 pub struct Run {
-    /// The records of messages that came together and are durable, else the messages.
+    /// The records of messages that came together and are durable, else the messages; empty without them (`bare_run`).
     #[pyo3(get)]
     pub(crate) data: Py<PyBytes>,
     /// Messages.
     #[pyo3(get)]
-    count: usize,
+    pub(super) count: usize,
     /// Id of the first message.
     #[pyo3(get)]
-    first_id: i64,
+    pub(super) first_id: i64,
     /// Whether any of them belongs to a message group.
     #[pyo3(get)]
-    grouped: bool,
+    pub(super) grouped: bool,
     /// Messages that have an expiration.
     #[pyo3(get)]
-    expiring: usize,
+    pub(super) expiring: usize,
     /// No message expires before; 0: none expires. Epoch milliseconds.
     #[pyo3(get)]
-    earliest_ms: i64,
+    pub(super) earliest_ms: i64,
     /// Of each record in `data`, before its message; 0 if these are no records.
     #[pyo3(get)]
     pub(crate) head_bytes: usize,
     /// Of the log; 0 if the messages are not in the log.
     #[pyo3(get)]
-    segment: u64,
+    pub(super) segment: u64,
     /// Of the first record in the segment.
     #[pyo3(get)]
-    offset: usize,
+    pub(super) offset: usize,
     /// Of the messages.
     #[pyo3(get)]
-    size_bytes: usize,
+    pub(super) size_bytes: usize,
     /// Offset in `data` of each record or message.
-    starts: Column<usize>,
+    pub(super) starts: Column<usize>,
     /// Offset in `data` behind the last one.
-    end: usize,
+    pub(super) end: usize,
     /// When each message expires; none if no message does.
-    expirations: Vec<i64>,
+    pub(super) expirations: Vec<i64>,
     /// Where each group id begins and ends in its message; none if there are no groups.
-    groups: Vec<(usize, usize)>,
+    pub(super) groups: Vec<(usize, usize)>,
     /// None for messages that came together.
-    joined: Option<Box<Joined>>,
+    pub(super) joined: Option<Box<Joined>>,
 }
 
 /// Some messages of one read, as Python names them: the messages, the first row, how many.
@@ -140,6 +140,12 @@ impl Run {
         }
     }
 
+    /// A message in `data`. Raises `IndexError`; `ValueError`: the run is without its messages.
+    pub(crate) fn message<'a>(&self, data: &'a [u8], row: usize) -> PyResult<&'a [u8]> {
+        let found = data.get(self.start(row)? + self.head_bytes..self.start(row + 1)?);
+        found.ok_or_else(|| PyValueError::new_err("a run without messages"))
+    }
+
     /// Ids of the messages if they are not consecutive.
     fn scattered(&self) -> Option<&[i64]> {
         match &self.joined {
@@ -180,7 +186,7 @@ impl Run {
     }
 
     /// Ids of the messages of rows `begin` to `end`, the last one excluded.
-    fn ids(&self, begin: usize, end: usize) -> Vec<i64> {
+    pub(super) fn ids(&self, begin: usize, end: usize) -> Vec<i64> {
         let end = end.min(self.count);
         match self.scattered() {
             Some(ids) => ids.get(begin..end).unwrap_or(&[]).to_vec(),
@@ -202,8 +208,7 @@ impl Run {
 
     /// A message.
     fn encoded<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Bound<'py, PyBytes>> {
-        let (start, stop) = (self.start(row)?, self.start(row + 1)?);
-        Ok(PyBytes::new(py, &self.data.as_bytes(py)[start + self.head_bytes..stop]))
+        Ok(PyBytes::new(py, self.message(self.data.as_bytes(py), row)?))
     }
 
     /// The messages of rows `begin` to `end`, the last one excluded.
@@ -212,12 +217,12 @@ impl Run {
     }
 
     /// Bytes of a message.
-    fn size(&self, row: usize) -> PyResult<usize> {
+    pub(super) fn size(&self, row: usize) -> PyResult<usize> {
         Ok(self.start(row + 1)? - self.start(row)? - self.head_bytes)
     }
 
     /// Offset in the segment and length of the record of a message.
-    fn place(&self, row: usize) -> PyResult<(usize, usize)> {
+    pub(super) fn place(&self, row: usize) -> PyResult<(usize, usize)> {
         if let Some(places) = self.places() {
             let found = places
                 .get(row)
@@ -235,7 +240,7 @@ impl Run {
     }
 
     /// Epoch milliseconds at which a message expires; 0: never.
-    fn expiration(&self, row: usize) -> i64 {
+    pub(super) fn expiration(&self, row: usize) -> i64 {
         self.expirations.get(row).copied().unwrap_or(0)
     }
 
@@ -505,7 +510,7 @@ pub fn join_runs(py: Python<'_>, parts: Vec<(Bound<'_, Run>, usize, usize)>) -> 
             ids.extend(run.ids(*begin, *end));
             for row in *begin..*end {
                 starts.push(at, count);
-                let message = &bytes[run.start(row)? + run.head_bytes..run.start(row + 1)?];
+                let message = run.message(bytes, row)?;
                 out.put(message);
                 at += message.len();
                 expirations.push(run.expiration(row));
@@ -552,7 +557,7 @@ pub fn join_runs(py: Python<'_>, parts: Vec<(Bound<'_, Run>, usize, usize)>) -> 
 }
 
 /// A length or an offset in 32 bits. Raises `OverflowError`.
-fn narrow(bytes: usize) -> PyResult<u32> {
+pub(super) fn narrow(bytes: usize) -> PyResult<u32> {
     u32::try_from(bytes).map_err(|_| PyOverflowError::new_err(format!("{} bytes", bytes)))
 }
 

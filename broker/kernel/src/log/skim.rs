@@ -19,10 +19,15 @@ const ACKNOWLEDGE_HEAD_BYTES: usize = HEADER_BYTES + 16;
 /// Messages, and duplicate ids of messages that the log does not have, in one step at most.
 const STEP_ROWS: usize = 1_000;
 
-/// Messages of one queue and priority with rising ids.
+/// Queues of a message in a group.
+const QUEUES_MAX: usize = 1_024;
+
+/// Messages of one transaction (0: of none) and priority, in the same queues, with rising ids.
 #[derive(Default)]
 struct Rows {
-    queue_id: u64,
+    transaction_id: u64,
+    /// Ids of the queues, as they are in the records.
+    queues: Vec<u8>,
     priority: u8,
     ids: Vec<u64>,
     offsets: Vec<u32>,
@@ -36,7 +41,8 @@ struct Rows {
 #[derive(Default)]
 struct Step {
     groups: Vec<Rows>,
-    places: HashMap<(u64, u8), usize>,
+    /// Transaction id, queue id and priority to the place of the group.
+    places: HashMap<(u64, u64, u8), usize>,
     duplicates: Duplicates,
     /// Offset in the file and extent of the record in the data.
     others: Vec<(u32, usize, usize)>,
@@ -44,33 +50,74 @@ struct Step {
 }
 
 impl Step {
-    /// The group of the queue and priority if the message can be its next; None if another step must begin.
-    fn group(&mut self, queue_id: u64, priority: u8, message_id: u64) -> Option<&mut Rows> {
+    /// The group of the message if it can be its next one in this step; None if another step must begin.
+    fn group(&mut self, message: &Plain<'_>) -> Option<&mut Rows> {
         if !self.others.is_empty() || self.rows >= STEP_ROWS {
             return None;
         }
-        let key = (queue_id, priority);
         let place = match self.groups.last() {
-            Some(last) if (last.queue_id, last.priority) == key => self.groups.len().wrapping_sub(1),
-            _ => match self.places.get(&key) {
-                Some(&place) => place,
-                None => {
-                    let place = self.groups.len();
-                    self.places.insert(key, place);
-                    self.groups.push(Rows {
-                        queue_id,
-                        priority,
-                        ..Rows::default()
-                    });
-                    place
-                }
-            },
+            Some(last) if message.belongs_to(last) => self.groups.len() - 1,
+            _ => self.place(message)?,
         };
         let rows = &mut self.groups[place];
-        if rows.ids.last().map_or(false, |&last| message_id <= last) {
+        if rows.ids.last().map_or(false, |&last| message.id <= last) {
             return None;
         }
         Some(rows)
+    }
+
+    /// Place of the group, which is made if none of its queues is in another one.
+    fn place(&mut self, message: &Plain<'_>) -> Option<usize> {
+        if let Some(&place) = self.places.get(&message.keys().next()?) {
+            return if message.belongs_to(&self.groups[place]) {
+                Some(place)
+            } else {
+                None
+            };
+        }
+        if message.keys().any(|key| self.places.contains_key(&key)) {
+            return None;
+        }
+        let place = self.groups.len();
+        for key in message.keys() {
+            self.places.insert(key, place);
+        }
+        self.groups.push(Rows {
+            transaction_id: message.transaction_id,
+            queues: message.queues.to_vec(),
+            priority: message.priority,
+            ..Rows::default()
+        });
+        Some(place)
+    }
+}
+
+/// What groups need to know of a message.
+struct Plain<'a> {
+    id: u64,
+    transaction_id: u64,
+    priority: u8,
+    queues: &'a [u8],
+}
+
+impl Plain<'_> {
+    fn belongs_to(&self, rows: &Rows) -> bool {
+        rows.transaction_id == self.transaction_id && rows.priority == self.priority && rows.queues == self.queues
+    }
+
+    fn queue_ids(&self) -> impl Iterator<Item = u64> + '_ {
+        self.queues.chunks_exact(8).map(|each| u64_at(each, 0))
+    }
+
+    fn keys(&self) -> impl Iterator<Item = (u64, u64, u8)> + '_ {
+        self.queue_ids().map(|queue_id| (self.transaction_id, queue_id, self.priority))
+    }
+
+    /// Whether no queue is named twice.
+    fn queues_differ(&self) -> bool {
+        let mut ids: Vec<u64> = self.queue_ids().collect();
+        ids.sort_unstable();
+        ids.windows(2).all(|pair| pair[0] != pair[1])
     }
 }
 
@@ -82,8 +129,8 @@ struct Skimmed {
 }
 
 impl Skimmed {
-    /// Take a whole record, which lies at `at` in the data.
-    fn take(&mut self, record: &[u8], at: usize, offset: u64) {
+    /// Take a whole record, which lies at `at` in the data; `following` are the bytes after it.
+    fn take(&mut self, record: &[u8], at: usize, offset: u64, following: &[u8]) {
         let offset = match u32::try_from(offset) {
             Ok(offset) => offset,
             Err(_) => {
@@ -99,10 +146,21 @@ impl Skimmed {
             let rest = MESSAGE_BYTES as u64 + 8 * count + duplicate_bytes as u64;
             if rest <= record.len() as u64 && record[65] == 0 {
                 let rest = rest as usize;
-                let (message_id, priority) = (u64_at(record, 24), record[64]);
-                let plain = count == 1 && u64_at(record, 32) == 0 && priority <= PRIORITY_MAX && message_id != 0;
-                if plain && kind == MESSAGE_ADD {
-                    self.take_message(record, offset, rest);
+                let message = Plain {
+                    id: u64_at(record, 24),
+                    transaction_id: u64_at(record, 32),
+                    priority: record[64],
+                    queues: &record[MESSAGE_BYTES..rest - duplicate_bytes],
+                };
+                if kind == MESSAGE_ADD
+                    && (1..=QUEUES_MAX as u64).contains(&count)
+                    && message.priority <= PRIORITY_MAX
+                    && message.id != 0
+                    && (message.transaction_id == 0
+                        || (duplicate_bytes == 0 && self.is_among(message.transaction_id, following)))
+                    && (count == 1 || message.queues_differ())
+                {
+                    self.take_message(&message, record, offset, rest);
                     return;
                 }
                 kept = rest;
@@ -121,12 +179,24 @@ impl Skimmed {
         }
     }
 
-    fn take_message(&mut self, record: &[u8], offset: u32, rest: usize) {
-        let (message_id, priority, queue_id) = (u64_at(record, 24), record[64], u64_at(record, 72));
+    /// Whether the group that was begun last in the step, or the next record, is of the transaction.
+    fn is_among(&self, transaction_id: u64, following: &[u8]) -> bool {
+        if let Some(step) = self.steps.last() {
+            let last = step.groups.last();
+            if step.others.is_empty() && last.map_or(false, |rows| rows.transaction_id == transaction_id) {
+                return true;
+            }
+        }
+        following.len() >= ACKNOWLEDGE_HEAD_BYTES
+            && following[20] == MESSAGE_ADD
+            && u64_at(following, 32) == transaction_id
+    }
+
+    fn take_message(&mut self, message: &Plain<'_>, record: &[u8], offset: u32, rest: usize) {
         let fits = self
             .steps
             .last_mut()
-            .map_or(false, |step| step.group(queue_id, priority, message_id).is_some());
+            .map_or(false, |step| step.group(message).is_some());
         if !fits {
             self.steps.push(Step::default());
         }
@@ -134,18 +204,18 @@ impl Skimmed {
             Some(step) => step,
             None => return,
         };
-        let rows = match step.group(queue_id, priority, message_id) {
+        let rows = match step.group(message) {
             Some(rows) => rows,
             None => return,
         };
-        rows.ids.push(message_id);
+        rows.ids.push(message.id);
         rows.offsets.push(offset);
         rows.lengths.push(record.len() as u32);
         rows.sizes.push((record.len() - rest) as u32);
         rows.expirations.push(u64_at(record, 48) as i64);
         rows.scheduled.push(u64_at(record, 56) as i64);
         step.rows += 1;
-        let duplicate_bytes = rest - MESSAGE_BYTES - 8;
+        let duplicate_bytes = rest - MESSAGE_BYTES - message.queues.len();
         if duplicate_bytes > 0 {
             step.duplicates
                 .add(u64_at(record, 40), &record[rest - duplicate_bytes..rest]);
@@ -195,7 +265,8 @@ fn skim(data: &[u8], origin: u64) -> Skimmed {
             break;
         }
         let at = found.at;
-        found.take(&left[..length], at, origin.saturating_add(at as u64));
+        let (record, following) = left.split_at(length);
+        found.take(record, at, origin.saturating_add(at as u64), following);
         if found.overflow {
             break;
         }
@@ -218,8 +289,10 @@ pub fn skim_records<'py>(data: &Bound<'py, PyBytes>, origin: u64) -> PyResult<Bo
     for step in &found.steps {
         let groups = PyList::empty(py);
         for rows in &step.groups {
+            let queue_ids = rows.queues.chunks_exact(8).map(|each| u64_at(each, 0));
             groups.append((
-                rows.queue_id,
+                rows.transaction_id,
+                PyTuple::new(py, queue_ids.collect::<Vec<_>>())?,
                 rows.priority,
                 column(py, rows.ids.iter().map(|each| each.to_ne_bytes())),
                 column(py, rows.offsets.iter().map(|each| each.to_ne_bytes())),

@@ -24,7 +24,7 @@ from understudy.errors import ConfigError
 
 #: Version of the functions; ``INTERFACE`` in ``broker/kernel/src/lib.rs`` must be equal. It changes whenever the
 #: arguments or the result of a function change.
-INTERFACE: Final = 13
+INTERFACE: Final = 14
 #: Environment variable that forces a kernel.
 VARIABLE: Final = "UNDERSTUDY_KERNEL"
 #: Functions that the native module must have.
@@ -34,6 +34,7 @@ FUNCTIONS: Final = (
     "acknowledge_record",
     "append_duplicate_ids",
     "append_sends",
+    "bare_run",
     "confirms",
     "crc32",
     "crc32_combine",
@@ -46,8 +47,10 @@ FUNCTIONS: Final = (
     "pack_references",
     "pick_sends",
     "plain_references",
+    "read_run",
     "receives",
     "reference_blocks",
+    "run_columns",
     "run_receives",
     "scan",
     "sends_of",

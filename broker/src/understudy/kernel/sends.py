@@ -35,7 +35,8 @@ _FIELDS = Struct(">?qqb")  # durable, expiration, timestamp, priority; the type 
 _DURABLE: Final = 1
 SPECIAL: Final = 2
 """Bit of messages with a negative expiration, or with a property that the ordinary path does not handle."""
-_GROUPED: Final = 4
+GROUPED: Final = 4
+"""Bit of messages that belong to a message group."""
 _PRIORITY_SHIFT: Final = 3
 _ROUTING_SHIFT: Final = 7
 """Nine bits: 0, or the routing type of the property plus one."""
@@ -220,7 +221,7 @@ class Sends:
 
     def grouped(self, row: int, count: int) -> bool:
         """Whether one of these messages belongs to a message group."""
-        return self._any_grouped and any(trait & _GROUPED for trait in self._traits[row : row + count])
+        return self._any_grouped and any(trait & GROUPED for trait in self._traits[row : row + count])
 
     def extents(self, row: int, count: int) -> zip[tuple[int, int, int]]:
         """Offsets of the messages in ``data``: start, message id, end."""
@@ -299,7 +300,7 @@ def add_row(sends: Sends, start: int, stop: int) -> bool:
         if found < 0:
             return False
         traits |= found
-        if found & _GROUPED:
+        if found & GROUPED:
             sends._any_grouped = True
         if group_end:
             sends._groups[row] = block + group_start - start, block + group_end - start
@@ -391,7 +392,7 @@ def _walk_block(data: bytes, offset: int, end: int) -> _Walked:
                     traits |= SPECIAL
                 routing = data[offset] + 1
             elif name == _GROUP_NAME:
-                traits |= _GROUPED if tag == _STRING else _GROUPED | SPECIAL
+                traits |= GROUPED if tag == _STRING else GROUPED | SPECIAL
                 if tag == _STRING:
                     group_start, group_end = offset - begin, offset + size - begin
             elif name == _SEQUENCE_NAME:

@@ -19,6 +19,7 @@ from understudy.errors import BrokerError
 from understudy.message import SCHEDULED_DELIVERY, Message, Transfer
 from understudy.ports import Clock
 from understudy.routing.addresses.address import Address
+from understudy.routing.cold_bodies import ColdBodies
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
 from understudy.routing.memory import AddressMemory, Memory
 from understudy.routing.moves import Copies
@@ -36,7 +37,7 @@ from understudy.routing.response_order import (
 from understudy.routing.transit import transfer_of
 from understudy.store.log.operation_context import Lane, tell_owner
 from understudy.store.messages.message_store import MessageStore
-from understudy.store.messages.reference import Arrival, Part, parts_of
+from understudy.store.messages.reference import Arrival, Part, References, RunSlice, parts_of
 
 
 def scheduled_ms(message: Message) -> int:
@@ -56,6 +57,11 @@ class MessageHops(Protocol):
         """
 
 
+def holders_of(queues: tuple[Queue, ...]) -> int:
+    """Number of different addresses of some queues."""
+    return 1 if len(queues) == 1 else len({queue.address for queue in queues})
+
+
 def refuses_no_queue(message: Message) -> bool:
     """Whether its sender wants an error instead of a confirmation if no queue takes the message."""
     return bool(transfer_of(message) & Transfer.NEEDS_QUEUE)
@@ -64,7 +70,7 @@ def refuses_no_queue(message: Message) -> bool:
 class Acceptance:
     """Appends messages, counts them, and makes them visible in their queues when they are safe."""
 
-    __slots__ = ("clock", "context", "hops", "memory", "paging", "persists_ids", "scheduled", "store")
+    __slots__ = ("clock", "cold", "context", "hops", "memory", "paging", "persists_ids", "scheduled", "store")
 
     def __init__(
         self,
@@ -73,10 +79,12 @@ class Acceptance:
         memory: Memory,
         paging: Paging,
         scheduled: ScheduledDeliveries,
+        cold: ColdBodies,
         *,
         persist_id_cache: bool,
     ) -> None:
         """``persist_id_cache``: whether duplicate ids of messages that are not in the log go there too."""
+        self.cold = cold
         self.store = store
         self.context = store.context
         self.clock = clock
@@ -152,8 +160,9 @@ class Acceptance:
         context = self.context
         if transaction is not None:
             transaction.lanes.add(lane)
-            for parts in arrivals:
-                transaction.staged(queues, parts)
+            for number, parts in enumerate(arrivals, start=1):
+                for each, leaves in self._staged(queues, parts, arrivals[number:]):
+                    transaction.staged(queues, each, leaves=leaves)
             if not answers:
                 return
             arrivals = ()
@@ -166,6 +175,39 @@ class Acceptance:
             if order.sequence > waits_in.durable:
                 order.sequence = context.appended
         waits_in.when_durable(order.sequence, self.enqueue, queues, arrivals, answers)
+
+    def _staged(
+        self, queues: tuple[Queue, ...], parts: Arrival, later: Sequence[Arrival]
+    ) -> Sequence[tuple[Arrival, bool]]:
+        """Messages as a transaction takes them, and whether their bodies leave memory once the log has them.
+
+        Args:
+            parts: The messages, which are counted.
+            later: Messages that are counted too, and are taken after these.
+        """
+        memory, address, first = self.memory, queues[0].address, parts[0]
+        node_bytes = memory.held_bytes - memory.max_bytes - address.node_slack_bytes
+        if node_bytes > 0:
+            self.cold.make_room(address, node_bytes, of_any_policy=False)
+        if isinstance(first, References):
+            return ((parts, memory.exceeded(address)),)
+        if not all(part.bodies_elsewhere for part in parts):
+            # they were taken because there is room
+            return ((parts, False),)
+        size_bytes, count = memory.excess(address, holders_of(queues))
+        for each in later:
+            size_bytes, count = size_bytes - each[0].size_bytes, count - len(each[0])
+        if size_bytes <= 0 and count <= 0:
+            return ((parts, False),)
+        total = len(first)
+        # a body leaves if the limit was exceeded with it, before any of the transaction has left
+        kept = max(0, min(total - max(count, 0), first.before(size_bytes)))
+        if not kept:
+            return ((parts, True),)
+        return (
+            (tuple([part.part(0, kept) for part in parts]), False),
+            (tuple([part.part(kept, total) for part in parts]), True),
+        )
 
     def _delivered_before(self, queues: tuple[Queue, ...], parts: Arrival, deliveries: int, *, logged: bool) -> None:
         """The message was delivered so often before it came here. The log says so, unless its transaction is open, too:
@@ -251,27 +293,42 @@ class Acceptance:
         for address, queue_count in queue_counts.items():
             address.charge(first_id, count, size_bytes, queue_count)
 
+    def keeps(self, holder: AddressMemory, holders: int, count: int, size_bytes: int) -> bool:
+        """Whether none of ``count`` further messages has to leave memory at once, after cold bodies have left it
+        (``Memory.keeps``).
+        """
+        memory = self.memory
+        if memory.keeps(holder, holders, count, size_bytes):
+            return True
+        node_bytes = memory.held_bytes + size_bytes * holders - memory.max_bytes
+        if node_bytes > 0:
+            self.cold.make_room(holder, node_bytes, of_any_policy=False)
+        return memory.keeps(holder, holders, count, size_bytes)
+
     def enqueue(self, queues: tuple[Queue, ...], arrivals: Iterable[Arrival], answers: Sequence[Answer] = ()) -> None:
         """Released: make messages visible to consumers, and answer their producers. A bug in one answer keeps none of
         the others back.
         """
         address, memory = queues[0].address, self.memory
+        limit_bytes = min(memory.max_bytes, self.paging.bodies_max_bytes)
         left: Exception | None = None
         try:
             for parts in arrivals:
+                first = parts[0]
                 if (
-                    parts[0].objects
-                    or address.memory_bytes > address.memory_max_bytes
-                    or memory.held_bytes > memory.max_bytes
-                    or (address.counts_messages and memory.holds_too_many(address))
+                    first.objects
                     or queues[0].kind is not None
                     or (len(queues) > 1 and any(queue.kind is not None for queue in queues))
                 ):
                     for references in zip(*parts, strict=True):
                         self._enqueue_one(queues, parts_of(references))
                     continue
-                if memory.held_bytes > self.paging.bodies_max_bytes and all(part.bodies_elsewhere for part in parts):
-                    self.paging.page_out(queues, parts)
+                if (
+                    memory.held_bytes > limit_bytes
+                    or address.memory_bytes > address.memory_max_bytes
+                    or (address.counts_messages and memory.holds_too_many(address))
+                ) and not self._page_out_run(queues, parts):
+                    continue
                 for queue, part in zip(queues, parts, strict=True):
                     queue.add(part)
             for answered, outcome in answers:
@@ -288,11 +345,55 @@ class Acceptance:
         if left is not None:
             raise left
 
+    def _page_out_run(self, queues: tuple[Queue, ...], parts: Arrival) -> bool:
+        """Have the bodies of the first messages of a run leave memory, as many as have to after cold bodies have left it.
+        Returns whether the caller adds the messages to their queues; False: they are there.
+        """
+        first = parts[0]
+        bodies, elsewhere = first.sums[2], all(part.bodies_elsewhere for part in parts)
+        if not bodies:
+            return True
+        leaving = self._leaving(queues, elsewhere=elsewhere)
+        if not leaving:
+            return True
+        if not elsewhere:
+            for references in zip(*parts, strict=True):
+                self._enqueue_one(queues, parts_of(references))
+            return False
+        assert isinstance(first, RunSlice)
+        count = max(first.fitting(leaving[0]), min(leaving[1], bodies))
+        if count < bodies:
+            paged = tuple([part.part(0, count) for part in parts])
+            self.paging.page_out(queues, paged)
+            for queue, part, rest in zip(queues, paged, [part.part(count, bodies) for part in parts], strict=True):
+                queue.add(part)
+                queue.add(rest)
+            return False
+        self.paging.page_out(queues, parts)
+        return True
+
+    def _leaving(self, queues: tuple[Queue, ...], *, elsewhere: bool) -> tuple[int, int] | None:
+        """Bytes and bodies of arriving messages that have to leave memory, after cold ones have left it; None: none.
+
+        Args:
+            queues: Get the messages.
+            elsewhere: Whether the log has their bodies for each of the queues.
+        """
+        address, memory, holders = queues[0].address, self.memory, holders_of(queues)
+        soft_bytes = memory.held_bytes - self.paging.bodies_max_bytes if elsewhere else 0
+        node_bytes = memory.held_bytes - memory.max_bytes - address.node_slack_bytes
+        if max(soft_bytes, node_bytes) > 0:
+            self.cold.make_room(address, max(soft_bytes, node_bytes), of_any_policy=soft_bytes > 0)
+            soft_bytes = memory.held_bytes - self.paging.bodies_max_bytes if elsewhere else 0
+        size_bytes, count = memory.excess(address, holders)
+        size_bytes = max(size_bytes, -(-soft_bytes // holders))
+        return (size_bytes, count) if size_bytes > 0 or count else None
+
     def _enqueue_one(self, queues: tuple[Queue, ...], parts: Arrival) -> None:
         """Make a message visible whose body may have to leave memory, or let it wait for its time."""
         memory = self.memory
-        if memory.exceeded(queues[0].address) or (
-            memory.held_bytes > self.paging.bodies_max_bytes and all(part.bodies_elsewhere for part in parts)
+        if (memory.exceeded(queues[0].address) or memory.held_bytes > self.paging.bodies_max_bytes) and self._leaving(
+            queues, elsewhere=all(part.bodies_elsewhere for part in parts)
         ):
             self.paging.page_out(queues, parts)
         scheduled_ms = parts[0][0].scheduled_ms

@@ -20,7 +20,7 @@ from understudy.kernel import Sends, pick_sends, split_forwarded
 from understudy.kernel.log import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, Run, SendsPart, keep_sends
 from understudy.limits import GATHERED_BYTES_MAX
 from understudy.message import Message
-from understudy.routing.acceptance import tell_owners
+from understudy.routing.acceptance import holders_of, tell_owners
 from understudy.routing.addresses.address import Address
 from understudy.routing.destinations import queues_of_ids
 from understudy.routing.post_office import PostOffice
@@ -155,7 +155,7 @@ class BatchSends:
         """How many bytes and messages the address and the transaction may still hold."""
         room_bytes = room_count = _UNLIMITED
         if address.limited:
-            room_bytes, room_count = self._office.memory.room(address, _holders(queues))
+            room_bytes, room_count = self._office.memory.room(address, holders_of(queues))
         if transaction is not None:
             room_count = min(room_count, transaction.room(len(queues)))
         return room_bytes, room_count
@@ -192,12 +192,11 @@ class BatchSends:
             else:
                 begin = row + first + passed * step
                 parts.append((queues, pick_sends(sends, begin, step, rows, entries, entry_count), 0, rows))
-        waits = transaction is None and sends.durable(row)
-        waits = waits and all(any(queue.durable for queue in queues) for queues, *_ in parts)
-        if not waits:
+        lasts = sends.durable(row) and all(_are_logged(queues, transaction) for queues, *_ in parts)
+        if not lasts:
             added_bytes = sum(picked.bytes_of(begin, rows) for _, picked, begin, rows in parts)
             holding = {queue.address for queues, *_ in parts for queue in queues}
-            if not all(office.memory.keeps(each, _holders(most), count, added_bytes) for each in holding):
+            if not all(office.acceptance.keeps(each, holders_of(most), count, added_bytes) for each in holding):
                 return 0, 0
         balancer.shared(turns, count)
         # all sends have one answer, after the last of them
@@ -297,7 +296,8 @@ class BatchSends:
     ) -> bool:
         """Close the batch that is open, and begin one with these messages. It waits for further ones if they are
         durable, for one queue, in no transaction, and all fit in the rest of the segment. False: these would meet
-        the limit of memory one after the other, which is for ``PostOffice.send``.
+        the limit of memory one after the other, and the log does not have them for each queue, which is for
+        ``PostOffice.send``.
         """
         office, sends, transaction = self._office, taking.sends, taking.transaction
         count, size_bytes, kind = alike
@@ -315,8 +315,10 @@ class BatchSends:
             self._durable_ids = (queues[0].queue_id,) if queues[0].durable else ()
         else:
             self._durable_ids = tuple([queue.queue_id for queue in queues if queue.durable])
-        if transaction is not None or not self._durable_ids:
-            return office.memory.keeps(queues[0].address, _holders(queues), count, size_bytes)
+        if not sends.durable(row) or not _are_logged(queues, transaction):
+            return office.acceptance.keeps(queues[0].address, holders_of(queues), count, size_bytes)
+        if transaction is not None:
+            return True
         if len(queues) == 1:
             own_bytes = RECORD_HEAD_BYTES + QUEUE_ID_BYTES + len(sends.duplicate_id(row))
             self._head_bytes = own_bytes + _SEAL_BYTES
@@ -387,9 +389,13 @@ class BatchSends:
         office.acceptance.release(queues, arrivals, answers, order, transaction, None, logged=bool(durable_ids))
 
 
-def _holders(queues: tuple[Queue, ...]) -> int:
-    """Number of different addresses of some queues."""
-    return 1 if len(queues) == 1 else len({queue.address for queue in queues})
+def _are_logged(queues: tuple[Queue, ...], transaction: SessionTransaction | None) -> bool:
+    """Whether durable messages for these queues may come without room in memory: the log has them, for each queue if
+    they wait in a transaction.
+    """
+    if transaction is not None:
+        return all(queue.durable for queue in queues)
+    return any(queue.durable for queue in queues)
 
 
 def _shared_slices(run: Run, queues: tuple[Queue, ...], priority: int) -> Arrival:

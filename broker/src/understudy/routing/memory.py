@@ -289,6 +289,23 @@ class Memory:
             or (address.counts_messages and self.holds_too_many(address))
         )
 
+    def excess(self, address: AddressMemory, holders: int) -> tuple[int, int]:
+        """Bytes and bodies that have to leave memory because of messages of an address (``exceeded``); 0 and 0: none.
+
+        Args:
+            holders: Addresses that hold each of the messages; the node counts it for each.
+        """
+        size_bytes = max(
+            address.memory_bytes - address.memory_max_bytes,
+            -((self.max_bytes + address.node_slack_bytes - self.held_bytes) // holders),
+        )
+        count = 0
+        if address.counts_messages:
+            count = address.message_count - address.paged_count - address.memory_max_messages
+            if not address.node_slack_bytes:
+                count = max(count, -((self.max_count - self.held_count) // holders))
+        return max(size_bytes, 0), max(count, 0)
+
     def holds_too_many(self, address: AddressMemory) -> bool:
         """Whether more messages are in memory than the address, or the node if the address pages, may have there."""
         return address.message_count - address.paged_count > address.memory_max_messages or (

@@ -17,17 +17,25 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from understudy.errors import StoreError
+from understudy.kernel.log import Run
 from understudy.message import Message
 from understudy.routing.addresses.address import Address
 from understudy.routing.addresses.settings import AddressSettings
 from understudy.routing.memory import Memory
 from understudy.routing.queues.queue import Queue
-from understudy.store.messages.columns import PAGE_SEGMENT
+from understudy.store.messages.columns import PAGE_SEGMENT, Columns
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.messages.pages import PageChain, Pages
 from understudy.store.messages.read_ahead import RUN_BYTES, RunReader
 from understudy.store.messages.read_back import DECODERS
-from understudy.store.messages.reference import Arrival, LargeReference, Location, MessageReference, unpack_location
+from understudy.store.messages.reference import (
+    Arrival,
+    LargeReference,
+    Location,
+    MessageReference,
+    let_go,
+    unpack_location,
+)
 
 #: Queues that keep messages read ahead.
 _READERS_MAX: Final = 64
@@ -38,7 +46,7 @@ _FIRST_PAGE: Final = PAGE_SEGMENT << 64
 class Paging:
     """Bodies of one node, out of memory and back."""
 
-    __slots__ = ("_memory", "_pages", "_readers", "_store", "bodies_max_bytes")
+    __slots__ = ("_memory", "_pages", "_readers", "_store", "_stored", "bodies_max_bytes")
 
     def __init__(self, memory: Memory, store: MessageStore, pages: Pages | None) -> None:
         """Args:
@@ -53,6 +61,8 @@ class Paging:
         address. No limit of what a node takes."""
         self._readers: dict[tuple[Queue, bool], RunReader] = {}
         """Readers by queue and whether they read page files; the one made last is last."""
+        self._stored = store.stored_runs()
+        """What was read for the queues of each address."""
 
     def begin(self, later: Callable[[int, Callable[[], None]], object]) -> None:
         """Remove what earlier activations left, bit by bit (``Pages.remove_leftovers``)."""
@@ -93,8 +103,7 @@ class Paging:
                         queue.kind.remember(reference)
         for address in {queue.address for queue in queues}:
             self._memory.let_go(address, size_bytes, count)
-        for part in parts:
-            part.let_go()
+        let_go(parts)
 
     @staticmethod
     def _store_page(chain: PageChain | None, references: list[MessageReference]) -> bool:
@@ -129,6 +138,16 @@ class Paging:
             return DECODERS[message.encoding][1](message.encoded)
         return message
 
+    def stored_run(self, queue: Queue, columns: Columns, row: int, end: int) -> tuple[Run, int, int] | None:
+        """A run with the first of these messages of a queue, whose bodies the log alone has, and the bounds of its rows
+        that are these messages; the other queues of the address get the same run. None: the first message has to be
+        read alone (``read``).
+
+        Args:
+            columns: Has them as rows ``row`` to ``end``, the last one excluded.
+        """
+        return self._stored.find(queue.address, columns, row, end, *_read_limits(queue.address.settings))
+
     def raw(self, location: Location | None) -> bytes:
         """The bytes of a page as they are, damaged or not; none if they are not in a page file."""
         if self._pages is None or location is None or location < _FIRST_PAGE:
@@ -137,9 +156,7 @@ class Paging:
 
     def _open_reader(self, key: tuple[Queue, bool]) -> RunReader:
         queue, paged = key
-        settings = queue.address.settings
-        run_bytes = _smallest(RUN_BYTES, settings.max_read_page_bytes, settings.prefetch_page_bytes)
-        count = _smallest(_UNLIMITED, settings.max_read_page_messages, settings.prefetch_page_messages)
+        run_bytes, count = _read_limits(queue.address.settings)
         if len(self._readers) >= _READERS_MAX:
             del self._readers[next(iter(self._readers))]
         if paged:
@@ -152,6 +169,8 @@ class Paging:
 
     def forget_readers(self, queue: Queue) -> None:
         """Drop the messages read ahead for a queue that is empty or removed."""
+        if not queue.address.paged_count:
+            self._stored.forget(queue.address)
         if self._readers:
             self._readers.pop((queue, False), None)
             self._readers.pop((queue, True), None)
@@ -159,6 +178,7 @@ class Paging:
     def close(self) -> None:
         """Let go of files and bytes."""
         self._readers.clear()
+        self._stored.close()
         if self._pages is not None:
             self._pages.close()
 
@@ -173,6 +193,14 @@ def _alike(locations: Iterable[Location | None], paged: bool) -> Iterator[Locati
     except StoreError:
         # of spilled references: taking the next one will meet it
         return
+
+
+def _read_limits(settings: AddressSettings) -> tuple[int, int]:
+    """Most bytes and most messages of one read."""
+    return (
+        _smallest(RUN_BYTES, settings.max_read_page_bytes, settings.prefetch_page_bytes),
+        _smallest(_UNLIMITED, settings.max_read_page_messages, settings.prefetch_page_messages),
+    )
 
 
 def _smallest(limit: int, *settings: int) -> int:

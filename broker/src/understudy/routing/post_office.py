@@ -36,6 +36,7 @@ from understudy.routing.addresses.address import Address
 from understudy.routing.addresses.configuration import split_fqqn
 from understudy.routing.addresses.directory import Directory
 from understudy.routing.addresses.settings import AddressSettingsRepository
+from understudy.routing.cold_bodies import ColdBodies
 from understudy.routing.destinations import (
     NamedQueue,
     Undecided,
@@ -130,15 +131,21 @@ class PostOffice:
         self.paging = paging = Paging(memory, store, pages)
         paging.begin(timers.call_later)
         self.scheduled = scheduled = ScheduledDeliveries(clock, timers)
-        self.acceptance = acceptance = Acceptance(
-            store, clock, memory, paging, scheduled, persist_id_cache=settings.persist_id_cache
-        )
         self.directory = directory = Directory(
             self,
             settings.addresses,
             paging,
             id_cache_size=settings.id_cache_size,
             wildcard_routing=settings.wildcard_routing,
+        )
+        self.acceptance = acceptance = Acceptance(
+            store,
+            clock,
+            memory,
+            paging,
+            scheduled,
+            ColdBodies(memory, directory.addresses),
+            persist_id_cache=settings.persist_id_cache,
         )
         self.damaged = damaged = DamagedMessages(store, paging, scheduled, clock, timers, directory.queues)
         self.dead_letters = dead_letters = DeadLetters(directory, acceptance)

@@ -95,8 +95,8 @@ class RoutingTransaction(Protocol):
         """
         ...
 
-    def staged(self, queues: tuple[Queue, ...], parts: Arrival) -> None:
-        """Messages become visible at commit."""
+    def staged(self, queues: tuple[Queue, ...], parts: Arrival, *, leaves: bool = False) -> None:
+        """Messages become visible at commit; ``leaves``: their bodies leave memory once the log has them."""
         ...
 
     def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:

@@ -76,6 +76,21 @@ class SharedMessages:
             count -= taken
         return freed
 
+    def holds_none(self, first_id: int, last_id: int) -> bool:
+        """Whether none of the messages from one id to another is in more than one queue."""
+        if not self.counts:
+            return True
+        first, last = first_id >> 6, last_id >> 6
+        for block in range(first, last + 1):
+            counts = self.counts.get(block)
+            if counts is None:
+                continue
+            begin = first_id & 63 if block == first else 0
+            end = (last_id & 63) + 1 if block == last else _SPAN
+            if any(counts[begin:end]):
+                return False
+        return True
+
     def overlay(self, masks: Mapping[int, int], seen: dict[int, int]) -> int:
         """One more queue holds what ``masks`` says; ``seen`` is what the queues before it hold, and
         is brought up to date. How many messages of ``masks`` were seen before.

@@ -115,9 +115,12 @@ class StagedSends:
     def __bool__(self) -> bool:
         return bool(self._open or self._closed or self._kept or self._blocks)
 
-    def add(self, queues: tuple[Queue, ...], parts: Arrival) -> None:
+    def add(self, queues: tuple[Queue, ...], parts: Arrival, *, leaves: bool = False) -> None:
         """Take messages of these queues, which were charged to their addresses and appended to the log if they are
-        durable. Neither their address nor the node holds its maximum with the messages of a run.
+        durable.
+
+        Args:
+            leaves: Whether their bodies leave memory once the log has the messages on the medium.
         """
         office = self._office
         self._open.append((queues, parts))
@@ -128,7 +131,7 @@ class StagedSends:
             self._open, self._open_bytes, self._open_count = [], 0, 0
             if len(self._closed) > _CHUNKS_IN_MEMORY:
                 office.store.context.when_durable(self._closed[0][0], self._pack_oldest)
-        if parts[0].objects and office.memory.exceeded(queues[0].address):
+        if leaves:
             office.store.context.when_durable(office.store.last_sequence, self._page_out, queues, parts)
 
     def _page_out(self, queues: tuple[Queue, ...], parts: Arrival) -> None:

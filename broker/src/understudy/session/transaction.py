@@ -186,11 +186,11 @@ class Transaction(Machine[State, Event]):
         messages = -(-self._work.room // queue_count)
         return max(0, min(messages, TRANSACTION_DUPLICATE_IDS_MAX - len(self._duplicate_ids)))
 
-    def staged(self, queues: tuple[Queue, ...], parts: Arrival) -> None:
-        """Take messages that become visible at commit."""
+    def staged(self, queues: tuple[Queue, ...], parts: Arrival, *, leaves: bool = False) -> None:
+        """Take messages that become visible at commit; ``leaves``: their bodies leave memory once the log has them."""
         self.fire(Event.WORK)
         self._work.add(len(queues) * len(parts[0]))
-        self._sends.add(queues, parts)
+        self._sends.add(queues, parts, leaves=leaves)
 
     def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
         """An id that counts as seen at commit."""

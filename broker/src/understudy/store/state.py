@@ -306,9 +306,14 @@ class StoreState:
             for queue_id, message_ids in transaction.added_ids.by_queue.items():
                 self.live.remove(queue_id, message_ids)
 
-    def add_rows(self, queue_id: int, priority: int, segment: int, rows: Rows) -> None:
-        """Append rows of messages of one priority to a queue."""
-        self.backlog(queue_id).extend(priority, segment, rows)
+    def add_rows(self, queue_id: int, priority: int, segment: int, rows: Rows, tx_id: int = 0) -> None:
+        """Append rows of messages of one priority to a queue; ``tx_id``: they wait for that transaction, 0 for none."""
+        if tx_id:
+            transaction = self.transaction(tx_id, segment)
+            transaction.adds.extend(queue_id, priority, segment, rows)
+            transaction.added_ids.extend(queue_id, rows.ids)
+        else:
+            self.backlog(queue_id).extend(priority, segment, rows)
         self.live.add_all(queue_id, rows.ids)
 
     def remove_references(self, queue_id: int, message_ids: Sequence[int]) -> None:

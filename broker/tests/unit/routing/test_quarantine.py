@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from support.routing import World, callback_of, text
+from support.routing import FakeCallback, World, callback_of, text
 from support.store import DIRECTORY, StoreHarness
 from understudy.errors import DescriptorsExhausted, DiskFailed, DiskFull, SegmentMissing
 from understudy.management.operations import queue_messages as messages
@@ -29,6 +29,9 @@ from understudy.tools.log_copy import CopyState, LogCopy
 
 class Node:
     """A post office on the store of a rig; bodies leave memory at once."""
+
+    runs = False
+    """Whether consumers take several messages together."""
 
     def __init__(self, rig: StoreHarness, owner: str, **settings: object) -> None:
         self.rig = rig
@@ -63,7 +66,7 @@ class Node:
         damage(self.rig, *unpack_location(reference.location))
 
     def reader(self, queue: str = "q", selector: str | None = None, **options: object):  # type: ignore[no-untyped-def]
-        session = self.world.session()
+        session = self.world.session(callback=FakeCallback(runs=self.runs))
         session.consumers.create(0, queue, selector, **options)  # type: ignore[arg-type]
         session.consumers.receive_credits(0, -1)
         return session
@@ -82,9 +85,11 @@ def books(queue: Queue) -> tuple[int, int, int]:
     return queue.message_count, queue.delivering_count, queue.scheduled_count
 
 
-@pytest.fixture
-def node() -> Node:
+@pytest.fixture(params=[False, True], ids=["one by one", "together"])
+def node(request: pytest.FixtureRequest) -> Node:
+    """``together``: its consumers take runs."""
     made = Node(StoreHarness(random.Random(1)), "a")
+    made.runs = request.param
     made.queue()
     return made
 

@@ -26,12 +26,14 @@ if TYPE_CHECKING or ACTIVE == "python":
         keep_sends,
     )
     from understudy.kernel.log.skim import skim_records
+    from understudy.kernel.log.stored import bare_run, read_run, run_columns
 else:
     from understudy_kernel import (
         Run,
         acknowledge_record,
         append_duplicate_ids,
         append_sends,
+        bare_run,
         crc32,
         crc32_combine,
         digest_records,
@@ -40,7 +42,9 @@ else:
         live_references,
         pack_references,
         plain_references,
+        read_run,
         reference_blocks,
+        run_columns,
         scan,
         skim_records,
         unseen_bytes,
@@ -55,6 +59,7 @@ __all__ = [
     "acknowledge_record",
     "append_duplicate_ids",
     "append_sends",
+    "bare_run",
     "crc32",
     "crc32_combine",
     "digest_records",
@@ -63,7 +68,9 @@ __all__ = [
     "live_references",
     "pack_references",
     "plain_references",
+    "read_run",
     "reference_blocks",
+    "run_columns",
     "scan",
     "skim_records",
     "unseen_bytes",

@@ -76,7 +76,8 @@ class Run:
         joined: tuple[list[int] | None, list[tuple[int, int]] | None] = (None, None),
     ) -> None:
         self.data = data
-        """The records of messages that came together and are durable, else the messages."""
+        """The records of messages that came together and are durable, else the messages; empty in a run without its
+        messages (``bare_run``)."""
         self.count = len(starts) - 1
         """Number of messages of the run."""
         self.first_id = first_id
@@ -96,7 +97,7 @@ class Run:
         record; None if ``data`` has the records, or the log has none."""
         self.consecutive = self._ids is None
         """Whether the id of each message is one more than that of the message before."""
-        self.size_bytes = len(data) - self.count * head_bytes
+        self.size_bytes = starts[-1] - self.count * head_bytes
         """Bytes of the messages."""
         self._starts = starts
         """Offset in ``data`` of each record or message, and of the end."""
@@ -119,7 +120,13 @@ class Run:
         return row if row < self.count and self._ids[row] == message_id else -1
 
     def encoded(self, row: int) -> bytes:
-        """Encoded bytes of one message of the run."""
+        """Encoded bytes of one message of the run.
+
+        Raises:
+            ValueError: The run is without its messages (``bare_run``).
+        """
+        if not self.data:
+            raise ValueError("a run without messages")
         return self.data[self._starts[row] + self.head_bytes : self._starts[row + 1]]
 
     def messages(self, begin: int, end: int) -> list[bytes]:

@@ -394,7 +394,8 @@ class Together:
         """Return True: a divert has no limits."""
         return True
 
-    def staged(self, queues: tuple[Queue, ...], parts: Arrival) -> None:
+    def staged(self, queues: tuple[Queue, ...], parts: Arrival, *, leaves: bool = False) -> None:
+        # whether bodies leave memory is decided when the messages become visible
         self._staged.append((queues, parts))
 
     def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:

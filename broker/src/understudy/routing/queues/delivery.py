@@ -22,9 +22,11 @@ from understudy.ports import Clock, Fence, Timers
 from understudy.properties import NO_PROPERTIES
 from understudy.routing.queues.consumer import Consumer, ConsumerGroup
 from understudy.routing.queues.groups import GROUPS_MAX
+from understudy.routing.queues.level import Level
 from understudy.routing.queues.non_destructive import NonDestructiveDeliveries
 from understudy.routing.queues.queue import Queue
 from understudy.store.messages.reference import MessageReference, Part, References
+from understudy.store.messages.reference_block import GroupsAllowed
 
 #: Messages that one look at a queue reads back before others have their turn: a disk may be slow, and
 #: a selector may match nothing in a queue of millions.
@@ -165,6 +167,11 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
                 alone = len(ready) == 1 and consumer.overhead_bytes
                 room = min(consumer.flow.credits, consumer.allowance_bytes) if alone else 1
                 held = level.take_plain(room, consumer.overhead_bytes, now_ms, any_group)
+                if not held and consumer.overhead_bytes and level.stored() is not None:
+                    if not queue.may_go_on():
+                        ready.clear()
+                        break
+                    held = _take_stored(queue, level, consumer, room, now_ms, any_group)
                 if not held:
                     if groups and level.next_grouped:
                         grouping = True
@@ -208,6 +215,26 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
     if grouping:
         queue.enable_grouping()
     return turn
+
+
+def _take_stored(
+    queue: Queue, level: Level, consumer: Consumer, room_bytes: int, now_ms: int, may_take: GroupsAllowed | None
+) -> Part:
+    """Take the next messages of a level if the log alone has their bodies: read together, nothing decoded. Empty: the
+    next one needs a look of its own, or must wait for the next turn.
+
+    Args:
+        may_take: Asked with the message groups of those that would be taken; None: none may belong to a group.
+    """
+    stored = level.stored()
+    if stored is None or queue.read_back_left <= 0:
+        return References()
+    found = queue.office.paging.stored_run(queue, *stored)
+    if found is None:
+        return References()
+    taken = level.take_stored(found, room_bytes, consumer.overhead_bytes, now_ms, may_take)
+    queue.read_back_left -= len(taken)
+    return taken
 
 
 def _next_turn(ready: list[Consumer], turn: int) -> int:
@@ -312,6 +339,8 @@ def _take_rows(queue: Queue, consumer: Consumer, now_ms: int, *, alone: bool) ->
         room = min(consumer.flow.credits, consumer.allowance_bytes)
         may_take = partial(_groups_allow, queue, consumer)
         taken = level.take_plain(room, consumer.overhead_bytes, now_ms, may_take)
+        if not taken:
+            taken = _take_stored(queue, level, consumer, room, now_ms, may_take)
         if taken:
             return taken
     return _take_row(queue, consumer, now_ms)

@@ -18,12 +18,12 @@ Not here: priorities (``queues.pending``).
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 
-from understudy.kernel.log import join_runs
+from understudy.kernel.log import Run, join_runs
 from understudy.routing.queues.singles import Singles
 from understudy.store.messages.columns import Columns, Rows, rows_of
 from understudy.store.messages.reference import Location, MessageReference, Part, References, RunSlice
@@ -53,7 +53,7 @@ _base = attrgetter("base")
 class Level:
     """The waiting messages of one priority."""
 
-    __slots__ = ("_looked", "_loose", "_pages", "blocks", "count", "end", "keep_open", "priority")
+    __slots__ = ("_bare", "_looked", "_loose", "_pages", "blocks", "count", "end", "keep_open", "priority")
 
     def __init__(self, priority: int, pages: BlockPages | None = None, *, keep_open: bool = False) -> None:
         self.priority = priority
@@ -66,6 +66,8 @@ class Level:
         self._pages = pages
         self.keep_open = keep_open
         """Whether blocks are looked into all the time, so that packing them is of no use."""
+        self._bare = (0, 0)
+        """Positions, the last one excluded, between which ``let_go_last`` has found that no further body can leave."""
         self._looked: Block | Singles | None = None
         """The block that was looked into last; its objects are dropped with the next one, unless it is the
         first block."""
@@ -122,6 +124,86 @@ class Level:
         if not block.count:
             self._remove_block(0)
         return taken
+
+    def stored(self) -> tuple[Columns, int, int] | None:
+        """The first ones, if the log alone has their bodies (``Block.stored``)."""
+        block = self._first()
+        return block.stored() if isinstance(block, Block) else None
+
+    def take_stored(
+        self,
+        found: tuple[Run, int, int],
+        room_bytes: int,
+        overhead_bytes: int,
+        now_ms: int,
+        may_take: GroupsAllowed | None = None,
+    ) -> Part:
+        """Take the first of those that ``stored`` just gave (``Block.take_stored``)."""
+        block = self.blocks[0]
+        assert isinstance(block, Block)
+        taken = block.take_stored(found, room_bytes, overhead_bytes, now_ms, may_take)
+        self.count -= len(taken)
+        if not block.count:
+            self._remove_block(0)
+        return taken
+
+    def let_go_last(self, wanted_bytes: int, alone: Callable[[int, int], bool]) -> tuple[int, int]:
+        """Drop bodies of waiting messages that the log has, whole blocks of them, those that are delivered last first.
+        The messages of the first block keep theirs.
+
+        Args:
+            wanted_bytes: When so many bytes of bodies have left memory, the rest stays.
+            alone: Given a first and a last message id, whether no other queue holds one of the messages between them.
+
+        Returns:
+            How many bodies left memory, and their bytes.
+        """
+        if self._loose:
+            self._gather()
+        blocks, count, size_bytes = self.blocks, 0, 0
+        bare_begin, bare_end = self._bare
+        end = self.end
+        bare: list[int] = []
+        index = len(blocks) - 1
+        while index > 0 and size_bytes < wanted_bytes:
+            block = blocks[index]
+            if bare_begin <= block.base < bare_end:
+                index = bisect_left(blocks, bare_begin, key=_base) - 1
+                continue
+            came_together = block.run is not None
+            gone = gone_bytes = 0
+            if isinstance(block, Block) and block is not self._looked and alone(block.first_id, block.last_id):
+                gone, gone_bytes = block.let_go()
+                count, size_bytes = count + gone, size_bytes + gone_bytes
+            if gone and came_together:
+                bare.append(index)
+            elif gone:
+                self._put_away(block)
+            elif isinstance(block, Singles) or block.in_memory:
+                end = block.base
+            index -= 1
+        begin = blocks[index + 1].base if index + 1 < len(blocks) else end
+        if end - begin > bare_end - bare_begin:
+            self._bare = begin, end
+        self._join_bare(bare)
+        return count, size_bytes
+
+    def _join_bare(self, bare: list[int]) -> None:
+        """Join neighbours among the blocks of these numbers, which fall, and finish them. All were runs, and have just
+        lost their bodies.
+        """
+        blocks = self.blocks
+        while bare:
+            first, end = bare[0], bare[0] + 1
+            size = 0
+            while bare and bare[0] == first and (not size or size + blocks[first].size <= _BLOCK):
+                size += blocks[first].size
+                del bare[0]
+                first -= 1
+            first += 1
+            made = Block.joined([block for block in blocks[first:end] if isinstance(block, Block)])
+            blocks[first:end] = [made]
+            self._put_away(made)
 
     def take_front(self) -> Part:
         """Take the messages of the first block."""

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Protocol
 
 from understudy.errors import MaxConsumersExceeded, MessageUnreadable
+from understudy.kernel.log import Run
 from understudy.message import Message
 from understudy.ports import Clock, Timers
 from understudy.routing.addresses.configuration import QueueConfiguration
@@ -27,6 +28,7 @@ from understudy.routing.queues.non_destructive import DeliveredCopy
 from understudy.routing.queues.pending import PendingMessages
 from understudy.selector.work import WORK
 from understudy.store.messages.backlog import Backlog
+from understudy.store.messages.columns import Columns
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.messages.reference import LargeReference, Location, MessageReference, Part, References
 from understudy.terms import RoutingType
@@ -40,6 +42,12 @@ class BodiesOutOfMemory(Protocol):
 
     def release(self, location: Location) -> None:
         """Called when a reference to a page is gone."""
+        ...
+
+    def stored_run(self, queue: Queue, columns: Columns, row: int, end: int) -> tuple[Run, int, int] | None:
+        """A run with the first of these messages, whose bodies the log alone has, and the bounds of its rows that are
+        these messages; None: the first message has to be read alone.
+        """
         ...
 
     def forget_readers(self, queue: Queue) -> None:

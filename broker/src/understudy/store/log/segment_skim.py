@@ -63,7 +63,7 @@ def _size(step: Step) -> int:
     groups, duplicates, others = step
     return (
         _STEP_BYTES
-        + sum(_GROUP_BYTES + 3 * len(ids) for _, _, ids, *_ in groups)
+        + sum(_GROUP_BYTES + 40 * len(queue_ids) + 3 * len(ids) for _, queue_ids, _, ids, *_ in groups)
         + sum(_RECORD_BYTES + len(ids) for _, _, ids in duplicates)
         + sum(_RECORD_BYTES + len(each) for _, each in others)
     )

@@ -22,6 +22,7 @@ from zlib import compress as deflate
 from zlib import decompressobj, error
 
 from understudy.dataclass import dataclass
+from understudy.kernel.log import run_columns
 from understudy.message import LargeMessage, Message
 from understudy.store.messages.reference import (
     LargeReference,
@@ -109,20 +110,7 @@ class Rows:
 
 def rows_of(run: RunSlice) -> Rows:
     """Rows of messages that came together and are in the log."""
-    begin, end = run.begin, run.end
-    offsets = array("I", run.run.offsets()[4 * begin : 4 * end])
-    behind = sum(run.run.place(end - 1))
-    lengths = array("I", map(sub, chain(islice(offsets, 1, None), (behind,)), offsets))
-    head_bytes = run.run.head_bytes
-    expirations = array("q", map(run.run.expiration, range(begin, end))) if run.run.expiring else None
-    return Rows(
-        array("Q", run.ids),
-        offsets,
-        lengths,
-        array("I", [length - head_bytes for length in lengths]),
-        expirations,
-        None,
-    )
+    return Rows.of((*run_columns(run.run, run.begin, run.end), b""))
 
 
 def _longer(column: array[int] | None, more: array[int] | None, rows: int, count: int) -> array[int] | None:

@@ -20,7 +20,7 @@ from understudy.store.messages.reference import Location, unpack_location
 #: Most bytes of one run; beyond it a larger read is not faster.
 RUN_BYTES: Final = 256 * 1024
 #: Bytes of other records between two messages, above which the messages are read separately.
-_GAP_BYTES: Final = 8 * 1024
+GAP_BYTES: Final = 8 * 1024
 
 Fetch = Callable[[int, int, int], bytes]
 """Function that reads bytes of a segment: its number, an offset and a length; fewer bytes at the end."""
@@ -110,7 +110,7 @@ class RunReader:
             except JournalCorrupt:
                 # the read of that message by itself reports the error
                 break
-            if next_number != number or not 0 <= next_offset - end <= _GAP_BYTES or next_offset + next_length > last:
+            if next_number != number or not 0 <= next_offset - end <= GAP_BYTES or next_offset + next_length > last:
                 break
             end = next_offset + next_length
             left -= 1

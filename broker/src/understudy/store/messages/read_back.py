@@ -20,6 +20,7 @@ from understudy.store.log.records import ENCODING_SHIFT, MESSAGE_HEADER, MESSAGE
 from understudy.store.log.segment import seed_of, segment_name
 from understudy.store.messages.read_ahead import RUN_BYTES, RunReader
 from understudy.store.messages.reference import Location, unpack_location
+from understudy.store.messages.stored_runs import StoredRuns
 from understudy.store.snapshots.relocation import Relocations
 
 log = logging.getLogger(__name__)
@@ -127,6 +128,10 @@ class ReadBack:
     def reader(self, run_bytes: int = RUN_BYTES, messages_max: int = -1) -> RunReader:
         """A reader of many; see ``RunReader``."""
         return RunReader(self._fetch, self._decode, run_bytes, messages_max, self.resolve, self._read_again)
+
+    def stored_runs(self) -> StoredRuns:
+        """Reader of messages that are delivered together; see ``StoredRuns``."""
+        return StoredRuns(self._fetch, self.resolve, lambda number: seed_of(number, self._epochs[number]))
 
     def _fetch(self, number: int, offset: int, length: int) -> bytes:
         raw = self._journal.pending(number, offset, length)

@@ -13,10 +13,11 @@ Not here: which queue it is in and what state of delivery (``routing``), or the 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NewType, overload
 
-from understudy.kernel.log import Run
+from understudy.kernel.log import Run, bare_run
 from understudy.message import LargeMessage, Message
 
 Location = NewType("Location", int)
@@ -27,6 +28,8 @@ long as the segment does.
 
 #: References of several deliveries that a consumer keeps together.
 _KEPT_MAX = 64
+#: Fewer delivered messages whose bodies are in the log only are kept as references.
+_BARE_MIN = 8
 _SEGMENT_SHIFT = 64
 _OFFSET_SHIFT = 32
 _FIELD_MASK = 0xFFFF_FFFF
@@ -171,7 +174,8 @@ class RunSlice(Sequence[MessageReference]):
         self.deliveries = deliveries
         self.durable = durable and run.segment > 0
         self.paged = False
-        """Whether its queue gets the messages without their bodies (``let_go``)."""
+        """Whether the messages count as not being in memory: the log alone has their bodies (``let_go``), or the run
+        was read from it for a delivery."""
         self.shared = shared
 
     def __len__(self) -> int:
@@ -212,9 +216,30 @@ class RunSlice(Sequence[MessageReference]):
         """Whether the log has the body of each."""
         return self.durable
 
+    def fitting(self, room_bytes: int) -> int:
+        """How many of the first messages there are as long as ``room_bytes`` bytes are left before each of them."""
+        return min(self.run.fitting(self.begin, room_bytes, 0, 0), self.end) - self.begin
+
+    def before(self, size_bytes: int) -> int:
+        """The number of the first message behind which fewer than ``size_bytes`` bytes of messages follow; all if
+        ``size_bytes`` is 0 or less.
+        """
+        if size_bytes <= 0:
+            return len(self)
+        run, end = self.run, self.end
+        # the bytes behind a message fall from message to message
+        return bisect_left(
+            range(self.begin, end), True, key=lambda row: run.bytes_between(row + 1, end) < size_bytes
+        )  # fmt: skip
+
     def let_go(self) -> None:
-        """Have the queue take the messages, which the log has, without their bodies."""
-        self.paged = True
+        """Drop the bodies of the messages, which the log has."""
+        self.become(bare_run(self.run, self.begin, self.end))
+
+    def become(self, bare: Run) -> None:
+        """Drop the bodies of the messages, which the log has; ``bare`` is a run of these messages without them."""
+        self.run, self.begin, self.end = bare, 0, bare.count
+        self.paged, self.shared = True, None
 
     @property
     def groups(self) -> Sequence[str]:
@@ -230,9 +255,17 @@ class RunSlice(Sequence[MessageReference]):
         """Encoded messages of this part."""
         return self.run.messages(self.begin, self.end)
 
-    def kept(self) -> RunSlice:
-        """The part that a consumer keeps of delivered messages: itself."""
-        return self
+    def kept(self) -> Part:
+        """The part that a consumer keeps of delivered messages: itself, or the same messages without their bodies if
+        the log alone has them.
+        """
+        if not self.paged:
+            return self
+        if len(self) < _BARE_MIN:
+            return References(self).kept()
+        kept = self.part(0, len(self))
+        kept.let_go()
+        return kept
 
     def join(self, part: Part) -> bool:
         """Append the part delivered next if they are neighbours, as those of a message group given one by one."""
@@ -241,6 +274,7 @@ class RunSlice(Sequence[MessageReference]):
             or part.run is not self.run
             or part.begin != self.end
             or part.deliveries != self.deliveries
+            or part.paged is not self.paged
         ):
             return False
         self.end = part.end
@@ -259,10 +293,7 @@ class RunSlice(Sequence[MessageReference]):
             return None
         if end == self.end:
             return self
-        taken = RunSlice(
-            self.run, begin, end, self.priority, self.position, self.deliveries,
-            durable=self.durable, shared=self.shared,
-        )  # fmt: skip
+        taken = self.part(0, end - begin)
         self.begin = end
         self.position += end - begin
         return taken
@@ -290,23 +321,28 @@ class RunSlice(Sequence[MessageReference]):
         """The messages number ``begin`` to ``end`` of this slice, counted from 0, the last one excluded."""
         first = self.begin
         position = self.position + begin if self.position >= 0 else -1
-        return RunSlice(
+        part = RunSlice(
             self.run, first + begin, first + end, self.priority, position, self.deliveries,
             durable=self.durable, shared=self.shared,
         )  # fmt: skip
+        part.paged = self.paged
+        return part
 
     def reference(self, row: int) -> MessageReference:
         """A message of this slice as an object, by its row in the run."""
         run, shared = self.run, self.shared
-        # queues that hold the same run hold the same messages, so that they are in memory once
-        message = shared.get(row) if shared is not None else None
-        if message is None:
-            message = Message.decode(run.encoded(row), trusted=True)
-            if shared is not None:
-                shared[row] = message
+        message: Message | None = None
+        if not self.paged:
+            # queues that hold the same run hold the same messages, so that they are in memory once
+            message = shared.get(row) if shared is not None else None
+            if message is None:
+                message = Message.decode(run.encoded(row), trusted=True)
+                if shared is not None:
+                    shared[row] = message
         location = pack_location(run.segment, *run.place(row)) if self.durable else None
+        message_id = run.first_id + row if run.consecutive else run.ids(row, row + 1)[0]
         reference = MessageReference(
-            message.message_id, self.priority, run.expiration(row), 0, run.size(row), self.durable, location, message,
+            message_id, self.priority, run.expiration(row), 0, run.size(row), self.durable, location, message,
         )  # fmt: skip
         reference.delivery_count = self.deliveries
         if self.position >= 0:
@@ -469,3 +505,15 @@ Arrival = tuple[Part, ...]
 def parts_of(references: Iterable[MessageReference]) -> Arrival:
     """Make a part of each reference. The references of one message, one for each of its queues, become its arrival."""
     return tuple([References((reference,)) for reference in references])
+
+
+def let_go(parts: Arrival) -> None:
+    """Drop the bodies of messages on their way to their queues, which the log or a page file has."""
+    bare: Run | None = None
+    for part in parts:
+        if isinstance(part, RunSlice):
+            if bare is None:
+                bare = bare_run(part.run, part.begin, part.end)
+            part.become(bare)
+        else:
+            part.let_go()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from understudy.store.messages.backlog import Backlog
+from understudy.store.messages.columns import Rows
 from understudy.store.messages.reference import Location, MessageReference
 
 #: References that are kept as objects.
@@ -39,9 +40,17 @@ class StagedReferences:
         """Add one reference for a queue."""
         self._newest.append((queue_id, reference))
         if len(self._newest) > _OBJECTS_MAX:
-            for owner_id, each in self._newest:
-                self._backlog(owner_id).append_reference(each)
-            self._newest.clear()
+            self._pack()
+
+    def extend(self, queue_id: int, priority: int, segment: int, rows: Rows) -> None:
+        """Add references of one priority for a queue; all their messages lie in that segment of the log."""
+        self._pack()
+        self._backlog(queue_id).extend(priority, segment, rows)
+
+    def _pack(self) -> None:
+        for owner_id, each in self._newest:
+            self._backlog(owner_id).append_reference(each)
+        self._newest.clear()
 
     def _backlog(self, queue_id: int) -> Backlog:
         backlog = self._backlogs.get(queue_id)

@@ -219,7 +219,8 @@ class SnapshotBuilder:
         for step in steps:
             apply_steps(self._replayed, self._state.live.queues, cursor.number, cursor.path, (step,))
             groups, duplicates, others = step
-            rows = sum(len(ids) >> 3 for _, _, ids, *_ in groups)
+            # each queue gets rows of its own
+            rows = sum(len(queue_ids) * len(ids) >> 3 for _, queue_ids, _, ids, *_ in groups)
             rows += sum(len(ids) // length for _, length, ids in duplicates)
             work += _SUMMARY_WORK + rows // 4 + _RECORD_WORK * len(others)
             if work >= _STEP_WORK:

@@ -69,12 +69,12 @@ def apply_steps(
         JournalCorrupt: a record that cannot be.
     """
     for groups, duplicates, others in steps:
-        for queue_id, priority, *columns in groups:
-            masks = queues.get(queue_id)
-            if masks is not None:
-                rows = _live(columns, masks)
+        for tx_id, queue_ids, priority, *columns in groups:
+            for queue_id in queue_ids:
+                masks = queues.get(queue_id)
+                rows = _live(columns, masks) if masks is not None else None
                 if rows is not None:
-                    state.add_rows(queue_id, priority, number, rows)
+                    state.add_rows(queue_id, priority, number, rows, tx_id)
         for address_id, length, ids in duplicates:
             state.remember_packed(address_id, length, ids)
         for offset, raw in others:
