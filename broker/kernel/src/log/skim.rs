@@ -110,7 +110,8 @@ impl Plain<'_> {
     }
 
     fn keys(&self) -> impl Iterator<Item = (u64, u64, u8)> + '_ {
-        self.queue_ids().map(|queue_id| (self.transaction_id, queue_id, self.priority))
+        self.queue_ids()
+            .map(|queue_id| (self.transaction_id, queue_id, self.priority))
     }
 
     /// Whether no queue is named twice.

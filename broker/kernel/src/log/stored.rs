@@ -92,7 +92,12 @@ pub fn read_run(
     let offsets = numbers(offsets, u32::from_ne_bytes)?;
     let lengths = numbers(lengths, u32::from_ne_bytes)?;
     if ids.len() != offsets.len() || ids.len() != lengths.len() {
-        let text = format!("{} ids, {} offsets, {} lengths", ids.len(), offsets.len(), lengths.len());
+        let text = format!(
+            "{} ids, {} offsets, {} lengths",
+            ids.len(),
+            offsets.len(),
+            lengths.len()
+        );
         return Err(PyValueError::new_err(text));
     }
     let raw = data.as_bytes();
@@ -229,7 +234,15 @@ pub fn bare_run(run: &Bound<'_, Run>, begin: usize, end: usize) -> PyResult<Run>
     }
     let places = places_of(run, begin, end)?;
     let expirations = (begin..end).map(|row| run.expiration(row)).collect();
-    Ok(without_messages(py, run.segment, run.ids(begin, end), places, starts, at, expirations))
+    Ok(without_messages(
+        py,
+        run.segment,
+        run.ids(begin, end),
+        places,
+        starts,
+        at,
+        expirations,
+    ))
 }
 
 /// Message ids, offsets and lengths of records, bytes of messages, expirations.

@@ -346,7 +346,7 @@ class Acceptance:
             raise left
 
     def _page_out_run(self, queues: tuple[Queue, ...], parts: Arrival) -> bool:
-        """Have the bodies of the first messages of a run leave memory, as many as have to after cold bodies have left it.
+        """Have the bodies of the first messages of a run leave memory, as many as have to after cold bodies have left.
         Returns whether the caller adds the messages to their queues; False: they are there.
         """
         first = parts[0]

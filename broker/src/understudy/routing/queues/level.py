@@ -46,6 +46,9 @@ _OPEN_BLOCKS = 2
 #: ... and in memory; further ones are spilled.
 _MEMORY_BLOCKS = 8
 
+#: Blocks without bodies that can leave memory, which one search for some passes over.
+_LOOKS_MAX = 256
+
 _position = attrgetter("position")
 _base = attrgetter("base")
 
@@ -165,7 +168,8 @@ class Level:
         end = self.end
         bare: list[int] = []
         index = len(blocks) - 1
-        while index > 0 and size_bytes < wanted_bytes:
+        looks = _LOOKS_MAX
+        while index > 0 and size_bytes < wanted_bytes and looks > 0:
             block = blocks[index]
             if bare_begin <= block.base < bare_end:
                 index = bisect_left(blocks, bare_begin, key=_base) - 1
@@ -181,6 +185,7 @@ class Level:
                 self._put_away(block)
             elif isinstance(block, Singles) or block.in_memory:
                 end = block.base
+            looks -= not gone
             index -= 1
         begin = blocks[index + 1].base if index + 1 < len(blocks) else end
         if end - begin > bare_end - bare_begin:

@@ -463,6 +463,8 @@ class References(list[MessageReference]):
 
     def join(self, part: Part) -> bool:
         """Join a part, like ``RunSlice.join``, for a few."""
+        if isinstance(part, RunSlice) and part.paged and len(part) < _BARE_MIN:
+            part = References(part)
         if not isinstance(part, References) or len(self) + len(part) > _KEPT_MAX:
             return False
         self += part
