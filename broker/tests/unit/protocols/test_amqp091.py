@@ -20,7 +20,7 @@ def test_a_handshake_in_single_bytes() -> None:
     client.only(m.ConnectionStart)
     for byte in method_frame(m.ConnectionStartOk({}, "AMQPLAIN", b"\x05LOGINS\0\0\0\1u\x08PASSWORDS\0\0\0\1p", ""), 0):
         client.send_bytes(bytes((byte,)))
-    assert client.only(m.ConnectionTune)[0] == m.ConnectionTune(2000, 131_072, 60)
+    assert client.only(m.ConnectionTune)[0] == m.ConnectionTune(2047, 131_072, 60)
     together = method_frame(m.ConnectionTuneOk(10, 4096, 0), 0) + method_frame(m.ConnectionOpen("/"), 0)
     client.send_bytes(together)
     assert client.only(m.ConnectionOpenOk)[0] == m.ConnectionOpenOk("")
@@ -35,6 +35,7 @@ def test_a_handshake_in_single_bytes() -> None:
         method_frame(m.ConnectionOpen("/"), 0),
         method_frame(m.ChannelOpen(), 1),
         method_frame(m.BasicPublish(0, "", "q"), 1),
+        method_frame(m.ConnectionUpdateSecret(b"new", ""), 0),
         encode_frame(FrameType.HEADER, 0, b""),
         encode_frame(FrameType.METHOD, 0, bytes(8193)),
         b"\x01\0\0\0\0\0\0\0",
@@ -63,7 +64,7 @@ def test_a_refused_login_says_no_more_than_that(mechanism: str, response: bytes)
     assert client.connection.closed
 
 
-@pytest.mark.parametrize(("channels", "frame_bytes"), [(0, 4096), (2001, 4096), (1, 0), (1, 4095), (1, 131_073)])
+@pytest.mark.parametrize(("channels", "frame_bytes"), [(0, 4096), (2048, 4096), (1, 0), (1, 4095), (1, 131_073)])
 def test_limits_above_the_offer_are_refused(channels: int, frame_bytes: int) -> None:
     client = AmqpNode().amqp_client()
     client.send_bytes(PROTOCOL_HEADER)
@@ -100,13 +101,12 @@ def test_virtual_hosts_are_apart() -> None:
         (method_frame(m.TxSelect(), 2), 504),
         (method_frame(m.ConnectionOpen("/"), 0), 503),
         (method_frame(m.ConnectionStart(), 0), 503),
-        (method_frame(m.ConnectionUpdateSecret(b"", ""), 0), 540),
         (method_frame(m.BasicDeliver("t", 1, False, "", ""), 1), 503),
         (method_frame(m.BasicPublish(0, "", "q"), 1) + method_frame(m.TxSelect(), 1), 505),
         (method_frame(m.BasicQos(1, 0), 1), 540),
         (method_frame(m.ChannelFlow(False), 1), 540),
         (method_frame(m.BasicRecover(requeue=False), 1), 540),
-        (method_frame(m.ChannelOpen(), 2001), 530),
+        (method_frame(m.ChannelOpen(), 2048), 530),
         (b"\x01\0\x01\0\0\0\0\0", 501),
         (b"\x01\0\x01\xff\0\0\0\0", 501),
     ],
@@ -119,6 +119,12 @@ def test_breaches_of_the_protocol_end_the_connection(frame: bytes, code: int) ->
     assert client.received() == []
     client.send(m.ConnectionCloseOk(), 0)
     assert client.connection.closed
+
+
+def test_a_new_secret_changes_nothing() -> None:
+    client = AmqpNode().channel()
+    client.ask(m.ConnectionUpdateSecret(b"new", "expired"), m.ConnectionUpdateSecretOk, 0)
+    declared(client)
 
 
 def test_closes_that_cross() -> None:
@@ -247,6 +253,18 @@ def test_auto_delete_of_queues_and_exchanges() -> None:
     client.ask(m.BasicCancel("t"), m.BasicCancelOk)
     assert client.code(m.QueueDeclare(0, "q", passive=True)) == 404
     assert client.code(m.ExchangeDeclare(0, "x", "", passive=True)) == 404
+
+
+def test_delete_of_an_auto_delete_queue_with_consumers() -> None:
+    node = AmqpNode()
+    client, other = node.channel(), node.channel()
+    declared(client, auto_delete=True)
+    client.ask(m.BasicConsume(0, "q", "t"), m.BasicConsumeOk)
+    other.ask(m.BasicConsume(0, "q", "t"), m.BasicConsumeOk)
+    assert node.channel().ask(m.QueueDelete(0, "q"), m.QueueDeleteOk).message_count == 0
+    for each in (client, other):
+        assert each.only(m.BasicCancel)[0].consumer_tag == "t"
+        assert each.code(m.QueueDeclare(0, "q", passive=True)) == 404
 
 
 def test_routing_by_every_type_of_exchange() -> None:

@@ -261,8 +261,9 @@ class Amqp091Connection(Machine[State, Event]):
             self._heart.begin(interval_s)
         elif isinstance(method, m.ConnectionOpen) and self._state is State.OPENING:
             handshake.open(method)
-        elif isinstance(method, m.ConnectionUpdateSecret):
-            raise Amqp091Error(ReplyCode.NOT_IMPLEMENTED, "connection.update-secret is not served")
+        elif isinstance(method, m.ConnectionUpdateSecret) and self._state is State.OPEN:
+            # a login by password or certificate does not expire, so the new secret changes nothing
+            self.send(m.ConnectionUpdateSecretOk(), 0)
         else:
             raise Amqp091Error(ReplyCode.COMMAND_INVALID, f"{method.name} is not possible now")
 
