@@ -106,7 +106,6 @@ def test_virtual_hosts_are_apart() -> None:
         (method_frame(m.BasicQos(1, 0), 1), 540),
         (method_frame(m.ChannelFlow(False), 1), 540),
         (method_frame(m.BasicRecover(requeue=False), 1), 540),
-        (method_frame(m.ChannelOpen(), 2048), 530),
         (b"\x01\0\x01\0\0\0\0\0", 501),
         (b"\x01\0\x01\xff\0\0\0\0", 501),
     ],
@@ -125,6 +124,18 @@ def test_a_new_secret_changes_nothing() -> None:
     client = AmqpNode().channel()
     client.ask(m.ConnectionUpdateSecret(b"new", "expired"), m.ConnectionUpdateSecretOk, 0)
     declared(client)
+
+
+def test_channels_above_the_limit_are_refused_whatever_their_numbers() -> None:
+    client = AmqpNode().amqp_client()
+    client.send_bytes(PROTOCOL_HEADER)
+    client.send(m.ConnectionStartOk({}, "PLAIN", PLAIN, ""), 0)
+    client.send(m.ConnectionTuneOk(2, 4096, 0), 0)
+    client.send(m.ConnectionOpen("/"), 0)
+    client.received()
+    client.ask(m.ChannelOpen(), m.ChannelOpenOk, 65_535)
+    client.ask(m.ChannelOpen(), m.ChannelOpenOk, 7)
+    assert client.ask(m.ChannelOpen(), m.ConnectionClose, 1).reply_code == 530
 
 
 def test_closes_that_cross() -> None:
@@ -190,6 +201,7 @@ def test_a_node_that_stops_says_so() -> None:
         (m.BasicAck(5, multiple=True), 406),
         (m.TxCommit(), 406),
         (m.ExchangeDeclare(0, "", "direct"), 403),
+        (m.ExchangeDeclare(0, "", "direct", passive=True), 403),
         (m.ExchangeDeclare(0, "amq.x", "direct"), 403),
         (m.ExchangeDeclare(0, "amq.topic", "direct", durable=True), 406),
         (m.ExchangeDeclare(0, "x", "strange"), 406),
