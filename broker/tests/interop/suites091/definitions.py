@@ -34,6 +34,10 @@ class Suite:
     certificates: dict[str, str] = field(default_factory=dict)
     """Paths of ``authority``, ``certificate`` and ``key`` in the sources."""
     replacements: tuple[Replacement, ...] = ()
+    beside: dict[str, str] = field(default_factory=dict)
+    """Folders of other sources by the path at which the suite looks for them."""
+    removed: tuple[str, ...] = ()
+    """Files that are left out."""
 
 
 def suites(path: Path) -> dict[str, Suite]:
@@ -41,7 +45,7 @@ def suites(path: Path) -> dict[str, Suite]:
     found: dict[str, Suite] = {}
     for name, values in tomllib.loads(path.read_text()).items():
         values["replacements"] = tuple(Replacement(**each) for each in values.get("replacements", ()))
-        for each in ("packages", "arguments"):
+        for each in ("packages", "arguments", "removed"):
             values[each] = tuple(values.get(each, ()))
         found[name] = Suite(name=name, **values)
     return found

@@ -39,12 +39,18 @@ def prepare(suite: Suite, sources: Path, scratch: Path) -> None:
         return
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(source, directory, symlinks=True)
+    for path, folder in suite.beside.items():
+        if not (sources / folder).is_dir():
+            raise NotHad(f"no folder {sources / folder}")
+        shutil.copytree(sources / folder, directory / path)
     for each in suite.replacements:
         path = directory / each.file
         text = path.read_text()
         if text.count(each.old) != 1:
             raise NotHad(f"{each.file} is not that of {suite.commit[:12]}: {each.old.strip()!r} is not in it once")
         path.write_text(text.replace(each.old, each.new))
+    for left_out in suite.removed:
+        (directory / left_out).unlink()
     for name, path_of in suite.certificates.items():
         shutil.copyfile(scratch / "tls" / f"{name}.pem", directory / path_of)
     {"pytest": _python, "go": _go, "junit": _java}[suite.kind](suite, directory, scratch)
