@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.amqp091 import PLAIN, AmqpNode, bodies, declared, got
+from understudy import __version__
 from understudy.errors import RemoteProtocolError
 from understudy.protocols.handlers import AcceptorOptions
 from understudy.wire.amqp091 import methods as m
@@ -17,7 +18,9 @@ from understudy.wire.amqp091.layout import Method
 def test_a_handshake_in_single_bytes() -> None:
     client = AmqpNode().amqp_client()
     client.send_bytes(PROTOCOL_HEADER)
-    client.only(m.ConnectionStart)
+    properties = client.only(m.ConnectionStart)[0].server_properties
+    # the client of RabbitMQ for Java reads the version
+    assert (properties["product"], properties["version"]) == ("Understudy", __version__)
     for byte in method_frame(m.ConnectionStartOk({}, "AMQPLAIN", b"\x05LOGINS\0\0\0\1u\x08PASSWORDS\0\0\0\1p", ""), 0):
         client.send_bytes(bytes((byte,)))
     assert client.only(m.ConnectionTune)[0] == m.ConnectionTune(2047, 131_072, 60)
@@ -251,6 +254,23 @@ def test_an_exclusive_queue_belongs_to_its_connection() -> None:
         assert other.code(request) == 405
     owner.ask(m.ConnectionClose(200, ""), m.ConnectionCloseOk, 0)
     declared(other, exclusive=True)
+
+
+def test_a_queue_is_declared_again_as_exclusive_as_it_is() -> None:
+    client = AmqpNode().channel()
+    declared(client, exclusive=True)
+    declared(client, "shared")
+    assert client.code(m.QueueDeclare(0, "q")) == 405
+    assert client.code(m.QueueDeclare(0, "shared", exclusive=True)) == 405
+    declared(client, exclusive=True)
+
+
+def test_a_binding_whose_ends_are_gone_is_not_missed() -> None:
+    client = AmqpNode().channel()
+    declared(client)
+    client.ask(m.QueueUnbind(0, "q", "missing", "k"), m.QueueUnbindOk)
+    client.ask(m.QueueUnbind(0, "missing", "amq.direct", "k"), m.QueueUnbindOk)
+    client.ask(m.ExchangeUnbind(0, "missing", "amq.direct", "k"), m.ExchangeUnbindOk)
 
 
 def test_auto_delete_of_queues_and_exchanges() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from understudy import limits
+from understudy import __version__, limits
 from understudy.errors import AuthenticationFailed, BrokerError
 from understudy.protocols.amqp091 import names, sasl
 from understudy.protocols.amqp091.link import HandshakeOwner
@@ -48,6 +48,7 @@ class Handshake:
         offered = sasl.mechanisms(has_certificate=self._owner.connection.certificate_subject is not None)
         properties: dict[str, object] = {
             "product": "Understudy",
+            "version": __version__,
             "platform": "Python",
             "copyright": "",
             "information": "",
