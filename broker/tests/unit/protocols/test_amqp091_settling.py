@@ -314,3 +314,83 @@ def test_messages_of_one_publish_with_different_lifetimes_and_priorities() -> No
     node.world.turn()
     assert bodies(client, "short") == []
     assert bodies(client, "plain") == [b"low", b"high"]
+
+
+def restarted(node: AmqpNode) -> AmqpNode:
+    """The node after the end of its process: what is in its log."""
+    world = World(store=node.store)
+    world.office.routing.exchanges.carrier = MessageCarrier()
+    restore(world.office, node.store.found())
+    settle(world.office, "$.internal")
+    return AmqpNode(world=world)
+
+
+@pytest.mark.parametrize("step", ["before the commit", "before its sync", "after its sync"])
+def test_a_transaction_is_there_whole_or_not_at_all_after_a_crash(step: str) -> None:
+    node = AmqpNode(automatic=False)
+    client = node.channel()
+    for name in ("q", "r"):
+        client.send(m.QueueDeclare(0, name, durable=True))
+    client.publish("q", b"first", delivery_mode=2)
+    node.sync()
+    client.send(m.TxSelect())
+    client.send(m.BasicGet(0, "q"))
+    node.sync()
+    client.received()
+    client.publish("q", b"second", delivery_mode=2)
+    client.publish("r", b"third", delivery_mode=2)
+    client.send(m.BasicAck(1))
+    if step != "before the commit":
+        client.send(m.TxCommit())
+    assert client.received() == []
+    if step == "after its sync":
+        node.sync()
+        client.only(m.TxCommitOk)
+    again = restarted(node).channel()
+    found = bodies(again, "q"), bodies(again, "r")
+    before, after = ([b"first"], []), ([b"second"], [b"third"])
+    if step == "before its sync":
+        assert found in (before, after)
+    else:
+        assert found == (after if step == "after its sync" else before)
+
+
+def test_many_deliveries_of_a_lost_consumer_come_again_in_order() -> None:
+    node = AmqpNode()
+    client, other = node.channel(), node.channel()
+    declared(client)
+    client.send(m.BasicConsume(0, "q", "t"))
+    for number in range(5_000):
+        client.publish("q", b"%d" % number)
+    assert len(deliveries(client)) == 5_000
+    client.lose()
+    other.send(m.BasicConsume(0, "q", "u", no_ack=True))
+    found = deliveries(other)
+    while (more := deliveries(other)):
+        found += more
+    assert [each.body for each in found] == [b"%d" % number for number in range(5_000)]
+    assert all(each.method.redelivered for each in found)
+    queue = node.world.office.directory.queues["q"]
+    assert (queue.message_count, queue.delivering_count) == (0, 0)
+
+
+def test_queues_with_a_short_life_after_a_restart() -> None:
+    node = AmqpNode()
+    client = node.channel()
+    declared(client, "expiring", durable=True, arguments={"x-expires": 1_000})
+    declared(client, "automatic", durable=True, auto_delete=True)
+    declared(client, "own", durable=True, exclusive=True)
+    node.world.clock.advance(900)
+    again = restarted(node)
+    other = again.channel()
+    # an exclusive queue ends with its node; the others are there, and their time begins anew
+    assert other.code(m.QueueDeclare(0, "own", passive=True)) == 404
+    declared(other, "automatic", durable=True, auto_delete=True)
+    again.world.clock.advance(500)
+    declared(other, "expiring", durable=True, arguments={"x-expires": 1_000})
+    other.ask(m.BasicConsume(0, "automatic", "t"), m.BasicConsumeOk)
+    other.ask(m.BasicCancel("t"), m.BasicCancelOk)
+    assert other.code(m.QueueDeclare(0, "automatic", passive=True)) == 404
+    again.world.clock.advance(1_100)
+    again.world.turn()
+    assert other.code(m.QueueDeclare(0, "expiring", passive=True)) == 404
