@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from support.amqp091 import PLAIN, AmqpNode, bodies, declared, got
+from support.core import CountingEntropy
 from understudy import __version__
 from understudy.errors import RemoteProtocolError
 from understudy.protocols.handlers import AcceptorOptions
+from understudy.security.authentication import Authenticator, OtherLogins, parse_certificate_users
+from understudy.security.authorization import RoleSecurity
+from understudy.security.settings import SecuritySettings
+from understudy.testing.manual_time import ManualTime
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.frames import PROTOCOL_HEADER, FrameType, encode_frame, method_frame
 from understudy.wire.amqp091.layout import Method
@@ -65,6 +70,20 @@ def test_a_refused_login_says_no_more_than_that(mechanism: str, response: bytes)
     closed = client.ask(m.ConnectionStartOk(properties, mechanism, response, ""), m.ConnectionClose, 0)
     assert closed == m.ConnectionClose(403, "ACCESS_REFUSED - the login was refused")
     assert client.connection.closed
+
+
+@pytest.mark.parametrize(("certificate", "offered"), [("CN=alice", True), ("CN=mallory", False), (None, False)])
+def test_external_is_offered_to_a_certificate_of_a_user(certificate: str | None, offered: bool) -> None:  # noqa: FBT001
+    certificates = parse_certificate_users("alice = CN=alice", users_file="u", roles="", roles_file="r")
+    others = OtherLogins(None, certificates)
+    policy = RoleSecurity(Authenticator({}, {}, CountingEntropy(), ManualTime(), others=others), SecuritySettings())
+    client = AmqpNode(security=policy).amqp_client(certificate=certificate)
+    client.send_bytes(PROTOCOL_HEADER)
+    mechanisms = client.only(m.ConnectionStart)[0].mechanisms
+    assert mechanisms == (b"PLAIN AMQPLAIN EXTERNAL" if offered else b"PLAIN AMQPLAIN")
+    properties = {"capabilities": {"authentication_failure_close": True}}
+    client.send(m.ConnectionStartOk(properties, "EXTERNAL", b"", ""), 0)
+    client.only(m.ConnectionTune if offered else m.ConnectionClose)
 
 
 @pytest.mark.parametrize(("channels", "frame_bytes"), [(0, 4096), (2048, 4096), (1, 0), (1, 4095), (1, 131_073)])
