@@ -220,6 +220,10 @@ differential: $(VENV)/.kernel ## The same random programs at our broker and at A
 	@.ci/system-packages java maven
 	cd broker/tests && ../../$(PY) -m interop.differential --seeds $(or $(SEEDS),0-199) $(if $(RESTARTS),--restarts)
 
+.PHONY: suites
+suites: $(VENV)/.kernel ## Outside suites of AMQP 0-9-1 against a node: SOURCES=DIRECTORY SUITES="pika kombu" (needs root)
+	cd broker/tests && ../../$(PY) -m interop.suites091 --sources $(SOURCES) $(SUITES)
+
 STRANGERS := docs/build/strangers-and-failures.md
 
 .PHONY: points

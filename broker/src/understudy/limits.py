@@ -141,7 +141,7 @@ CONNECTIONS_BEFORE_LOGIN_MAX = 1_000
 #: Number of connections of one acceptor; parameter ``connectionsAllowed``.
 CONNECTIONS_MAX = 10_000
 #: Number of sessions of one connection, the largest value of the acceptor parameter ``sessionsAllowed``.
-SESSIONS_PER_CONNECTION_MAX = 2_000
+SESSIONS_PER_CONNECTION_MAX = 2_047
 SESSIONS_ALLOWED_MAX = 100_000
 #: Number of consumers of one session.
 CONSUMERS_PER_SESSION_MAX = 10_000

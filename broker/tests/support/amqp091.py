@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeVar, cast
 
+from support.certificates import make
 from support.core import CoreNode, FakeConnection
 from understudy.protocols.amqp091.connection import Amqp091Connection
 from understudy.protocols.amqp091.link import Amqp091Services
 from understudy.protocols.amqp091.messages import MessageCarrier
 from understudy.protocols.handlers import AcceptorOptions
+from understudy.tls.certificates import subject_of
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.frames import PROTOCOL_HEADER, FrameDecoder, FrameType, content_frames, method_frame
 from understudy.wire.amqp091.layout import Method, decode_method
@@ -50,9 +52,17 @@ class AmqpNode(CoreNode):
 class AmqpClient:
     """One connection of a client."""
 
-    def __init__(self, node: AmqpNode, peer: str = "10.0.0.1:5000", virtual_host: str = "/") -> None:
+    def __init__(
+        self,
+        node: AmqpNode,
+        peer: str = "10.0.0.1:5000",
+        virtual_host: str = "/",
+        certificate: str | None = None,
+    ) -> None:
         self.node = node
         self.connection = FakeConnection(peer)
+        if certificate is not None:
+            self.connection.certificate_subject = subject_of(make(certificate).der)
         self.handler = Amqp091Connection(node.amqp, cast(Any, self.connection))
         self._virtual_host = virtual_host
         self._decoder = FrameDecoder(1 << 24)

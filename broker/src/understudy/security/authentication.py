@@ -345,6 +345,10 @@ class Authenticator:
             return None
         return Principal(user, certificates.roles.get(user, frozenset()), by_certificate=True)
 
+    def takes_certificate(self, certificate: DistinguishedName) -> bool:
+        """Whether a client with this verified certificate can log in without a password."""
+        return self._certificates is not None and self._certificates.user_of(certificate) is not None
+
     def begin(
         self, user: str | None, password: str | None, certificate: DistinguishedName | None = None
     ) -> Principal | PasswordCheck:

@@ -85,6 +85,10 @@ class SecurityPolicy(ABC):
             AuthenticationFailed: the credentials are invalid.
         """
 
+    def takes_certificate(self, certificate: DistinguishedName) -> bool:
+        """Whether a client with this verified certificate can log in without a password."""
+        return True
+
     def authenticate(self, user: str | None, password: str | None) -> Principal:
         """The principal of a client; blocks for the time of the check. Raises AuthenticationFailed."""
         found = self.begin(user, password)
@@ -156,6 +160,9 @@ class RoleSecurity(SecurityPolicy):
     @property
     def known_answers(self) -> int:
         return len(self._answers)
+
+    def takes_certificate(self, certificate: DistinguishedName) -> bool:
+        return self._authenticator.takes_certificate(certificate)
 
     def begin(
         self, user: str | None, password: str | None, certificate: DistinguishedName | None = None

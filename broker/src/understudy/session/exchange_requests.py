@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from understudy.errors import InvalidQueueConfiguration, NotAuthorized, QueueInUse
+from understudy.errors import InvalidQueueConfiguration, NotAuthorized, QueueInUse, QueueNotFound
 from understudy.routing.addresses.configuration import QueueConfiguration
-from understudy.routing.exchanges.errors import ExchangeMismatch, QueueLocked
+from understudy.routing.exchanges.errors import ExchangeMismatch, ExchangeNotFound, QueueLocked
 from understudy.routing.exchanges.exchange import Exchange, ExchangeBinding, ExchangeConfiguration
 from understudy.routing.exchanges.publishing import Published
 from understudy.routing.lifecycle.auto_deletion import delete_unbound
@@ -67,8 +67,12 @@ class ExchangeRequests:
         self._routing.exchanges.bind(binding)
 
     def unbind(self, binding: ExchangeBinding) -> None:
-        """Remove a binding. Raises NotAuthorized, QueueLocked, and as ``Exchanges.unbind``."""
-        self._check_binding(binding)
+        """Remove a binding; one that is missing is not missed, nor its ends. Raises NotAuthorized, QueueLocked."""
+        try:
+            self._check_binding(binding)
+        except (ExchangeNotFound, QueueNotFound):
+            # an exchange that was deleted with its last binding, as in RabbitMQ
+            return
         self._routing.exchanges.unbind(binding)
 
     def _check_binding(self, binding: ExchangeBinding) -> None:
@@ -107,7 +111,7 @@ class ExchangeRequests:
 
         Raises:
             ExchangeMismatch: it exists with other properties.
-            QueueLocked: it belongs to another connection.
+            QueueLocked: it belongs to another connection, or only one of both is exclusive.
             NotAuthorized, InvalidQueueConfiguration, UnexpectedRoutingType, LimitExceeded, DiskFull
         """
         existing = self._directory.queues.get(configuration.name)
@@ -123,8 +127,11 @@ class ExchangeRequests:
             return queue
         self._check_own(existing)
         known = existing.configuration
-        wanted: dict[str, object] = {"durable": configuration.durable, "exclusive": configuration.temporary}
-        present: dict[str, object] = {"durable": existing.durable, "exclusive": existing.temporary}
+        if configuration.temporary is not existing.temporary:
+            kind = "exclusive" if existing.temporary else "not exclusive"
+            raise QueueLocked(f"queue {configuration.name!r} exists and is {kind}")
+        wanted: dict[str, object] = {"durable": configuration.durable}
+        present: dict[str, object] = {"durable": existing.durable}
         if known.arguments is not None and configuration.arguments is not None:
             # a queue of CORE has none of the properties that AMQP 0-9-1 could ask for
             wanted |= configuration.arguments.as_values()

@@ -139,12 +139,9 @@ class QueueRequests:
         self._directory.transient_queues.add(self._directory.queue(configuration.name).name)
 
     def consumer_left(self, name: str) -> None:
-        """A consumer of the queue is gone: so is a shared queue that has no other consumer."""
+        """A consumer of the queue is gone; one that exists for its consumers only is deleted with the last of them."""
         queue = self._directory.queues.get(name)
-        if queue is None or queue.consumers.count:
-            return
-        arguments = queue.configuration.arguments
-        if name in self._directory.transient_queues or (arguments is not None and arguments.auto_delete):
+        if queue is not None and not queue.consumers.count and name in self._directory.transient_queues:
             self._directory.delete_queue(name)
 
     def delete_queue(self, name: str) -> None:

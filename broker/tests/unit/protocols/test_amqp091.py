@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from support.amqp091 import PLAIN, AmqpNode, bodies, declared, got
+from support.core import CountingEntropy
+from understudy import __version__
 from understudy.errors import RemoteProtocolError
 from understudy.protocols.handlers import AcceptorOptions
+from understudy.security.authentication import Authenticator, OtherLogins, parse_certificate_users
+from understudy.security.authorization import RoleSecurity
+from understudy.security.settings import SecuritySettings
+from understudy.testing.manual_time import ManualTime
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.frames import PROTOCOL_HEADER, FrameType, encode_frame, method_frame
 from understudy.wire.amqp091.layout import Method
@@ -17,10 +23,12 @@ from understudy.wire.amqp091.layout import Method
 def test_a_handshake_in_single_bytes() -> None:
     client = AmqpNode().amqp_client()
     client.send_bytes(PROTOCOL_HEADER)
-    client.only(m.ConnectionStart)
+    properties = client.only(m.ConnectionStart)[0].server_properties
+    # the client of RabbitMQ for Java reads the version
+    assert (properties["product"], properties["version"]) == ("Understudy", __version__)
     for byte in method_frame(m.ConnectionStartOk({}, "AMQPLAIN", b"\x05LOGINS\0\0\0\1u\x08PASSWORDS\0\0\0\1p", ""), 0):
         client.send_bytes(bytes((byte,)))
-    assert client.only(m.ConnectionTune)[0] == m.ConnectionTune(2000, 131_072, 60)
+    assert client.only(m.ConnectionTune)[0] == m.ConnectionTune(2047, 131_072, 60)
     together = method_frame(m.ConnectionTuneOk(10, 4096, 0), 0) + method_frame(m.ConnectionOpen("/"), 0)
     client.send_bytes(together)
     assert client.only(m.ConnectionOpenOk)[0] == m.ConnectionOpenOk("")
@@ -35,6 +43,7 @@ def test_a_handshake_in_single_bytes() -> None:
         method_frame(m.ConnectionOpen("/"), 0),
         method_frame(m.ChannelOpen(), 1),
         method_frame(m.BasicPublish(0, "", "q"), 1),
+        method_frame(m.ConnectionUpdateSecret(b"new", ""), 0),
         encode_frame(FrameType.HEADER, 0, b""),
         encode_frame(FrameType.METHOD, 0, bytes(8193)),
         b"\x01\0\0\0\0\0\0\0",
@@ -63,7 +72,21 @@ def test_a_refused_login_says_no_more_than_that(mechanism: str, response: bytes)
     assert client.connection.closed
 
 
-@pytest.mark.parametrize(("channels", "frame_bytes"), [(0, 4096), (2001, 4096), (1, 0), (1, 4095), (1, 131_073)])
+@pytest.mark.parametrize(("certificate", "offered"), [("CN=alice", True), ("CN=mallory", False), (None, False)])
+def test_external_is_offered_to_a_certificate_of_a_user(certificate: str | None, offered: bool) -> None:  # noqa: FBT001
+    certificates = parse_certificate_users("alice = CN=alice", users_file="u", roles="", roles_file="r")
+    others = OtherLogins(None, certificates)
+    policy = RoleSecurity(Authenticator({}, {}, CountingEntropy(), ManualTime(), others=others), SecuritySettings())
+    client = AmqpNode(security=policy).amqp_client(certificate=certificate)
+    client.send_bytes(PROTOCOL_HEADER)
+    mechanisms = client.only(m.ConnectionStart)[0].mechanisms
+    assert mechanisms == (b"PLAIN AMQPLAIN EXTERNAL" if offered else b"PLAIN AMQPLAIN")
+    properties = {"capabilities": {"authentication_failure_close": True}}
+    client.send(m.ConnectionStartOk(properties, "EXTERNAL", b"", ""), 0)
+    client.only(m.ConnectionTune if offered else m.ConnectionClose)
+
+
+@pytest.mark.parametrize(("channels", "frame_bytes"), [(0, 4096), (2048, 4096), (1, 0), (1, 4095), (1, 131_073)])
 def test_limits_above_the_offer_are_refused(channels: int, frame_bytes: int) -> None:
     client = AmqpNode().amqp_client()
     client.send_bytes(PROTOCOL_HEADER)
@@ -100,13 +123,11 @@ def test_virtual_hosts_are_apart() -> None:
         (method_frame(m.TxSelect(), 2), 504),
         (method_frame(m.ConnectionOpen("/"), 0), 503),
         (method_frame(m.ConnectionStart(), 0), 503),
-        (method_frame(m.ConnectionUpdateSecret(b"", ""), 0), 540),
         (method_frame(m.BasicDeliver("t", 1, False, "", ""), 1), 503),
         (method_frame(m.BasicPublish(0, "", "q"), 1) + method_frame(m.TxSelect(), 1), 505),
         (method_frame(m.BasicQos(1, 0), 1), 540),
         (method_frame(m.ChannelFlow(False), 1), 540),
         (method_frame(m.BasicRecover(requeue=False), 1), 540),
-        (method_frame(m.ChannelOpen(), 2001), 530),
         (b"\x01\0\x01\0\0\0\0\0", 501),
         (b"\x01\0\x01\xff\0\0\0\0", 501),
     ],
@@ -119,6 +140,24 @@ def test_breaches_of_the_protocol_end_the_connection(frame: bytes, code: int) ->
     assert client.received() == []
     client.send(m.ConnectionCloseOk(), 0)
     assert client.connection.closed
+
+
+def test_a_new_secret_changes_nothing() -> None:
+    client = AmqpNode().channel()
+    client.ask(m.ConnectionUpdateSecret(b"new", "expired"), m.ConnectionUpdateSecretOk, 0)
+    declared(client)
+
+
+def test_channels_above_the_limit_are_refused_whatever_their_numbers() -> None:
+    client = AmqpNode().amqp_client()
+    client.send_bytes(PROTOCOL_HEADER)
+    client.send(m.ConnectionStartOk({}, "PLAIN", PLAIN, ""), 0)
+    client.send(m.ConnectionTuneOk(2, 4096, 0), 0)
+    client.send(m.ConnectionOpen("/"), 0)
+    client.received()
+    client.ask(m.ChannelOpen(), m.ChannelOpenOk, 65_535)
+    client.ask(m.ChannelOpen(), m.ChannelOpenOk, 7)
+    assert client.ask(m.ChannelOpen(), m.ConnectionClose, 1).reply_code == 530
 
 
 def test_closes_that_cross() -> None:
@@ -184,6 +223,7 @@ def test_a_node_that_stops_says_so() -> None:
         (m.BasicAck(5, multiple=True), 406),
         (m.TxCommit(), 406),
         (m.ExchangeDeclare(0, "", "direct"), 403),
+        (m.ExchangeDeclare(0, "", "direct", passive=True), 403),
         (m.ExchangeDeclare(0, "amq.x", "direct"), 403),
         (m.ExchangeDeclare(0, "amq.topic", "direct", durable=True), 406),
         (m.ExchangeDeclare(0, "x", "strange"), 406),
@@ -235,6 +275,23 @@ def test_an_exclusive_queue_belongs_to_its_connection() -> None:
     declared(other, exclusive=True)
 
 
+def test_a_queue_is_declared_again_as_exclusive_as_it_is() -> None:
+    client = AmqpNode().channel()
+    declared(client, exclusive=True)
+    declared(client, "shared")
+    assert client.code(m.QueueDeclare(0, "q")) == 405
+    assert client.code(m.QueueDeclare(0, "shared", exclusive=True)) == 405
+    declared(client, exclusive=True)
+
+
+def test_a_binding_whose_ends_are_gone_is_not_missed() -> None:
+    client = AmqpNode().channel()
+    declared(client)
+    client.ask(m.QueueUnbind(0, "q", "missing", "k"), m.QueueUnbindOk)
+    client.ask(m.QueueUnbind(0, "missing", "amq.direct", "k"), m.QueueUnbindOk)
+    client.ask(m.ExchangeUnbind(0, "missing", "amq.direct", "k"), m.ExchangeUnbindOk)
+
+
 def test_auto_delete_of_queues_and_exchanges() -> None:
     node = AmqpNode()
     client = node.channel()
@@ -247,6 +304,18 @@ def test_auto_delete_of_queues_and_exchanges() -> None:
     client.ask(m.BasicCancel("t"), m.BasicCancelOk)
     assert client.code(m.QueueDeclare(0, "q", passive=True)) == 404
     assert client.code(m.ExchangeDeclare(0, "x", "", passive=True)) == 404
+
+
+def test_delete_of_an_auto_delete_queue_with_consumers() -> None:
+    node = AmqpNode()
+    client, other = node.channel(), node.channel()
+    declared(client, auto_delete=True)
+    client.ask(m.BasicConsume(0, "q", "t"), m.BasicConsumeOk)
+    other.ask(m.BasicConsume(0, "q", "t"), m.BasicConsumeOk)
+    assert node.channel().ask(m.QueueDelete(0, "q"), m.QueueDeleteOk).message_count == 0
+    for each in (client, other):
+        assert each.only(m.BasicCancel)[0].consumer_tag == "t"
+        assert each.code(m.QueueDeclare(0, "q", passive=True)) == 404
 
 
 def test_routing_by_every_type_of_exchange() -> None:

@@ -39,7 +39,7 @@ TRANSPORTS: Final = (
             TEXT,
             "tcp://host:port?parameters; with socket-binding or http-listener only ?parameters, or nothing."
             " Carried out: protocols, handshake-timeout, connectionsAllowed, "
-            "sessionsAllowed (of one connection; 2000), backlog, autoStart, httpUpgradeEnabled, "
+            "sessionsAllowed (of one connection; 2047), backlog, autoStart, httpUpgradeEnabled, "
             "tcpSendBufferSize and tcpReceiveBufferSize (1 MiB, unless net.core.wmem_max or rmem_max is less; "
             "-1: left to the system), anycastPrefix and multicastPrefix (comma-separated; cut off names, imply the "
             "routing type), doNotOffset (a hosted backup has the same port).",

@@ -261,8 +261,9 @@ class Amqp091Connection(Machine[State, Event]):
             self._heart.begin(interval_s)
         elif isinstance(method, m.ConnectionOpen) and self._state is State.OPENING:
             handshake.open(method)
-        elif isinstance(method, m.ConnectionUpdateSecret):
-            raise Amqp091Error(ReplyCode.NOT_IMPLEMENTED, "connection.update-secret is not served")
+        elif isinstance(method, m.ConnectionUpdateSecret) and self._state is State.OPEN:
+            # a login by password or certificate does not expire, so the new secret changes nothing
+            self.send(m.ConnectionUpdateSecretOk(), 0)
         else:
             raise Amqp091Error(ReplyCode.COMMAND_INVALID, f"{method.name} is not possible now")
 
@@ -271,8 +272,10 @@ class Amqp091Connection(Machine[State, Event]):
     def _open_channel(self, number: int, method: m.ChannelOpen) -> None:
         shared, principal = self.services.shared, self._handshake.principal
         assert principal is not None
-        if number > self.peer.channel_max:
-            self.refuse(Amqp091Error(ReplyCode.NOT_ALLOWED, f"channel-max is {self.peer.channel_max}"), method)
+        if len(self.channels) >= self.peer.channel_max:
+            # the number of channels is limited, not their numbers, as in RabbitMQ
+            text = f"{len(self.channels)} channels are open, channel-max is {self.peer.channel_max}"
+            self.refuse(Amqp091Error(ReplyCode.NOT_ALLOWED, text), method)
             return
         options = SessionOptions(validated_user=shared.access.validated_user(principal))
         security = shared.access.permissions(principal)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from understudy import limits
+from understudy import __version__, limits
 from understudy.errors import AuthenticationFailed, BrokerError
 from understudy.protocols.amqp091 import names, sasl
 from understudy.protocols.amqp091.link import HandshakeOwner
@@ -41,13 +41,18 @@ class Handshake:
         self.principal: Principal | None = None
         """The user after the login; None before."""
         logins = owner.services.shared.access.logins
-        self.login = LoginStep[sasl.Credentials, None](self, logins, owner.connection.certificate_subject)
+        subject = owner.connection.certificate_subject
+        policy = owner.services.shared.access.policy
+        # clients that find EXTERNAL choose it before PLAIN, so it is offered only if it can succeed
+        self._by_certificate = subject is not None and policy.takes_certificate(subject)
+        self.login = LoginStep[sasl.Credentials, None](self, logins, subject)
 
     def start(self) -> None:
         """Offer the protocol and mechanisms."""
-        offered = sasl.mechanisms(has_certificate=self._owner.connection.certificate_subject is not None)
+        offered = sasl.mechanisms(by_certificate=self._by_certificate)
         properties: dict[str, object] = {
             "product": "Understudy",
+            "version": __version__,
             "platform": "Python",
             "copyright": "",
             "information": "",
@@ -64,8 +69,7 @@ class Handshake:
         request = sasl.Credentials(None, None)
         try:
             owner.services.shared.connections.check_accepting()
-            certified = owner.connection.certificate_subject is not None
-            request = sasl.credentials(method.mechanism, method.response, has_certificate=certified)
+            request = sasl.credentials(method.mechanism, method.response, by_certificate=self._by_certificate)
             self.login.log_in(request, request.user, request.password)
         except BrokerError as error:
             self.login_failed(request, error)

@@ -63,7 +63,8 @@ class ChannelPublisher:
             ExchangeNotFound, NotAuthorized, TransactionTooLarge: it is not taken, and the channel ends.
         """
         if method.immediate:
-            raise Amqp091Error(ReplyCode.NOT_IMPLEMENTED, "immediate publishes are not served")
+            # the words of RabbitMQ, which the suite of py-amqp compares
+            raise Amqp091Error(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
         number = 0
         if self.confirms:
             number, self._next = self._next, self._next + 1

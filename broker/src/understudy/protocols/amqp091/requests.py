@@ -46,11 +46,11 @@ def _close_now(channel: Amqp091Channel) -> None:
 
 def _declare_exchange(channel: Amqp091Channel, method: m.ExchangeDeclare) -> None:
     host, name = channel.link.peer.host, names.plain(method.exchange)
+    if not name:
+        raise Amqp091Error(ReplyCode.ACCESS_REFUSED, "the default exchange cannot be declared")
     if method.passive:
         channel.session.exchanges.exchange(host + name)
     else:
-        if not name:
-            raise Amqp091Error(ReplyCode.ACCESS_REFUSED, "the default exchange cannot be declared")
         configuration = names.exchange_configuration(method, host)
         if not names.is_predeclared(name):
             names.check_new(name)

@@ -20,27 +20,27 @@ class Credentials(NamedTuple):
     password: str | None
 
 
-def mechanisms(*, has_certificate: bool) -> tuple[str, ...]:
+def mechanisms(*, by_certificate: bool) -> tuple[str, ...]:
     """Mechanisms that a client may choose.
 
     Args:
-        has_certificate: Whether the client has presented a certificate that was verified.
+        by_certificate: Whether the client can log in by its certificate.
     """
-    return (PLAIN, AMQPLAIN, EXTERNAL) if has_certificate else (PLAIN, AMQPLAIN)
+    return (PLAIN, AMQPLAIN, EXTERNAL) if by_certificate else (PLAIN, AMQPLAIN)
 
 
-def credentials(mechanism: str, response: bytes, *, has_certificate: bool) -> Credentials:
+def credentials(mechanism: str, response: bytes, *, by_certificate: bool) -> Credentials:
     """User and password of a response.
 
     Args:
         mechanism: As the client chose it.
         response: Response of the mechanism.
-        has_certificate: As for ``mechanisms``.
+        by_certificate: As for ``mechanisms``.
 
     Raises:
         Amqp091Error: ACCESS_REFUSED: a mechanism that was not offered, or a response that cannot be read.
     """
-    if mechanism not in mechanisms(has_certificate=has_certificate):
+    if mechanism not in mechanisms(by_certificate=by_certificate):
         raise Amqp091Error(ReplyCode.ACCESS_REFUSED, "the mechanism was not offered", closes_connection=True)
     if mechanism == EXTERNAL:
         return Credentials(None, None)

@@ -111,7 +111,7 @@ class Directory:
         self.queues: dict[str, Queue] = {}
         self._wildcards: dict[str, Address] = {}
         self.transient_queues: set[str] = set()
-        """Shared queues that go with their last consumer."""
+        """Names of queues that are deleted with their last consumer."""
         self.listeners: list[RoutingListener] = []
         self.retroactive: RetroactiveResources | None = None
         """Resources of retroactive addresses, called when addresses and queues are made and deleted; None while the log
@@ -385,6 +385,8 @@ class Directory:
         if address.paused:
             queue.pause()
         self.queues[full.name] = queue
+        if full.arguments is not None and full.arguments.auto_delete:
+            self.transient_queues.add(full.name)
         address.add_binding(Binding(full.name, address.name, queue.routing_type, queue, queue.filter))
         self._bindings_changed(address)
         for listener in self.listeners:

@@ -139,17 +139,8 @@ class Exchanges:
                 raise
 
     def unbind(self, binding: ExchangeBinding) -> None:
-        """Remove a binding; one that does not exist is not missed.
-
-        Raises:
-            ExchangeNotFound, QueueNotFound: its source or destination is missing.
-        """
-        source = self.get(binding.source)
-        if binding.to_exchange:
-            self.get(binding.destination)
-        else:
-            self._directory.queue(binding.destination)
-        if binding in source.bindings:
+        """Remove a binding; one that does not exist is not missed. Raises ExchangeNotFound: its source is missing."""
+        if binding in self.get(binding.source).bindings:
             self._remove(binding)
 
     def bindings_of_queue(self, name: str) -> list[ExchangeBinding]:

@@ -244,7 +244,19 @@ def _next_turn(ready: list[Consumer], turn: int) -> int:
         del ready[turn]
     else:
         turn += 1
-    return turn if turn < len(ready) else 0
+    return _with_credit(ready, turn)
+
+
+def _with_credit(ready: list[Consumer], turn: int) -> int:
+    """Index of the first consumer from ``turn`` on, and then from the start, that has credit; those without are
+    removed. Consumers of one AMQP 0-9-1 channel have a limit together, which a delivery to another has used up.
+    """
+    while ready:
+        turn = turn if turn < len(ready) else 0
+        if ready[turn].flow.credits > 0:
+            return turn
+        del ready[turn]
+    return 0
 
 
 def _read_taken(queue: Queue, reference: MessageReference) -> Message | None:
@@ -324,9 +336,9 @@ def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer
 def _after(ready: list[Consumer], turn: int) -> int:
     """Index of the consumer after the one at ``turn``, which was just served and is removed if it cannot take more."""
     if ready[turn].ready:
-        return turn + 1
+        return _with_credit(ready, turn + 1)
     del ready[turn]
-    return turn
+    return _with_credit(ready, turn)
 
 
 def _take_rows(queue: Queue, consumer: Consumer, now_ms: int, *, alone: bool) -> Part | None:
