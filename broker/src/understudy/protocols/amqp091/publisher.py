@@ -130,6 +130,11 @@ class ChannelPublisher:
         else:
             self._output.send_content(method, publish.encoded, publish.body)
 
+    @property
+    def unconfirmed_count(self) -> int:
+        """Number of publishes that wait for their confirm."""
+        return self._next - 1 - self._confirmed
+
     def send_returns(self) -> None:
         """Send the returns of a transaction, which is committed."""
         returns, self._returns = self._returns, []
