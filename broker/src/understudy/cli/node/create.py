@@ -30,7 +30,9 @@ AMQP_PORT: Final = 5672
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--name", help="Name of the node; default: the name of the directory.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of the acceptor, announced to clients.")
-@click.option("--port", default=CORE_PORT, show_default=True, type=click.IntRange(1, 65535), help="Port of the acceptor.")
+@click.option(
+    "--port", default=CORE_PORT, show_default=True, type=click.IntRange(1, 65535), help="Port of the acceptor."
+)
 @click.option(
     "--amqp-port",
     type=click.IntRange(0, 65535),

@@ -76,7 +76,11 @@ class ChannelPublisher:
             try:
                 routed = self._route(publish, number)
             except (AddressFull, PublishRejected) as error:
-                if not number:
+                transaction = self._session.state.sending_transaction
+                if transaction is not None:
+                    # nothing of the transaction counts without this message: its commit reports the error
+                    transaction.fail(error)
+                elif not number:
                     log.info("publish dropped", extra={"exchange": publish.exchange, "error": str(error)})
                 else:
                     self._office.acceptance.answer(self._session.state.order, partial(self._done, number), error=error)
