@@ -21,7 +21,14 @@ from ansible_collections.understudy.broker.plugins.plugin_utils.elements import 
     policy_steps,
 )
 from ansible_collections.understudy.broker.plugins.plugin_utils.render import DEFAULTS, LEFTOVER_ADDRESSES
-from ansible_collections.understudy.broker.plugins.plugin_utils.sockets import CORE, DEFAULT_PORT, WILDCARDS
+from ansible_collections.understudy.broker.plugins.plugin_utils.sockets import (
+    AMQP091,
+    CORE,
+    DEFAULT_PORT,
+    WILDCARDS,
+    amqp091_parameters,
+    automatic_amqp091_port,
+)
 from ansible_collections.understudy.broker.plugins.plugin_utils.structured import as_mapping, at, many, take
 from ansible_collections.understudy.broker.plugins.plugin_utils.variables import Unusable, table
 
@@ -125,6 +132,7 @@ class _Exporter:
         self._variables.update(broker_bind_address=bind, broker_port=port - offset)
         listed: dict[str, dict[str, object]] = {CORE: _socket(parameters)} if parameters else {}
         interfaces: dict[str, dict[str, object]] = {}
+        amqp091_port = self._amqp091(acceptors, (bind, parameters), offset)
         for name, (address, number, options) in acceptors.items():
             listed[name] = {"port": number - offset, **_socket(options)}
             if address != bind:
@@ -137,7 +145,28 @@ class _Exporter:
             self._variables["broker_interfaces"] = interfaces
         if listed:
             self._variables["broker_sockets"] = listed
+        if amqp091_port != automatic_amqp091_port(port - offset, listed):
+            # a broker that is taken over opens no port that it did not have
+            self._variables["broker_amqp091_port"] = amqp091_port
         self._connectors(port)
+
+    def _amqp091(
+        self,
+        acceptors: dict[str, tuple[str, int, dict[str, object]]],
+        core: tuple[str, Mapping[str, object]],
+        offset: int,
+    ) -> int:
+        """Take the acceptor for AMQP 0-9-1 out of the others, if it is as its port would make it. Returns its port
+        without the offset; 0: there is none.
+        """
+        address, number, options = acceptors.get(AMQP091, ("", 0, {}))
+        others = {name: value for name, value in options.items() if name != "virtualHosts"}
+        if address == core[0] and number > offset and others == amqp091_parameters(core[1], ()):
+            del acceptors[AMQP091]
+            if "virtualHosts" in options:
+                self._variables["broker_amqp091_virtual_hosts"] = str(options["virtualHosts"]).split(",")
+            return number - offset
+        return 0
 
     def _advertised(self) -> str:
         """Address of the node's own connector; its bind address without one."""

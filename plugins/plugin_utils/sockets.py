@@ -9,12 +9,21 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 CORE = "core"
 """Name of the acceptor that every node has."""
 DEFAULT_PORT = 61616
+AMQP091 = "amqp091"
+"""Name of the acceptor for AMQP 0-9-1 alone."""
+AMQP091_PORT = 5672
+AUTOMATIC = -1
+"""Value of a port that the other inputs decide."""
+PROTOCOLS = ("CORE", "AMQP091")
+"""Protocols that a broker serves on an acceptor without the parameter protocols."""
+CORE_ONLY_PARAMETERS = ("protocols", "httpUpgradeEnabled", "httpUpgradeEndpoint", "activemqServerName")
+"""Parameters of the acceptor core that the one for AMQP 0-9-1 does not share."""
 PORT_MAX = 65535
 WILDCARDS = ("0.0.0.0", "::", "*")
 MEMBERS, CLIENTS = SOURCES = ("members", "clients")
@@ -115,8 +124,9 @@ def open_sockets(name: str, values: Mapping[str, object], prefix: str = "broker_
 
     Args:
         name: Name of the node's own connector.
-        values: ``advertise_address``, ``bind_address``, ``port``, ``port_offset``, ``interfaces``, ``sockets``,
-            ``connectors``, ``connector_parameters``, ``management_address`` and ``management_port``.
+        values: ``advertise_address``, ``bind_address``, ``port``, ``port_offset``, ``protocols``, ``amqp091_port``,
+            ``amqp091_virtual_hosts``, ``interfaces``, ``sockets``, ``connectors``, ``connector_parameters``,
+            ``management_address`` and ``management_port``.
         prefix: What precedes these names in the inputs, for errors.
     """
     faults: list[tuple[str, str]] = []
@@ -155,6 +165,18 @@ def open_sockets(name: str, values: Mapping[str, object], prefix: str = "broker_
         bind, advertise = (bind_address, advertised) if chosen is None else interfaces[str(chosen)]
         number = port("sockets", entry["port"])
         others.append(Endpoint(socket, bind, number, parameters, origin, advertise, sources))
+    protocols = _protocols(values, faults)
+    if "AMQP091" not in protocols and "protocols" not in core.parameters:
+        core = replace(core, parameters={"protocols": list(protocols), **core.parameters})
+    amqp091_port = _amqp091_port(values, protocols)
+    if amqp091_port:
+        if any(each.name == AMQP091 for each in others):
+            problem = f"has the acceptor {AMQP091}, which {prefix}amqp091_port makes too; set that to 0"
+            faults.append(("sockets", problem))
+        number = port("amqp091_port", amqp091_port)
+        own = amqp091_parameters(core.parameters, _texts(values.get("amqp091_virtual_hosts") or ()))
+        origin = f"{prefix}amqp091_port"
+        others.append(Endpoint(AMQP091, bind_address, number, own, origin, advertised, (CLIENTS,)))
     connectors = tuple(_connectors(values, prefix, faults))
     own = Endpoint(name, advertised, core_port, _mapping(values, "connector_parameters"), f"{prefix}port")
     faults.extend(("connectors", problem) for problem in _repeated([own, *connectors]))
@@ -166,6 +188,57 @@ def open_sockets(name: str, values: Mapping[str, object], prefix: str = "broker_
         management_port=port("management_port", values["management_port"]),
         faults=tuple(faults),
     )
+
+
+def amqp091_parameters(core: Mapping[str, object], virtual_hosts: Sequence[str]) -> dict[str, object]:
+    """Parameters of the acceptor for AMQP 0-9-1.
+
+    Args:
+        core: Parameters of the acceptor core, which it shares, so that a node with TLS has no port without.
+        virtual_hosts: Beside the default one.
+    """
+    shared = {name: value for name, value in core.items() if name not in (*CORE_ONLY_PARAMETERS, "virtualHosts")}
+    hosts = {"virtualHosts": ",".join(virtual_hosts)} if virtual_hosts else {}
+    return {"protocols": "AMQP091", **hosts, **shared}
+
+
+def _protocols(values: Mapping[str, object], faults: list[tuple[str, str]]) -> tuple[str, ...]:
+    """The protocols of the node."""
+    found = _texts(values["protocols"]) if values.get("protocols") else PROTOCOLS
+    unknown = [each for each in found if each not in PROTOCOLS]
+    if unknown:
+        faults.append(("protocols", f"has {unknown[0]!r}; give {' and '.join(PROTOCOLS)}"))
+    elif "CORE" not in found:
+        faults.append(("protocols", "lacks CORE, by which nodes of a cluster and tools talk to the broker; add it"))
+    return tuple(found)
+
+
+def _amqp091_port(values: Mapping[str, object], protocols: Sequence[str]) -> int:
+    """Port of the acceptor for AMQP 0-9-1 without the offset; 0: there is none.
+
+    Without a given port there is one beside the default port of the acceptor core only: several nodes of one host that
+    have ports of their own would have the same second port. An inventory that uses the port keeps it.
+    """
+    given = int(str(values.get("amqp091_port", AUTOMATIC)))
+    if "AMQP091" not in protocols:
+        return 0
+    if given != AUTOMATIC:
+        return given
+    return automatic_amqp091_port(int(str(values["port"])), _mapping(values, "sockets"))
+
+
+def automatic_amqp091_port(core_port: int, sockets: Mapping[str, object]) -> int:
+    """Port of the acceptor for AMQP 0-9-1 where none is given; 0: there is none.
+
+    Args:
+        core_port: Port of the acceptor core, without the offset.
+        sockets: Entries of other acceptors by name.
+    """
+    taken = any(
+        name == AMQP091 or (isinstance(entry, Mapping) and str(entry.get("port")) == str(AMQP091_PORT))
+        for name, entry in sockets.items()
+    )
+    return AMQP091_PORT if core_port == DEFAULT_PORT and not taken else 0
 
 
 def _interfaces(values: Mapping[str, object], faults: list[tuple[str, str]]) -> dict[str, tuple[str, str]]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from planted import (  # noqa: F401  # each module adds its bugs to BUGS
     activation_bugs,
+    amqp091_bugs,
     branch_bugs,
     damage_bugs,
     empty_start_bugs,

@@ -76,6 +76,9 @@ class InstanceOptions:
     host: str = "127.0.0.1"
     """Host name or address that the acceptor binds and that is announced to clients; IPv6 without brackets."""
     port: int = 61616
+    amqp_port: int = 0
+    """Port of the acceptor for AMQP 0-9-1 alone; 0: there is none, and the other acceptor serves it too. Not with
+    ``full_ha``."""
     data: str = "data"
     """Directory of the store; a relative one starts at the instance directory."""
     role: str | None = "amq"
@@ -171,6 +174,7 @@ def _transports(options: InstanceOptions) -> Iterator[str]:
     yield "    <!-- Where clients connect. The option property of `understudy run`, port=NUMBER, changes it. -->"
     yield "    <acceptors>"
     yield f'      <acceptor name="artemis">{url}</acceptor>'
+    yield from _amqp(options)
     yield "    </acceptors>"
     yield "    <!-- Addresses announced to clients and to the other node of a pair. -->"
     yield "    <connectors>"
@@ -180,6 +184,13 @@ def _transports(options: InstanceOptions) -> Iterator[str]:
         yield f'      <connector name="partner">{partner}</connector>'
     yield "    </connectors>"
     yield ""
+
+
+def _amqp(options: InstanceOptions) -> Iterator[str]:
+    if options.amqp_port:
+        amqp = format_url(options.host, f"${{amqp.port:{options.amqp_port}}}")
+        yield "      <!-- The port that clients of RabbitMQ use by default. The other acceptor serves AMQP 0-9-1 too. -->"
+        yield f'      <acceptor name="amqp091">{_escape(f"{amqp}?protocols=AMQP091")}</acceptor>'
 
 
 def _pair(pair: Pair) -> Iterator[str]:

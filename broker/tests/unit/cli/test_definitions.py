@@ -58,12 +58,82 @@ def test_shown_definitions_are_read_as_they_were() -> None:
         "security_settings": {"#": {"send": ["amq"]}},
         "addresses": {"a": {"routing_types": ["ANYCAST", "MULTICAST"]}},
         "queues": {"orders": {key: value for key, value in QUEUE.items() if key != "name"}},
+        "exchanges": {"logs": {"type": "topic", "durable": True, "alternate": None}},
+        "exchange_bindings": {
+            "logs to queue orders, key 'a.#'": {"source": "logs", "destination": "orders", "routing_key": "a.#"}
+        },
         "diverts": {"d": {"address": "a", "forwarding_address": "b", "exclusive": False}},
         "users": {"alice": {"roles": ["amq"]}},
     }
     assert set(values) == set(KINDS)
     assert parse(shown(values), "f").values == values
     assert differences(values, values) == []
+
+
+RABBITMQ = {
+    "rabbit_version": "3.10.8",
+    "users": [{"name": "guest", "password_hash": "x", "tags": []}],
+    "vhosts": [{"name": "/"}, {"name": "shop"}],
+    "policies": [],
+    "queues": [
+        {"name": "q", "vhost": "shop", "durable": True, "auto_delete": False,
+         "arguments": {"x-queue-type": "classic", "x-message-ttl": 5000, "x-unknown": 1}},
+    ],
+    "exchanges": [
+        {"name": "logs", "vhost": "shop", "type": "topic", "durable": True, "auto_delete": False, "internal": False,
+         "arguments": {"alternate-exchange": "rest"}},
+    ],
+    "bindings": [
+        {"source": "logs", "vhost": "shop", "destination": "q", "destination_type": "queue", "routing_key": "a.#",
+         "arguments": {}},
+    ],
+}  # fmt: skip
+
+
+def test_a_file_of_rabbitmq_is_read_and_the_rest_of_it_is_named() -> None:
+    read = parse(json.dumps(RABBITMQ, indent=2), "rabbit.json")
+    assert read.values["queues"] == {
+        "shop/q": {
+            "address": "shop/q", "routing_type": "ANYCAST", "durable": True, "auto_delete": False,
+            "virtual_host": "shop", "arguments": {"x-message-ttl": 5000},
+        }
+    }  # fmt: skip
+    exchange = {"type": "topic", "durable": True, "auto_delete": False, "internal": False, "alternate": "shop/rest"}
+    assert read.values["exchanges"] == {"shop/logs": exchange}
+    (binding,) = read.values["exchange_bindings"].values()
+    assert binding == {
+        "source": "shop/logs", "destination": "shop/q", "destination_type": "queue", "routing_key": "a.#",
+        "arguments": {},
+    }  # fmt: skip
+    assert read.place("exchanges", "shop/logs").startswith("rabbit.json:")
+    users, hosts = read.left_out
+    assert users.startswith("users (1) not taken over: ")
+    assert "virtualHosts=shop" in hosts
+
+
+@pytest.mark.parametrize(
+    ("section", "entry", "error"),
+    [
+        ("queues", {"name": ""}, "queues[0]: a queue needs 'name'"),
+        ("queues", {"name": 3}, "queues[0]: name is no text"),
+        ("queues", {"name": "q", "arguments": {"x-queue-type": "stream"}}, "type stream are not served"),
+        ("exchanges", {"name": "e", "type": "x-delayed-message"}, "exchanges[0]"),
+        ("bindings", {"source": "e"}, "needs 'destination'"),
+        ("bindings", 3, "bindings[0]: an object is expected"),
+    ],
+)
+def test_errors_of_a_file_of_rabbitmq_name_the_element(section: str, entry: object, error: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse(json.dumps({"rabbit_version": "3", section: [entry]}, indent=1), "f")
+    assert error in str(refused.value)
+    assert str(refused.value).startswith("f:4")
+
+
+def test_a_binding_has_the_name_of_its_values() -> None:
+    name = KINDS["exchange_bindings"].identify
+    assert name is not None
+    fields = {"source": "logs", "destination": "x", "destination_type": "exchange", "arguments": {"b": 1, "a": "z"}}
+    assert name(fields) == 'logs to exchange x, key \'\', arguments {"a": "z", "b": 1}'
 
 
 def test_what_differs_is_created_changed_impossible_or_left() -> None:

@@ -75,6 +75,12 @@ def test_ipv6_addresses_are_written_in_brackets() -> None:
     assert read(InstanceOptions("one", host="::1")).acceptors[0].url == "tcp://[::1]:61616"
 
 
+def test_an_acceptor_for_amqp_0_9_1_serves_nothing_else() -> None:
+    core, amqp = read(InstanceOptions("one", amqp_port=5672)).acceptors
+    assert (core.protocols, core.port) == (("CORE", "AMQP091"), 61616)
+    assert (amqp.name, amqp.protocols, amqp.port) == ("amqp091", ("AMQP091",), 5672)
+
+
 def test_users_and_roles_have_one_line_each() -> None:
     assert users_file("admin", "ENC(x)").splitlines()[-1] == "admin = ENC(x)"
     assert roles_file("admin", "amq").splitlines()[-1] == "amq = admin"

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from msgspec import convert, to_builtins
 
+from support.amqp091 import declared
 from support.core import NAME
 from support.managed import ManagedWorld
+from support.managed_amqp import ManagedAmqp
 from support.routing import text
 from support.slices import counted, finish
 from understudy.config.bridge import BridgeConfiguration, BridgeTarget
@@ -21,12 +23,14 @@ from understudy.management.snapshot.collections import READERS
 from understudy.management.snapshot.routing import message_of
 from understudy.management.snapshot.rows import STEP_ROWS, Rows, select
 from understudy.terms import Permission, RoutingType
+from understudy.wire.amqp091 import methods as m
+from understudy.wire.amqp091.tables import Decimal, Timestamp
 from understudy.wire.core import packets
 
 
 def busy() -> ManagedWorld:
     """A node with at least one item of each collection, except users."""
-    node = ManagedWorld(
+    node = ManagedAmqp(
         configuration={
             "connectors": (ConnectorConfiguration("self", "127.0.0.1", 1),),
             "bridges": (BridgeConfiguration("b", "q", BridgeTarget(("self",))),),
@@ -44,6 +48,11 @@ def busy() -> ManagedWorld:
     node.world.session().sends.send(text("x", "r"))
     transacted = node.world.session(transacted=True)
     transacted.sends.send(text("y", "r"))
+    amqp = node.channel()
+    amqp.ask(m.ExchangeDeclare(0, "logs", "headers", durable=True), m.ExchangeDeclareOk)
+    declared(amqp, "audit", durable=True, arguments={"x-message-ttl": 60_000, "x-max-length": 7})
+    found = {"x-match": "any", "at": Timestamp(7), "price": Decimal(2, 314), "raw": b"\xff", "levels": [1, {"a": None}]}
+    amqp.ask(m.QueueBind(0, "audit", "logs", "", arguments=found), m.QueueBindOk)
     node.world.session(xa=True).branches.start(Xid(7, b"global", b"branch"))
     node.world.turn()
     return node

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from understudy.config.model import AcceptorConfiguration, ConnectorConfiguration
-from understudy.management.operations.transport import MASK, acceptor_parameters, connector_parameters, described
+from understudy.management.transport import MASK, acceptor_parameters, connector_parameters, described
 
 
 def test_parameters_are_strings_and_passwords_are_masked() -> None:

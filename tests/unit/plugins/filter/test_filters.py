@@ -74,6 +74,7 @@ def test_sockets_are_named_for_the_role_that_tries_them() -> None:
     assert [(each["name"], each["port"]) for each in result["listening"]] == [
         ("core", 61626),
         ("more", 5010),
+        ("amqp091", 5682),
         ("management", 8171),
     ]
     assert result["faults"] == ["broker_network_sockets: lacks the port of 'none', which is a number"]

@@ -18,6 +18,7 @@ def pair(**changes: object) -> Hosts:
         "broker_store_directory": "/srv/p",
         "broker_firewall": True,
         "broker_client_sources": ["10.20.0.0/16"],
+        "broker_amqp091_port": 0,
         **changes,
     }
     roles = {"a1": "primary", "a2": "backup"}
@@ -36,6 +37,10 @@ def ports(hosts: Hosts, host: str = "a1") -> list[dict[str, object]]:
 
 def test_members_and_clients_may_connect_to_core() -> None:
     assert ports(pair()) == [{"port": 61616, "sources": ["10.0.0.2", "10.20.0.0/16"]}]
+
+
+def test_clients_may_connect_to_the_port_of_amqp_0_9_1() -> None:
+    assert ports(pair(broker_amqp091_port=-1))[0] == {"port": 5672, "sources": ["10.20.0.0/16"]}
 
 
 def test_a_socket_may_be_for_members_or_for_clients_only() -> None:
@@ -81,7 +86,7 @@ def test_the_ports_of_hosted_backups_are_guarded_as_well() -> None:
         }
         for number in (1, 2)
     }
-    assert [each["port"] for each in ports(hosts, "n1")] == [8080, 61616, 61716]
+    assert [each["port"] for each in ports(hosts, "n1")] == [5672, 5772, 8080, 61616, 61716]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ BASE: dict[str, object] = {
     "port_offset": 0,
     "management_address": "127.0.0.1",
     "management_port": 8161,
+    "amqp091_port": 0,
 }
 
 
@@ -110,3 +111,60 @@ def test_unusable_entries_are_named(changes: dict[str, object], fault: tuple[str
     (found,) = sockets(**changes).faults
     assert found[0] == fault[0]
     assert fault[1] in found[1]
+
+
+def amqp091(**changes: object) -> tuple[str, tuple[str, ...]] | None:
+    """URL and sources of the acceptor for AMQP 0-9-1; None: there is none."""
+    found = sockets(**{"amqp091_port": -1, **changes})
+    assert not found.faults
+    return next(((each.url, each.sources) for each in found.acceptors if each.name == "amqp091"), None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "url"),
+    [
+        ({}, "tcp://0.0.0.0:5672?protocols=AMQP091"),
+        ({"port_offset": 100}, "tcp://0.0.0.0:5772?protocols=AMQP091"),
+        ({"port": 61617}, None),
+        ({"port": 61617, "amqp091_port": 5673}, "tcp://0.0.0.0:5673?protocols=AMQP091"),
+        ({"amqp091_port": 0}, None),
+        ({"protocols": ["CORE"]}, None),
+        ({"protocols": ["CORE"], "amqp091_port": 5672}, None),
+        ({"sockets": {"other": {"port": 5672}}}, None),
+        ({"amqp091_virtual_hosts": ["shop", "x"]}, "tcp://0.0.0.0:5672?protocols=AMQP091;virtualHosts=shop,x"),
+    ],
+)
+def test_the_acceptor_for_amqp_0_9_1(changes: dict[str, object], url: str | None) -> None:
+    assert amqp091(**changes) == (None if url is None else (url, ("clients",)))
+
+
+def test_amqp_0_9_1_has_the_tls_of_core_and_not_what_only_core_has() -> None:
+    parameters = {"sslEnabled": True, "keyStorePath": "k.pem", "httpUpgradeEnabled": True}
+    found = amqp091(sockets={"core": {"protocols": "CORE,AMQP091", "parameters": parameters}})
+    assert found is not None
+    assert found[0] == "tcp://0.0.0.0:5672?protocols=AMQP091;sslEnabled=true;keyStorePath=k.pem"
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"protocols": ["CORE", "MQTT"]}, ("protocols", "has 'MQTT'")),
+        ({"protocols": ["AMQP091"]}, ("protocols", "lacks CORE")),
+        ({"amqp091_port": 65000, "port_offset": 1000, "port": 1, "management_port": 1}, ("amqp091_port", "is 65000")),
+        ({"amqp091_port": 5672, "sockets": {"amqp091": {"port": 5673}}}, ("sockets", "has the acceptor amqp091")),
+    ],
+)
+def test_protocols_that_cannot_be_served(changes: dict[str, object], fault: tuple[str, str]) -> None:
+    ((variable, problem),) = sockets(**changes).faults
+    assert variable == fault[0]
+    assert problem.startswith(fault[1])
+
+
+def test_without_amqp_0_9_1_core_says_so() -> None:
+    assert sockets(protocols=["CORE"]).core.url == "tcp://0.0.0.0:61616?protocols=CORE"
+    assert sockets().core.url == "tcp://0.0.0.0:61616"
+
+
+def test_an_acceptor_of_that_name_in_the_sockets_is_the_only_one() -> None:
+    found = sockets(amqp091_port=-1, sockets={"amqp091": {"port": 5673}})
+    assert [(each.name, each.port) for each in found.acceptors] == [("core", 61616), ("amqp091", 5673)]

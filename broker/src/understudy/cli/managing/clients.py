@@ -1,4 +1,4 @@
-"""``understudy connection``, ``session``, ``consumer`` and ``transaction``: look at clients, and end their work."""
+"""``understudy connection``, ``session``, ``channel``, ``consumer`` and ``transaction``: look at clients, close them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from understudy.cli.tables import Table, View, figure_column, view_options, with
 from understudy.cli.terminal import Commands, echo
 from understudy.errors import ManagementError
 from understudy.management.model.clients import Connection, Consumer, Session, Transaction
+from understudy.management.model.exchanges import Channel
 
 CONNECTIONS: Final = Table(
     "connections",
@@ -49,6 +50,21 @@ CONSUMERS: Final = Table(
         figure_column(Consumer, "remote_address", "from"),
         figure_column(Consumer, "delivering_count", "delivering"),
         figure_column(Consumer, "messages_acknowledged", "acknowledged", optional=True),
+    ),
+)
+CHANNELS: Final = Table(
+    "channels",
+    with_others(
+        Channel,
+        figure_column(Channel, "connection"),
+        figure_column(Channel, "number", "channel"),
+        figure_column(Channel, "user", optional=True),
+        figure_column(Channel, "virtual_host", "host", optional=True),
+        figure_column(Channel, "remote_address", "from"),
+        figure_column(Channel, "consumer_count", "consumers"),
+        figure_column(Channel, "unacknowledged_count", "unacknowledged"),
+        figure_column(Channel, "unconfirmed_count", "unconfirmed"),
+        figure_column(Channel, "prefetch_count", "prefetch", optional=True),
     ),
 )
 TRANSACTIONS: Final = Table(
@@ -138,6 +154,23 @@ def close_session(place: Place, session_id: str) -> None:
         raise ManagementError(f"there is no session {session_id}")
     done = invoke(place, "broker", "closeSessionWithID", found[0]["connection"], session_id)
     _done(done, "closed", "no such session")
+
+
+@click.group(cls=Commands)
+def channel() -> None:
+    """Look at channels of clients of AMQP 0-9-1. `session close` closes one."""
+
+
+@channel.command("list")
+@active_node_options
+@view_options(CHANNELS, watch=True)
+def list_channels(place: Place, view: View) -> None:
+    """Show the open channels of clients of AMQP 0-9-1.
+
+    \b
+    Example: understudy channel list --filter "unacknowledged_count>1000"
+    """
+    view.repeat(lambda: view.rows(CHANNELS, items(place, "channels")))
 
 
 @click.group(cls=Commands)

@@ -7,6 +7,7 @@ import secrets
 import shlex
 import sys
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -19,12 +20,25 @@ from understudy.errors import ConfigError
 from understudy.limits import CLUSTER_PASSWORD_CHARACTERS_MIN
 from understudy.runtime.management.listener import is_loopback
 
+#: Default port of the acceptor.
+CORE_PORT: Final = 61616
+#: Port on which clients of AMQP 0-9-1 connect by default.
+AMQP_PORT: Final = 5672
+
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--name", help="Name of the node; default: the name of the directory.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of the acceptor, announced to clients.")
-@click.option("--port", default=61616, show_default=True, type=click.IntRange(1, 65535), help="Port of the acceptor.")
+@click.option(
+    "--port", default=CORE_PORT, show_default=True, type=click.IntRange(1, 65535), help="Port of the acceptor."
+)
+@click.option(
+    "--amqp-port",
+    type=click.IntRange(0, 65535),
+    help=f"Port of a second acceptor, for AMQP 0-9-1 only; 0: none. Default: {AMQP_PORT} if --port is {CORE_PORT}, else"
+    " none. The first acceptor serves AMQP 0-9-1 in any case.",
+)
 @click.option(
     "--data",
     help="Directory of the store, relative to DIRECTORY; default: data. With --partner: the absolute path of the"
@@ -62,6 +76,7 @@ def create(
     name: str | None,
     host: str,
     port: int,
+    amqp_port: int | None,
     data: str | None,
     user: str,
     password_file: Path | None,
@@ -90,12 +105,17 @@ def create(
         raise click.UsageError(
             "--preset excludes --partner and --backup: lines of `understudy cli` make it one of a pair"
         )
+    if preset is not None and amqp_port:
+        raise click.UsageError("--preset excludes --amqp-port: its acceptor serves AMQP 0-9-1 too")
+    if amqp_port is None:
+        amqp_port = AMQP_PORT if port == CORE_PORT and preset is None else 0
     if allow_anonymous and not is_loopback(host):
         raise click.UsageError(f"--allow-anonymous needs a loopback --host; {host} can be reached from other hosts")
     options = InstanceOptions(
         name=name or directory.name,
         host=host,
         port=port,
+        amqp_port=amqp_port,
         data=data or "data",
         role=None if allow_anonymous else role,
         queues=queues,

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from msgspec import to_builtins
 
 from understudy.dataclass import dataclass
-from understudy.management.model import access, clients, links, operations, queues
+from understudy.management.model import access, clients, exchanges, links, operations, queues
 from understudy.management.model.cluster import Cluster
 from understudy.management.model.events import Events
 from understudy.management.model.figure import Item, base_types, figures
@@ -178,8 +178,11 @@ COLLECTIONS: Final = {
         Collection("queues", queues.Queue, ("name",), "Queues.", "queue-not-found"),
         Collection("addresses", queues.Address, ("name",), "Addresses."),
         Collection("bindings", queues.Binding, ("address", "name"), "Destinations of the messages of addresses."),
+        Collection("exchanges", exchanges.Exchange, ("name",), "Exchanges of AMQP 0-9-1.", "exchange-not-found"),
+        Collection("exchange-bindings", exchanges.ExchangeBinding, ("id",), "Bindings of exchanges."),
         Collection("connections", clients.Connection, ("id",), "Connections of clients."),
         Collection("sessions", clients.Session, ("id",), "Sessions of clients."),
+        Collection("channels", exchanges.Channel, ("connection", "number"), "Channels of clients of AMQP 0-9-1."),
         Collection("consumers", clients.Consumer, ("session", "id"), "Consumers and browsers."),
         Collection("producers", clients.Producer, ("session", "id"), "Registered producers."),
         Collection("transactions", clients.Transaction, ("id",), "Open and prepared transactions."),
@@ -199,12 +202,14 @@ def all_routes() -> list[Route]:
     found = list(ROUTES)
     for each in COLLECTIONS.values():
         kind, tag = each.kind.__name__, each.name
-        missing = {404: (f"No such {kind.lower()} here.", "Error")}
+        noun = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind).lower()
+        operation = re.sub(r"-(.)", lambda found: found[1].upper(), each.name)
+        missing = {404: (f"No such {noun} here.", "Error")}
         found += [
-            Route("GET", each.path, each.name, tag, f"A page: {each.doc}", {200: ("The page.", f"{kind}Page")},
+            Route("GET", each.path, operation, tag, f"A page: {each.doc}", {200: ("The page.", f"{kind}Page")},
                   collection=each.name),
-            Route("GET", f"{each.path}/{{name}}", f"one{kind}", tag, f"One {kind.lower()}.",
-                  {200: (f"The {kind.lower()}.", kind), **missing}, collection=each.name),
+            Route("GET", f"{each.path}/{{name}}", f"one{kind}", tag, f"One {noun}.",
+                  {200: (f"The {noun}.", kind), **missing}, collection=each.name),
         ]  # fmt: skip
     return found
 

@@ -7,6 +7,8 @@ have different series.
 
 Families are made in steps, because a node may have many queues; the text is made from finished families.
 
+The same holds for exchanges of AMQP 0-9-1 (``EXCHANGES_SHOWN_MAX``).
+
 Not here: process metrics (``runtime/management/http.py`` adds the library's collector, which reads /proc).
 """
 
@@ -23,6 +25,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from understudy.management.model.cluster import Cluster, ClusterConnection, Discovery
+from understudy.management.model.exchanges import Exchange
 from understudy.management.model.figure import Figure, Item, figures
 from understudy.management.model.links import Acceptor, Bridge, Certificate
 from understudy.management.model.node import STATES, Durations, Node, Readers, readiness
@@ -33,6 +36,8 @@ from understudy.management.view import NodeView
 
 #: Maximum number of queues with their own series.
 QUEUES_SHOWN_MAX: Final = 1_000
+#: Maximum number of exchanges with their own series.
+EXCHANGES_SHOWN_MAX: Final = 1_000
 #: Longest label value. Characters.
 LABEL_CHARACTERS_MAX: Final = 200
 
@@ -78,6 +83,10 @@ def families(view: NodeView) -> Generator[None, None, Families]:
             yield
             read = rows.readers[figure.name]
             found.append(_family(figure, names, zip(labels, map(read, shown), strict=True)))
+    yield
+    found += _exchanges(view.rows("exchanges"))
+    channels = len(view.rows("channels").sources)
+    found.append(_gauge("understudy_channels", "Open channels of clients of AMQP 0-9-1.", channels))
     return Families(found)
 
 
@@ -105,6 +114,14 @@ def _shown(rows: Rows[Any]) -> Callable[[Any], bool]:
 def _order(rows: Rows[Any]) -> Callable[[Any], tuple[bool, str]]:
     durable, name = rows.readers["durable"], rows.readers["name"]
     return lambda queue: (not durable(queue), str(name(queue)))
+
+
+def _exchanges(rows: Rows[Any]) -> Iterator[Metric]:
+    """Families of the exchanges of AMQP 0-9-1, of which a node may have none; durable ones come first."""
+    yield _gauge("understudy_exchanges", "Exchanges of AMQP 0-9-1.", len(rows.sources))
+    shown = nsmallest(EXCHANGES_SHOWN_MAX, rows.sources, key=_order(rows))
+    items = [([label(each.name), each.type], each) for each in map(rows.item, shown)]
+    yield from _of_items(Exchange, items, ("exchange", "type"))
 
 
 # -- families of fields ---------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Final
 
 from understudy.errors import BrokerError
-from understudy.management.operations.transport import ACCEPTOR_FACTORY
+from understudy.management.transport import ACCEPTOR_FACTORY
 from understudy.message import Message, MessageType
 from understudy.properties import BYTE, INT, Properties, PropertyValue
 from understudy.routing.addresses.address import Address

@@ -160,6 +160,13 @@ class Queue(Item, frozen=True, kw_only=True):
             metric="understudy_queue_oldest_message_age_seconds",
         ),
     ]
+    virtual_host: Annotated[
+        str | None, figure("Virtual host of a queue of AMQP 0-9-1; null: the queue was created in another way.")
+    ]
+    arguments: Annotated[
+        dict[str, Any] | None,
+        figure("Arguments of queue.declare of AMQP 0-9-1; null: the queue was created in another way."),
+    ]
     measured: Annotated[bool, figure("Whether the queue has metrics of its own (enable-metrics).")]
 
 

@@ -22,7 +22,7 @@ from understudy.management.operations.invocation import Control
 from understudy.management.operations.readers import READER_OPERATIONS
 from understudy.management.operations.settings import ROLE_PERMISSIONS
 from understudy.management.operations.table import Effect, Operation, operation, text
-from understudy.management.operations.transport import (
+from understudy.management.transport import (
     ACCEPTOR_FACTORY,
     CONNECTOR_FACTORY,
     acceptor_parameters,

@@ -12,7 +12,7 @@ from understudy.errors import ManagementError, ResourceNotFound
 from understudy.management.json_text import to_json
 from understudy.management.operations.invocation import Control, ManagedNode, Requester
 from understudy.management.operations.table import Operations, operation, text
-from understudy.management.operations.transport import ACCEPTOR_FACTORY, acceptor_parameters
+from understudy.management.transport import ACCEPTOR_FACTORY, acceptor_parameters
 
 
 @dataclass(frozen=True, slots=True)

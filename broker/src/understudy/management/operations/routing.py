@@ -15,9 +15,11 @@ from understudy.errors import AddressNotFound, ManagementError
 from understudy.management.doors import artemis
 from understudy.management.doors.listing import PageRequest, page_of
 from understudy.management.json_text import parse_json, to_json
+from understudy.management.operations.exchanges import queue_arguments, with_arguments
 from understudy.management.operations.invocation import Control
 from understudy.management.operations.table import Operation, flag, integer, operation, text
 from understudy.management.snapshot.routing import QUEUE, address_rows, queue_rows
+from understudy.protocols.amqp091.names import host_name, x_arguments
 from understudy.routing.addresses.address import Address
 from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.addresses.directory import Directory
@@ -31,7 +33,9 @@ _JSON_NAMES: Final = {"filter": "filter-string"}
 _NOT_ASKED: Final = frozenset({"internal", "configuration_managed", "paused", "temporary"})
 #: Additional fields of the Java client's configuration, with the values that are accepted and have no effect.
 _WITHOUT_EFFECT: Final = frozenset({"id", "user", "fqqn", "transient", "consumer-priority"})
-_TEXTS: Final = frozenset({"name", "address", "filter", "last_value_key", "group_first_key"})
+#: JSON names that are no fields of a queue configuration.
+_FURTHER: Final = {"auto-create-address": "auto_create_address", "virtual-host": "virtual_host"}
+_TEXTS: Final = frozenset({"name", "address", "filter", "last_value_key", "group_first_key", "virtual_host"})
 _FLAGS: Final = frozenset(
     {"durable", "purge_on_no_consumers", "exclusive", "last_value", "non_destructive", "group_rebalance",
      "group_rebalance_pause_dispatch", "auto_created", "auto_delete", "enabled"}
@@ -215,7 +219,7 @@ def create_queue_from_json(control: Control, text_of_it: str, ignore_if_exists: 
     directory = _directory(control)
     existing = directory.find_queue(given["name"])
     if existing is None or not ignore_if_exists:
-        existing = directory.create_queue(QueueConfiguration(**given), may_create_address=may_create)
+        existing = directory.create_queue(with_arguments(given), may_create_address=may_create)
     return queue_configuration_json(existing)
 
 
@@ -225,6 +229,8 @@ def update_queue_from_json(control: Control, text_of_it: str) -> str:
     for at_creation in ("auto_create_address", "auto_created"):
         given.pop(at_creation, None)
     queue = _directory(control).queue(given.pop("name", ""))
+    if "arguments" in given or "virtual_host" in given:
+        given["arguments"] = queue_arguments(given)
     change(control, queue, given)
     return queue_configuration_json(queue)
 
@@ -284,7 +290,7 @@ def parse_queue_configuration(text_of_it: str) -> dict[str, Any]:
     for key, value in given.items():
         if key in _WITHOUT_EFFECT and (key in ("id", "user", "fqqn") or value in (None, False)):
             continue
-        name = "auto_create_address" if key == "auto-create-address" else names.get(key)
+        name = _FURTHER.get(key) or names.get(key)
         if name is None or (name in _NOT_ASKED and value not in (None, False)):
             raise ManagementError(f"queue configuration: {key!r} is not supported")
         if value is not None and name not in _NOT_ASKED:
@@ -309,6 +315,10 @@ def _typed(key: str, name: str, value: object) -> object:
         if not isinstance(value, str):
             raise ManagementError(f"queue configuration: {key!r} is not a string")
         return value
+    if name == "arguments":
+        if not isinstance(value, dict):
+            raise ManagementError(f"queue configuration: {key!r} is not an object")
+        return value
     try:
         return int(str(value))
     except ValueError as error:
@@ -321,8 +331,10 @@ def queue_configuration_json(queue: Queue) -> str:
     found: dict[str, object] = {"id": queue.queue_id, "auto-create-address": True, "transient": False, "fqqn": False}
     for field in fields(QueueConfiguration):
         value = getattr(full, field.name)
-        if value is not None and value != "" and field.name != "paused":
+        if value is not None and value != "" and field.name not in ("paused", "arguments"):
             found[_json_name(field.name)] = value.name if isinstance(value, RoutingType) else value
+    if full.arguments is not None:
+        found |= {"arguments": x_arguments(full.arguments), "virtual-host": host_name(full.arguments.host)}
     return to_json(found)
 
 

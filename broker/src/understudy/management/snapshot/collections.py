@@ -15,6 +15,7 @@ from understudy.management.snapshot.clients import (
     session_rows,
     transaction_rows,
 )
+from understudy.management.snapshot.exchanges import channel_rows, exchange_binding_rows, exchange_rows
 from understudy.management.snapshot.links import bridge_rows
 from understudy.management.snapshot.routing import address_rows, binding_rows, divert_rows, queue_rows
 from understudy.management.snapshot.rows import Rows
@@ -23,7 +24,10 @@ READERS: Final[Mapping[str, Callable[[ManagedNode], Rows[Any]]]] = {
     "queues": queue_rows,
     "addresses": address_rows,
     "bindings": binding_rows,
+    "exchanges": exchange_rows,
+    "exchange-bindings": exchange_binding_rows,
     "connections": connection_rows,
+    "channels": channel_rows,
     "sessions": session_rows,
     "consumers": consumer_rows,
     "producers": producer_rows,

@@ -11,6 +11,7 @@ from understudy.management.model import links, queues
 from understudy.management.operations.invocation import ManagedNode
 from understudy.management.operations.queue_messages import page, shown_value, text_of, wanted_by
 from understudy.management.snapshot.rows import Rows
+from understudy.protocols.amqp091.names import host_name, x_arguments
 from understudy.routing.addresses.address import Address
 from understudy.routing.addresses.divert import Divert
 from understudy.routing.queues.queue import Queue
@@ -20,6 +21,21 @@ from understudy.store.messages.reference import MessageReference
 def _or_none(value: int | None) -> int | None:
     """The value of a setting; -1 means that there is no limit."""
     return None if value is None or value < 0 else value
+
+
+def _auto_delete(queue: Queue) -> bool:
+    arguments = queue.configuration.arguments
+    return bool(queue.configuration.auto_delete) or (arguments is not None and arguments.auto_delete)
+
+
+def _arguments(queue: Queue) -> dict[str, object] | None:
+    arguments = queue.configuration.arguments
+    return None if arguments is None else x_arguments(arguments)
+
+
+def _virtual_host(queue: Queue) -> str | None:
+    arguments = queue.configuration.arguments
+    return None if arguments is None else host_name(arguments.host)
 
 
 QUEUE: Final[Mapping[str, Callable[[Queue], object]]] = {
@@ -57,7 +73,9 @@ QUEUE: Final[Mapping[str, Callable[[Queue], object]]] = {
     "ring_size": lambda queue: _or_none(queue.configuration.ring_size),
     "consumers_before_dispatch": lambda queue: queue.configuration.consumers_before_dispatch or 0,
     "delay_before_dispatch": lambda queue: _or_none(queue.configuration.delay_before_dispatch),
-    "auto_delete": lambda queue: bool(queue.configuration.auto_delete),
+    "auto_delete": _auto_delete,
+    "virtual_host": _virtual_host,
+    "arguments": _arguments,
     "internal": lambda queue: queue.internal,
     "paging": lambda queue: queue.address.paging,
     "memory_bytes": lambda queue: queue.address.memory_bytes,

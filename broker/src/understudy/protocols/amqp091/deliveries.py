@@ -84,6 +84,11 @@ class ChannelDeliveries:
         """Tags of all consumers."""
         return self._by_tag
 
+    @property
+    def unacknowledged_count(self) -> int:
+        """Number of deliveries that are not settled, those that an open transaction settles left out."""
+        return len(self._unacknowledged)
+
     def limit(self, count: int, *, for_channel: bool) -> None:
         """Take the limit of basic.qos: for the channel, or for consumers that are made from now on."""
         if for_channel:

@@ -30,6 +30,16 @@ _NUMBERS: Final[Mapping[str, tuple[str, int]]] = {
     "x-max-length-bytes": ("max_length_bytes", 0),
     "x-delivery-limit": ("delivery_limit", 0),
 }
+#: Arguments of queue.declare by the name of the value in ``QueueArguments``.
+_ARGUMENTS: Final[Mapping[str, str]] = {
+    **{name: argument for argument, (name, _) in _NUMBERS.items()},
+    "overflow": "x-overflow",
+    "dead_letter_exchange": "x-dead-letter-exchange",
+    "dead_letter_routing_key": "x-dead-letter-routing-key",
+    "max_priority": "x-max-priority",
+    "single_active_consumer": "x-single-active-consumer",
+    "queue_type": "x-queue-type",
+}
 
 
 def refused(text: str) -> Amqp091Error:
@@ -52,6 +62,11 @@ def host_prefix(name: str, allowed: tuple[str, ...]) -> str:
     if name not in allowed:
         raise Amqp091Error(ReplyCode.NOT_ALLOWED, f"there is no virtual host {name!r}")
     return f"{name.strip('/')}/"
+
+
+def host_name(prefix: str) -> str:
+    """The name of the virtual host of a prefix."""
+    return prefix.strip("/") or DEFAULT_HOST
 
 
 def plain(name: str) -> str:
@@ -130,6 +145,11 @@ def queue_arguments(table: Table, host: str, *, auto_delete: bool) -> QueueArgum
         raise Amqp091Error(ReplyCode.NOT_IMPLEMENTED, "queues of the type stream are not served")
     values["queue_type"] = _choice(table, "x-queue-type", ("classic", "quorum"), "classic")
     return QueueArguments(**values)  # type: ignore[arg-type]  # each value was checked above
+
+
+def x_arguments(arguments: QueueArguments) -> dict[str, object]:
+    """The arguments of queue.declare that make these values, without those that are defaults."""
+    return {_ARGUMENTS[name]: value for name, value in arguments.as_values().items() if name in _ARGUMENTS}
 
 
 def _number(argument: str, value: object, least: int, most: int) -> int:

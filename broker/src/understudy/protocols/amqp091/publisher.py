@@ -77,7 +77,11 @@ class ChannelPublisher:
             try:
                 routed = self._route(publish, number)
             except (AddressFull, PublishRejected) as error:
-                if not number:
+                transaction = self._session.state.sending_transaction
+                if transaction is not None:
+                    # nothing of the transaction counts without this message: its commit reports the error
+                    transaction.fail(error)
+                elif not number:
                     log.info("publish dropped", extra={"exchange": publish.exchange, "error": str(error)})
                 else:
                     self._office.acceptance.answer(self._session.state.order, partial(self._done, number), error=error)
@@ -130,6 +134,11 @@ class ChannelPublisher:
             self._returns.append((method, publish))
         else:
             self._output.send_content(method, publish.encoded, publish.body)
+
+    @property
+    def unconfirmed_count(self) -> int:
+        """Number of publishes that wait for their confirm."""
+        return self._next - 1 - self._confirmed
 
     def send_returns(self) -> None:
         """Send the returns of a transaction, which is committed."""

@@ -269,6 +269,11 @@ class Exchange:
         return self.configuration.name
 
     @property
+    def is_default(self) -> bool:
+        """Whether it is the default exchange of a virtual host, which leads to each queue by its name."""
+        return self.predeclared and not self.name.rpartition("/")[2]
+
+    @property
     def durable(self) -> bool:
         """Whether the exchange survives a restart."""
         return self.configuration.durable

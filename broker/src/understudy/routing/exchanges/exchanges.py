@@ -118,12 +118,7 @@ class Exchanges:
             LimitExceeded: there are too many bindings.
             StoreFormatHeld, StoreError: it cannot be stored.
         """
-        source = self.get(binding.source)
-        durable = source.durable
-        if binding.to_exchange:
-            durable = durable and self.get(binding.destination).durable
-        else:
-            durable = durable and self._directory.queue(binding.destination).durable
+        source, durable = self.get(binding.source), self.is_durable(binding)
         if binding in source.bindings:
             return
         if len(source.bindings) >= BINDINGS_OF_EXCHANGE_MAX:
@@ -133,7 +128,7 @@ class Exchanges:
         self._adopt(source, binding)
         if durable:
             try:
-                self._store.store_setting(SettingRecord(SettingKind.EXCHANGE_BINDING, _key(binding), {}))
+                self._store.store_setting(SettingRecord(SettingKind.EXCHANGE_BINDING, binding_key(binding), {}))
             except BaseException:
                 self._forget(source, binding)
                 raise
@@ -142,6 +137,14 @@ class Exchanges:
         """Remove a binding; one that does not exist is not missed. Raises ExchangeNotFound: its source is missing."""
         if binding in self.get(binding.source).bindings:
             self._remove(binding)
+
+    def is_durable(self, binding: ExchangeBinding) -> bool:
+        """Whether a binding that exists survives a restart: both of its ends do."""
+        if binding.to_exchange:
+            destination_durable = self.get(binding.destination).durable
+        else:
+            destination_durable = self._directory.queue(binding.destination).durable
+        return self.get(binding.source).durable and destination_durable
 
     def bindings_of_queue(self, name: str) -> list[ExchangeBinding]:
         """Bindings that lead to a queue."""
@@ -178,7 +181,7 @@ class Exchanges:
             # of an exchange that is bound to itself
             return
         self._forget(source, binding)
-        if (SettingKind.EXCHANGE_BINDING, key := _key(binding)) in self._store.state.settings:
+        if (SettingKind.EXCHANGE_BINDING, key := binding_key(binding)) in self._store.state.settings:
             self._store.store_setting(SettingRecord(SettingKind.EXCHANGE_BINDING, key, None))
         if source.configuration.auto_delete and not source.bindings:
             self.delete(source.name)
@@ -223,7 +226,7 @@ class Exchanges:
         self, exchange: Exchange, keys: tuple[str, ...], headers: Mapping[str, object], message: Message
     ) -> Iterator[tuple[Queue | None, Exchange | None]]:
         """Queue or exchange at the end of each binding of one exchange that a message matches."""
-        if exchange.predeclared and exchange.name.rpartition("/")[2] == "":
+        if exchange.is_default:
             for key in keys:
                 queue = self._named(exchange.name + key, message)
                 if queue is not None:
@@ -320,7 +323,7 @@ class Exchanges:
         """Do nothing: settings do not matter to routing."""
 
 
-def _key(binding: ExchangeBinding) -> str:
+def binding_key(binding: ExchangeBinding) -> str:
     """The match of the record of a binding."""
     values = [binding.source, binding.destination, binding.to_exchange, binding.key, binding.arguments.hex()]
     return json.dumps(values, separators=(",", ":"))

@@ -22,7 +22,7 @@ from understudy.testing.runs.damage import browse_damage, judge_quarantine, quar
 from understudy.testing.runs.fault_plan import FaultKind
 from understudy.testing.runs.plan import Plan
 from understudy.testing.runs.strikes import JOURNAL, Strikes
-from understudy.testing.runs.workload import ClientPlan, LedgerBook, ProducerJob, consume, observe, produce
+from understudy.testing.runs.workload import ClientPlan, ConsumerJob, LedgerBook, ProducerJob, consume, observe, produce
 from understudy.testing.runs.xa_workload import (
     BranchConsumerJob,
     BranchProducerJob,
@@ -192,18 +192,22 @@ class ScenarioRun:
     async def _work(self, plan: ClientPlan, name: str) -> None:
         job = self._producers.get(name) or self._consumers[name]
         try:
-            if isinstance(job, BranchProducerJob):
-                await produce_in_branches(plan, job)
-            elif isinstance(job, BranchConsumerJob):
-                await consume_in_branches(plan, job)
-            elif isinstance(job, ProducerJob):
-                await produce(plan, job)
-            else:
-                await consume(plan, job)
+            await self.carry_out(plan, job)
         except BrokerError as error:
             self.violations.append(Violation("client", f"{name} ended with {error!r}"))
             return
         self._working.discard(name)
+
+    async def carry_out(self, plan: ClientPlan, job: ProducerJob | ConsumerJob) -> None:
+        """Do the work of a client."""
+        if isinstance(job, BranchProducerJob):
+            await produce_in_branches(plan, job)
+        elif isinstance(job, BranchConsumerJob):
+            await consume_in_branches(plan, job)
+        elif isinstance(job, ProducerJob):
+            await produce(plan, job)
+        else:
+            await consume(plan, job)
 
     def _browse_damage(self) -> None:
         """Let another client browse the queue until all faults have healed."""

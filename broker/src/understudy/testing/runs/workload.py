@@ -12,7 +12,7 @@ client's or the broker's fault and fails the run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from functools import partial
@@ -47,6 +47,35 @@ START_OVER_S: Final = 0.2
 _RECEIVE_S: Final = 0.5
 
 
+class Delivery(Protocol):
+    """A received message, of any protocol, as the ledger needs it."""
+
+    @property
+    def queue(self) -> str:
+        """Queue of the message."""
+        ...
+
+    @property
+    def properties(self) -> Mapping[str, object]:
+        """Properties, those of the ledger among them."""
+        ...
+
+    @property
+    def body(self) -> bytes:
+        """Body of the message."""
+        ...
+
+    @property
+    def message_id(self) -> int:
+        """Id of the message in the store; 0: unknown."""
+        ...
+
+    @property
+    def delivery_count(self) -> int:
+        """Number of deliveries, this one included."""
+        ...
+
+
 @dataclass(slots=True)
 class LedgerBook:
     """The events of all clients of a run."""
@@ -74,7 +103,7 @@ class LedgerBook:
         """The broker refused the message for certain, alone or with its transaction."""
         self.rows.append(Row(Kind.REFUSED, producer, number, queue, self.now_ms(), transaction=transaction))
 
-    def delivered(self, received: ReceivedMessage, consumer: str, began_ms: int) -> Row:
+    def delivered(self, received: Delivery, consumer: str, began_ms: int) -> Row:
         """Note a delivery through a session that began at ``began_ms``; the row names the message from then on."""
         producer, number = self._identity(received, consumer)
         row = Row(
@@ -93,7 +122,7 @@ class LedgerBook:
         self.sessions[row] = began_ms
         return row
 
-    def _identity(self, received: ReceivedMessage, consumer: str) -> tuple[str, int]:
+    def _identity(self, received: Delivery, consumer: str) -> tuple[str, int]:
         properties = received.properties
         producer, number = properties.get(PRODUCER_PROPERTY), properties.get(NUMBER_PROPERTY)
         if not isinstance(producer, str) or not isinstance(number, int):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Final
 
 from understudy.cli.managing.definitions.values import KINDS, UNLIMITED, DefinitionFile, Definitions
@@ -20,7 +20,7 @@ from understudy.management.operations.settings import ROLE_PERMISSIONS
 _UNWRITTEN: Final[Mapping[str, object]] = {
     "durable": True, "purge_on_no_consumers": False, "exclusive": False, "last_value": False, "non_destructive": False,
     "group_rebalance": False, "group_rebalance_pause_dispatch": False, "consumers_before_dispatch": 0, "enabled": True,
-    "routing_type": "STRIP",
+    "routing_type": "STRIP", "auto_delete": False,
 }  # fmt: skip
 
 
@@ -127,6 +127,16 @@ def _operations(change: Difference) -> Iterator[tuple[Any, ...]]:
         settings = {_json_name(key): _operand(key, value) for key, value in asked.items()}
         parameters = (json.dumps({"name": name, **settings}), *((True,) if is_new else ()))
         yield ("createQueue" if is_new else "updateQueue"), *parameters
+    elif change.kind == "exchanges":
+        yield (
+            "createExchange", name, values.get("type", "direct"), values.get("durable", True),
+            values.get("auto_delete", False), values.get("internal", False), values.get("alternate"),
+        )  # fmt: skip
+    elif change.kind == "exchange_bindings":
+        yield (
+            "createExchangeBinding", values["source"], values["destination"], values.get("destination_type", "queue"),
+            values.get("routing_key", ""), values.get("arguments") or {},
+        )  # fmt: skip
     elif change.kind == "diverts" and is_new:
         yield (
             "createDivert", name, values.get("routing_name"), values["address"], values["forwarding_address"],
@@ -151,6 +161,17 @@ def _operand(field_name: str, value: object) -> object:
 
 
 # --- broker.xml ----------------------------------------------------------------------------------------------------
+
+
+def possible_in_xml(found: Sequence[Difference]) -> list[Difference]:
+    """The differences, with those marked as impossible that a broker.xml cannot express."""
+    why = "broker.xml has no arguments of AMQP 0-9-1: import it on a node"
+    return [
+        replace(each, action="impossible", why=why)
+        if each.action == "create" and each.wanted.get("virtual_host") is not None
+        else each
+        for each in found
+    ]
 
 
 def changes_of_xml(found: Sequence[Difference]) -> list[Change]:

@@ -12,7 +12,13 @@ from typing import Any, Final, TypeVar
 import click
 
 from understudy.cli.managing.confirming import confirm, yes_option
-from understudy.cli.managing.definitions.changes import Difference, apply_to_node, changes_of_xml, differences
+from understudy.cli.managing.definitions.changes import (
+    Difference,
+    apply_to_node,
+    changes_of_xml,
+    differences,
+    possible_in_xml,
+)
 from understudy.cli.managing.definitions.sources import of_configuration, of_node
 from understudy.cli.managing.definitions.values import DefinitionFile, Definitions, parse, shown
 from understudy.cli.managing.places import require_active
@@ -53,6 +59,11 @@ class Target:
             return of_node(self.place)
         config, directory = place_of(None, self.config)
         return of_configuration(read_configuration(config, directory, ()).configuration)
+
+    def differences(self, file: DefinitionFile) -> list[Difference]:
+        """The differences of a file. Raises BrokerError."""
+        found = differences(self.definitions(), file.values)
+        return found if self.place is not None else possible_in_xml(found)
 
     def apply(self, file: DefinitionFile, found: list[Difference]) -> list[str]:
         """Make the changes. Returns the refused ones."""
@@ -98,7 +109,7 @@ _file_argument = click.argument("file", type=click.Path(path_type=Path, exists=T
 
 @click.group(cls=Commands)
 def definitions() -> None:
-    """Export, compare and import addresses, queues, settings, permissions, diverts and users as one JSON file."""
+    """Export, compare and import addresses, queues, exchanges, settings, diverts and users as one JSON file."""
 
 
 @definitions.command()
@@ -107,7 +118,8 @@ def definitions() -> None:
 def export(target: Target, output: Path | None) -> None:
     """Write the definitions of an active node, or of a broker.xml. Passwords are not among them.
 
-    Addresses and queues that the use of clients has created are left out.
+    Addresses and queues that the use of clients has created are left out, and so are exchanges and bindings that end
+    with the broker.
 
     \b
     Example: understudy definitions export --output definitions.json
@@ -137,7 +149,7 @@ def diff(target: Target, file: Path, view: View) -> None:
 
     Exit codes: 0 no difference; 1 different; 2 FILE cannot be used; 3 not active or not reachable.
     """
-    found = differences(target.definitions(), _read(file).values)
+    found = target.differences(_read(file))
     view.rows(DIFFERENCES, [each.row for each in found])
     if found:
         raise SystemExit(1)
@@ -155,7 +167,8 @@ def import_file(target: Target, file: Path, dry_run: bool, yes: bool, view: View
     On a node the changes are in force at once and are stored, so a restart and a failover keep them. With --config they
     are made in the file, whose other bytes stay, and a running node applies it as `understudy config` says. A second
     import of the same file changes nothing. Users get their roles; a missing one is named, because FILE has no
-    password.
+    password. FILE may also have the form of RabbitMQ (`rabbitmqctl export_definitions`): its queues, exchanges and
+    bindings are taken, and everything else is named.
 
     \b
     Example: understudy definitions import definitions.json --dry-run
@@ -164,7 +177,7 @@ def import_file(target: Target, file: Path, dry_run: bool, yes: bool, view: View
     not reachable.
     """
     read = _read(file)
-    found = differences(target.definitions(), read.values)
+    found = target.differences(read)
     view.rows(DIFFERENCES, [each.row for each in found])
     changes = [each for each in found if each.action in ("create", "change")]
     impossible = [each for each in found if each.action == "impossible"]
@@ -180,6 +193,8 @@ def import_file(target: Target, file: Path, dry_run: bool, yes: bool, view: View
     echo(f"{counted(len(changes) - len(refused), 'change')} made", err=True)
     for each in impossible:
         echo(f"{read.place(each.kind, each.name)}: {each.why}", err=True)
+    for text in read.left_out:
+        echo(text, err=True)
     if refused or impossible:
         raise SystemExit(1)
 

@@ -1,7 +1,7 @@
 """The definitions that a node has, and those that a broker.xml has.
 
-Addresses and queues that the broker or the use of a client makes are no definitions, and passwords are never among
-them.
+Addresses and queues that the broker or the use of a client makes are no definitions, exchanges and bindings that end
+with the broker are none, and passwords are never among them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from understudy.config.json_settings import json_name, security_values
 from understudy.config.model import AddressSettingsConfiguration, Configuration, QueueConfiguration
 from understudy.terms import DivertDefinition
 
+#: Kinds that a broker.xml does not have.
+NOT_IN_XML: Final = frozenset({"users", "exchanges", "exchange_bindings"})
 #: Fields of addresses and queues that were not defined by an operator.
 _MADE: Final = ("internal", "temporary", "auto_created")
 
@@ -25,6 +27,13 @@ def of_node(place: Place) -> Definitions:
     found: Definitions = {name: {} for name in KINDS}
     for setting in items(place, "settings"):
         found[f"{setting['kind']}_settings"][setting["match"]] = setting["values"]
+    for each in items(place, "exchanges", "predeclared=false", "durable=true"):
+        found["exchanges"][each["name"]] = {field: each[field] for field in KINDS["exchanges"].fields}
+    bindings = KINDS["exchange_bindings"]
+    for each in items(place, "exchange-bindings", "durable=true"):
+        fields = {field: each[field] for field in bindings.fields}
+        assert bindings.identify is not None
+        found["exchange_bindings"][bindings.identify(fields)] = fields
     for name in ("addresses", "queues", "diverts", "users"):
         for each in items(place, name):
             if not any(each.get(field) for field in _MADE):
@@ -37,8 +46,8 @@ def _ordered(value: object) -> object:
 
 
 def of_configuration(configuration: Configuration) -> Definitions:
-    """The definitions of a broker.xml; fields that it does not have are left out, and it has no users."""
-    found: Definitions = {name: {} for name in KINDS if name != "users"}
+    """The definitions of a broker.xml; fields that it does not have are left out, and it has no users and exchanges."""
+    found: Definitions = {name: {} for name in KINDS if name not in NOT_IN_XML}
     for setting in configuration.address_settings:
         found["address_settings"][setting.match] = _setting_values(setting)
     for permissions in configuration.security_settings:
@@ -54,7 +63,7 @@ def of_configuration(configuration: Configuration) -> Definitions:
 
 
 def _fields(kind: str, source: QueueConfiguration | DivertDefinition) -> dict[str, Any]:
-    found = {name: getattr(source, name) for name in KINDS[kind].fields}
+    found = {name: getattr(source, name, None) for name in KINDS[kind].fields}
     return {
         name: None if name in UNLIMITED and value == -1 else _plain(value)
         for name, value in found.items()

@@ -9,13 +9,17 @@ from typing import Any, Final
 
 from msgspec import Struct, ValidationError, convert
 
+from understudy.cli.managing.definitions.rabbitmq import converted, entries_of, is_rabbitmq, left_out
 from understudy.config.json_settings import parse_address_setting, parse_security_setting
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.management.model.access import User
+from understudy.management.model.exchanges import Exchange, ExchangeBinding
 from understudy.management.model.figure import figures
 from understudy.management.model.links import Divert
 from understudy.management.model.queues import Address, Queue
+from understudy.protocols.amqp091.names import queue_arguments, x_arguments
+from understudy.wire.amqp091.codes import Amqp091Error
 
 #: Entry of a file that says its form.
 VERSION_KEY: Final = "understudy_definitions"
@@ -44,7 +48,22 @@ class Kind:
     """Declares the types of the fields."""
     check: Callable[[str, Mapping[str, object]], object] | None = None
     """Checks ``values``; raises ValueError."""
+    identify: Callable[[Mapping[str, Any]], str] | None = None
+    """Makes the name of an object from its fields, if it has no name of its own; raises ValueError."""
 
+
+def _binding_name(fields: Mapping[str, Any]) -> str:
+    """The name of a binding of an exchange, of all its values."""
+    missing = [name for name in ("source", "destination") if not fields.get(name)]
+    if missing:
+        raise ValueError(f"a binding of an exchange needs {' and '.join(map(repr, missing))}")
+    kind, arguments = fields.get("destination_type", "queue"), fields.get("arguments") or {}
+    name = f"{fields['source']} to {kind} {fields['destination']}, key {fields.get('routing_key', '')!r}"
+    return f"{name}, arguments {json.dumps(arguments, sort_keys=True)}" if arguments else name
+
+
+_EXCHANGE: Final = ("type", "durable", "auto_delete", "internal", "alternate")
+_BINDING: Final = ("source", "destination", "destination_type", "routing_key", "arguments")
 
 KINDS: Final = {
     each.name: each
@@ -57,9 +76,14 @@ KINDS: Final = {
             ("address", "routing_type", "durable", "filter", "max_consumers", "purge_on_no_consumers", "exclusive",
              "last_value", "last_value_key", "non_destructive", "group_rebalance", "group_rebalance_pause_dispatch",
              "group_buckets", "group_first_key", "consumers_before_dispatch", "delay_before_dispatch", "ring_size",
-             "enabled"),
-            frozenset({"address", "durable", "last_value", "last_value_key"}),
+             "enabled", "auto_delete", "virtual_host", "arguments"),
+            frozenset({"address", "durable", "last_value", "last_value_key", "virtual_host", "arguments"}),
             model=Queue,
+        ),
+        Kind("exchanges", "exchange", "name", _EXCHANGE, frozenset(_EXCHANGE), model=Exchange),
+        Kind(
+            "exchange_bindings", "binding", "id", _BINDING, frozenset(_BINDING), model=ExchangeBinding,
+            identify=_binding_name,
         ),
         Kind(
             "diverts", "divert", "name",
@@ -81,6 +105,8 @@ class DefinitionFile:
     values: Definitions
     lines: Mapping[tuple[str, str], int]
     """Line of each object, by kind and name."""
+    left_out: tuple[str, ...] = ()
+    """Lines about parts of the file that are not taken over."""
 
     def place(self, kind: str, name: str) -> str:
         """``FILE:LINE queue 'orders'``."""
@@ -97,6 +123,8 @@ def shown(values: Definitions) -> str:
 
 
 def _object(kind: Kind, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    if kind.identify is not None:
+        return dict(fields)
     return {kind.key: name, **(fields if kind.fields else {"values": dict(fields)})}
 
 
@@ -112,6 +140,8 @@ def parse(text: str, file: str) -> DefinitionFile:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else None
         raise ConfigError(f"is no JSON: {error}", file=file, line=line) from error
     lines = _lines(text)
+    if isinstance(found, dict) and is_rabbitmq(found):
+        return _of_rabbitmq(found, file, lines)
     if not isinstance(found, dict) or found.pop(VERSION_KEY, None) != VERSION:
         raise ConfigError(
             f"has no entry {VERSION_KEY!r}: {VERSION}", file=file, line=1, hint="`understudy definitions export` has it"
@@ -140,6 +170,25 @@ def parse(text: str, file: str) -> DefinitionFile:
     return DefinitionFile(file, values, places)
 
 
+def _of_rabbitmq(found: Mapping[str, Any], file: str, lines: Mapping[_Path, int]) -> DefinitionFile:
+    """The definitions of a file of RabbitMQ. Raises ConfigError."""
+    values: Definitions = {}
+    places: dict[tuple[str, str], int] = {}
+    try:
+        entries = list(entries_of(found))
+    except ValueError as error:
+        raise ConfigError(str(error), file=file, line=1) from None
+    for kind, section, number, entry in entries:
+        line = lines[section, number]
+        try:
+            key, fields = _checked(KINDS[kind], converted(kind, entry))
+        except ValueError as error:
+            raise ConfigError(str(error), path=f"{section}[{number}]", file=file, line=line) from None
+        values.setdefault(kind, {})[key] = fields
+        places[kind, key] = line
+    return DefinitionFile(file, values, places, tuple(left_out(found)))
+
+
 class _WrongField(ValueError):
     """A wrong field of an object."""
 
@@ -152,13 +201,15 @@ def _checked(kind: Kind, given: object) -> tuple[str, dict[str, Any]]:
     """Name and fields of an object. Raises ValueError."""
     if not isinstance(given, dict):
         raise ValueError("an object is expected")
-    key = given.get(kind.key)
+    key = given.get(kind.key) if kind.identify is None else kind.identify(given)
     if not isinstance(key, str) or not key:
         raise ValueError(f"a {kind.noun} needs {kind.key!r}")
     known = kind.fields or ("values",)
+    if kind.identify is None:
+        known = (kind.key, *known)
     for name in given:
-        if name not in (kind.key, *known):
-            raise _WrongField(f"unknown; a {kind.noun} has {', '.join((kind.key, *known))}", name)
+        if name not in known:
+            raise _WrongField(f"unknown; a {kind.noun} has {', '.join(known)}", name)
     if kind.model is None:
         values = given.get("values")
         if not isinstance(values, dict):
@@ -180,6 +231,12 @@ def _checked(kind: Kind, given: object) -> tuple[str, dict[str, Any]]:
             raise _WrongField(str(error), name) from None
         if isinstance(value, list):
             fields[name] = sorted(value)
+    if kind.name == "queues" and fields.get("arguments"):
+        try:
+            # without values that are defaults, as a node shows them
+            fields["arguments"] = x_arguments(queue_arguments(fields["arguments"], "", auto_delete=False))
+        except Amqp091Error as error:
+            raise _WrongField(str(error), "arguments") from None
     return key, fields
 
 

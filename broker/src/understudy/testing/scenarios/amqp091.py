@@ -1,0 +1,70 @@
+"""The scenario of clients of AMQP 0-9-1 beside those of CORE, at a pair with a shared store (ADR 0188)."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import fields, replace
+from typing import Any
+
+from understudy.testing.runs.amqp_workload import (
+    AmqpConsumerJob,
+    AmqpProducerJob,
+    consume_over_amqp,
+    produce_over_amqp,
+)
+from understudy.testing.runs.cluster_configuration import PAIR, NodeRole
+from understudy.testing.runs.fault_plan import LAST_KINDS
+from understudy.testing.runs.plan import Plan
+from understudy.testing.runs.scenario_run import ScenarioRun
+from understudy.testing.runs.workload import ClientPlan, ConsumerJob, ProducerJob
+from understudy.testing.runs.xa_workload import BranchConsumerJob, BranchProducerJob
+from understudy.testing.scenarios.scenario import Scenario
+
+#: Share of the clients that use AMQP 0-9-1.
+_SHARE = 0.7
+
+
+class Amqp091Run(ScenarioRun):
+    """One run with clients of both protocols."""
+
+    async def carry_out(self, plan: ClientPlan, job: ProducerJob | ConsumerJob) -> None:
+        if isinstance(job, AmqpProducerJob):
+            await produce_over_amqp(plan, job)
+        elif isinstance(job, AmqpConsumerJob):
+            await consume_over_amqp(plan, job)
+        else:
+            await super().carry_out(plan, job)
+
+
+class Amqp091(Scenario):
+    """A primary and a backup on one store."""
+
+    name = "amqp091"
+    text = "a primary and a backup on one store; clients of AMQP 0-9-1 and CORE use the same queue"
+    last_kinds = LAST_KINDS
+    run_class = Amqp091Run
+
+    def nodes(self, seed: int) -> tuple[NodeRole, ...]:
+        return PAIR
+
+    def configure(self, plan: Plan) -> Plan:
+        stream = random.Random(f"{plan.seed}/amqp091")
+        producers = tuple(_producer(stream, job) for job in plan.producers)
+        consumers = tuple(_consumer(stream, job) for job in plan.consumers)
+        return replace(plan, producers=producers, consumers=consumers)
+
+
+def _values(job: ProducerJob | ConsumerJob) -> dict[str, Any]:
+    return {each.name: getattr(job, each.name) for each in fields(job)}
+
+
+def _producer(stream: random.Random, job: ProducerJob) -> ProducerJob:
+    if isinstance(job, BranchProducerJob) or stream.random() >= _SHARE:
+        return job
+    return AmqpProducerJob(**_values(job))
+
+
+def _consumer(stream: random.Random, job: ConsumerJob) -> ConsumerJob:
+    if isinstance(job, BranchConsumerJob) or stream.random() >= _SHARE:
+        return job
+    return AmqpConsumerJob(**_values(job), prefetch=stream.choice((1, 10, 100)))

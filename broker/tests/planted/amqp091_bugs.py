@@ -1,0 +1,66 @@
+"""Planted bugs of AMQP 0-9-1: confirms, commits and acknowledgements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from planted.planting import Patch, planted
+from understudy.errors import BrokerError
+from understudy.protocols.amqp091.channel import Amqp091Channel
+from understudy.protocols.amqp091.deliveries import ChannelDeliveries, Settlement
+from understudy.protocols.amqp091.publisher import ChannelPublisher
+from understudy.session.session import ServerSession
+
+_AMQP091: Final = "amqp091"
+
+
+@planted(
+    "amqp-confirm-before-sync", promise="no confirmed durable message is lost", checks=["lost"],
+    elsewhere={_AMQP091: range(4, 14)},
+)  # fmt: skip
+def _confirm_before_sync(patch: Patch) -> None:
+    """A publish of AMQP 0-9-1 is confirmed when it is routed, before it is on disk."""
+
+    def done(self: ChannelPublisher, number: int, error: BrokerError | None) -> None:
+        if number > self._safe:
+            old(self, number, error)
+
+    def publish(self: ChannelPublisher, method: object, content: object) -> None:
+        number = self._next
+        publish_as_shipped(self, method, content)
+        if self.confirms:
+            done(self, number, None)
+
+    old = patch.replace(ChannelPublisher, "_done", done)
+    publish_as_shipped = patch.replace(ChannelPublisher, "publish", publish)
+
+
+@planted(
+    "amqp-commit-before-sync", promise="no confirmed durable message is lost", checks=["lost"],
+    elsewhere={_AMQP091: range(7, 17)},
+)  # fmt: skip
+def _commit_before_sync(patch: Patch) -> None:
+    """A commit of AMQP 0-9-1 is answered before it is on disk."""
+
+    def commit(self: ServerSession, done: Callable[[BrokerError | None], None]) -> None:
+        if not isinstance(self.state.callback, Amqp091Channel):
+            old(self, done)
+            return
+        old(self, lambda error: None)
+        done(None)
+
+    old = patch.replace(ServerSession, "commit", commit)
+
+
+@planted(
+    "amqp-multiple-settles-all", promise="no confirmed durable message is lost", checks=["lost"],
+    elsewhere={_AMQP091: range(7, 17)},
+)  # fmt: skip
+def _multiple_settles_all(patch: Patch) -> None:
+    """An acknowledgement of several deliveries settles later ones too."""
+
+    def settle(self: ChannelDeliveries, tag: int, settlement: Settlement, *, multiple: bool, transacted: bool) -> None:
+        old(self, 0 if multiple else tag, settlement, multiple=multiple, transacted=transacted)
+
+    old = patch.replace(ChannelDeliveries, "settle", settle)
