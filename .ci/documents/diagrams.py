@@ -52,6 +52,7 @@ MODULES = (
     "understudy.protocols.amqp091.connection",
     "understudy.protocols.amqp091.channel",
     "understudy.protocols.amqp091.content",
+    "understudy.protocols.amqp091.endpoint_checks",
     "understudy.session.uploads",
     "understudy.protocols.login",
     "understudy.routing.queues.dispatch_gate",

@@ -118,7 +118,7 @@ class Broker:
         self.queue_reports = self._queue_reports()
         self.protocols: list[NodeProtocol] = [
             CoreProtocol(self.services, clock, timers),
-            Amqp091Protocol(self.services),
+            Amqp091Protocol(self.services, cluster),
         ]
         """Make the table of protocols of each acceptor (``protocols.handlers.Handlers``)."""
         self.server_dump = ServerDump(self.services, timers, configuration.server_dump_interval_ms)

@@ -62,6 +62,8 @@ SEALED_RUN_BYTES_MAX = 256 * 1024
 #: Node ids of one cluster that a node knows at the same time, which also limits its connections to other nodes; and
 #: removed node ids that it remembers.
 CLUSTER_NODES_MAX = 256
+#: Places at which clients of other protocols than CORE reach one node, as it tells the other ones.
+CLIENT_ENDPOINTS_MAX = 16
 #: Largest node id of another node. Characters; those of Artemis have 36.
 NODE_ID_CHARACTERS_MAX = 256
 #: Messages of one transaction or XA branch, sent (once for each queue) and acknowledged, before it is committed.

@@ -17,33 +17,13 @@ from pika.exceptions import (  # type: ignore[import-untyped]
 )
 
 from support.nodes import Nodes, nodes_in
+from support.pika_clients import connected, connected_again
 from support.processes import Pair
 from understudy.client.sync import connect
 from understudy.message import Message
 
 #: Messages between two kills.
 MESSAGES = 300
-
-
-def connected(*ports: int, **options: Any) -> pika.BlockingConnection:
-    """A connection to the first port that answers."""
-    parameters = [
-        pika.ConnectionParameters(
-            "127.0.0.1", port, connection_attempts=1, socket_timeout=10, blocked_connection_timeout=30, **options
-        )
-        for port in ports
-    ]
-    return pika.BlockingConnection(parameters)
-
-
-def connected_again(*ports: int) -> pika.BlockingConnection:
-    """A connection to whichever node becomes active; the nodes answer or refuse within the limits of pika."""
-    for _ in range(600):
-        try:
-            return connected(*ports)
-        except (AMQPError, OSError):
-            continue
-    raise AssertionError(f"no node of {ports} became active")
 
 
 @pytest.fixture(scope="module")

@@ -98,6 +98,8 @@ class AcceptorConfiguration:
     """Clients and members that connect here get the topology of this cluster connection; None: of the first one."""
     virtual_hosts: tuple[str, ...] = ()
     """Virtual hosts of AMQP 0-9-1 beside the default one; acceptor parameter ``virtualHosts``."""
+    known_hosts: bool = True
+    """Whether its clients of AMQP 0-9-1 learn of other nodes, and those of other nodes of it; ``knownHosts``."""
     http_upgrade: bool = False
     """Whether the acceptor also takes requests for an HTTP upgrade."""
     tls: TlsSettings | None = None

@@ -25,6 +25,8 @@ class AcceptorOptions:
     """Sessions that one connection may have."""
     virtual_hosts: tuple[str, ...] = ()
     """Virtual hosts of AMQP 0-9-1 beside the default one."""
+    known_hosts: bool = True
+    """Whether clients of AMQP 0-9-1 learn of other nodes."""
 
 
 class ConnectionHandler(Protocol):

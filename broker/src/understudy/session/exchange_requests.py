@@ -46,6 +46,9 @@ class ExchangeRequests:
 
     def declare_exchange(self, configuration: ExchangeConfiguration) -> None:
         """Make an exchange. Raises NotAuthorized, and as ``Exchanges.declare``."""
+        found = self._routing.exchanges.find(configuration.name)
+        if found is not None and found.read_only:
+            raise NotAuthorized(f"exchange {configuration.name!r} cannot be declared")
         self._state.security.check(Permission.CREATE_ADDRESS, configuration.name)
         if configuration.alternate is not None:
             self._state.security.check(Permission.SEND, configuration.alternate)
@@ -79,7 +82,8 @@ class ExchangeRequests:
         security = self._state.security
         self._routing.exchanges.get(binding.source)
         if binding.to_exchange:
-            self._routing.exchanges.get(binding.destination)
+            if self._routing.exchanges.get(binding.destination).read_only:
+                raise NotAuthorized(f"only the broker sends to exchange {binding.destination!r}")
             security.check(Permission.SEND, binding.destination)
         else:
             queue = self.queue(binding.destination)

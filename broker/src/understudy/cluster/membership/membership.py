@@ -331,21 +331,16 @@ class Membership(Machine[State, Event]):
     def link_received(self, link: MemberLink, packet: packets.Packet) -> None:
         """Take an update of the topology, or the name of the other node; other packets are for the observer."""
         if not isinstance(packet, packets.ClusterTopologyV2):
-            if not self._topology.names.take(link, packet) and self._observer is not None:
+            taken = self._topology.names.take(link, packet) or self._topology.endpoints.take(link, packet)
+            if not taken and self._observer is not None:
                 self._observer.link_received(link, packet)
             return
         if packet.exit:
             self._removal_reported(link, packet)
             return
         scale_down = packet.scale_down_group_name if isinstance(packet, packets.ClusterTopologyV3) else None
-        news = Member(
-            packet.node_id,
-            packet.unique_event_id,
-            packet.primary,
-            packet.backup,
-            packet.backup_group_name,
-            scale_down,
-        )
+        backup, group = packet.backup, packet.backup_group_name
+        news = Member(packet.node_id, packet.unique_event_id, packet.primary, backup, group, scale_down)
         first_hand = link.target.same_place(packet.primary)
         if first_hand:
             link.node_id = packet.node_id
@@ -389,6 +384,7 @@ class Membership(Machine[State, Event]):
 
     def link_lost(self, link: MemberLink, *, joined: bool, dismissed: bool) -> None:
         """Remove the member; stop after the configured attempts, or if the node said that it stops."""
+        self._topology.endpoints.forget(link)
         self._topology.names.lost(link, stopped=joined and dismissed)
         if self._observer is not None:
             self._observer.link_lost(link)
@@ -478,12 +474,14 @@ class Membership(Machine[State, Event]):
     def _end_link(self, place: _Place) -> None:
         link = self.links.pop(place)
         link.stop()
+        self._topology.endpoints.forget(link)
         if self._observer is not None:
             self._observer.link_lost(link)
 
     # --- announcements -----------------------------------------------------------------------------
 
     def _announce_on(self, link: MemberLink) -> None:
+        self._topology.endpoints.state(link, self.node_id, active=self.state is State.JOINED)
         if self.state is State.ANNOUNCING:
             announcement = packets.NodeAnnounce(
                 node_id=self.node_id,

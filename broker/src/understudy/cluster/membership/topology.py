@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+from understudy.cluster.membership.client_endpoints import NodeEndpoints
 from understudy.cluster.membership.node_names import NodeNames
 from understudy.cluster.membership.ungrouped_pairs import UngroupedPairs
 from understudy.dataclass import dataclass
@@ -51,13 +52,20 @@ Removed = Callable[[str, int], None]
 class Topology:
     """The known members; listeners are called for every change."""
 
-    def __init__(self, ungrouped: UngroupedPairs | None = None, names: NodeNames | None = None) -> None:
+    def __init__(
+        self,
+        ungrouped: UngroupedPairs | None = None,
+        names: NodeNames | None = None,
+        endpoints: NodeEndpoints | None = None,
+    ) -> None:
         """Args:
         ungrouped: Other replicated pairs without a group-name; None: they are not noted.
         names: Names of the nodes; None: this node states none.
+        endpoints: Places for clients of other protocols; None: this node has none.
         """
         self.ungrouped = ungrouped or UngroupedPairs()
         self.names = names or NodeNames()
+        self.endpoints = endpoints or NodeEndpoints()
         self._members: dict[str, Member] = {}
         self._removed: dict[str, int] = {}
         """Event ids of removals, oldest removal first."""

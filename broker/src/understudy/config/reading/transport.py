@@ -28,7 +28,7 @@ KNOWN_PROTOCOLS: Final = ("CORE", "AMQP091", "AMQP", "STOMP", "MQTT", "OPENWIRE"
 _BOOLEANS: Final = frozenset(
     {
         "autoStart", "directDeliver", "disableStompServerHeader", "doNotOffset", "forceSSLParameters", "httpEnabled",
-        "httpRequiresSessionId", "httpUpgradeEnabled", "mask-password", "needClientAuth",
+        "httpRequiresSessionId", "httpUpgradeEnabled", "knownHosts", "mask-password", "needClientAuth",
         "proxyProtocolEnabled", "socksEnabled", "socksRemoteDNS", "sslAutoReload", "sslEnabled", "tcpNoDelay",
         "trustAll", "useDefaultSslContext", "useEpoll", "useGlobalWorkerPool", "useInvm", "useKQueue", "useNio",
         "useNioGlobalWorkerPool", "useServlet", "verifyHost", "wantClientAuth", "webSocketCompressionSupported",
@@ -66,8 +66,8 @@ _KNOWN: Final = _BOOLEANS | _NUMBERS | _TEXTS
 _ACCEPTOR_USES: Final = frozenset(
     {
         "activemqServerName", "anycastPrefix", "autoStart", "backlog", "clusterConnection", "connectionsAllowed",
-        "doNotOffset", "handshake-timeout", "httpUpgradeEnabled", "multicastPrefix", "protocol", "protocols",
-        "sessionsAllowed", "sslEnabled", "tcpReceiveBufferSize", "tcpSendBufferSize", "virtualHosts",
+        "doNotOffset", "handshake-timeout", "httpUpgradeEnabled", "knownHosts", "multicastPrefix", "protocol",
+        "protocols", "sessionsAllowed", "sslEnabled", "tcpReceiveBufferSize", "tcpSendBufferSize", "virtualHosts",
     }
 )  # fmt: skip
 
@@ -131,6 +131,7 @@ def read_acceptor(
         multicast_prefixes=_list(parameters.get("multicastPrefix")),
         cluster_connection=None if (named := parameters.get("clusterConnection")) is None else str(named),
         virtual_hosts=_list(parameters.get("virtualHosts")),
+        known_hosts=parameters.get("knownHosts") is not False,
         http_upgrade=parameters.get("httpUpgradeEnabled") is True,
         tls=settings,
         parameters=parameters,

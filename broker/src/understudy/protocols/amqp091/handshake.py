@@ -6,7 +6,9 @@ from typing import Final
 
 from understudy import __version__, limits
 from understudy.errors import AuthenticationFailed, BrokerError
+from understudy.ports import Security
 from understudy.protocols.amqp091 import names, sasl
+from understudy.protocols.amqp091.endpoint_checks import NODE_PROPERTY
 from understudy.protocols.amqp091.link import HandshakeOwner
 from understudy.protocols.login import LoginStep
 from understudy.security.authentication import Principal
@@ -56,6 +58,7 @@ class Handshake:
             "platform": "Python",
             "copyright": "",
             "information": "",
+            NODE_PROPERTY: self._owner.services.shared.node_id,
             "capabilities": dict.fromkeys(_CAPABILITIES, True),
         }
         self._owner.send(ConnectionStart(0, 9, properties, " ".join(offered).encode(), b"en_US"), 0)
@@ -124,4 +127,10 @@ class Handshake:
         owner = self._owner
         owner.peer.host = names.host_prefix(method.virtual_host, owner.services.options.virtual_hosts)
         owner.proceed()
-        owner.send(ConnectionOpenOk(), 0)
+        owner.send(ConnectionOpenOk(self.known_hosts()), 0)
+
+    def known_hosts(self) -> str:
+        """The list of other nodes for connection.open-ok."""
+        owner = self._owner
+        known = owner.services.known_hosts
+        return "" if known is None else known.text(tls=owner.connection.security is not Security.NONE)

@@ -9,6 +9,7 @@ from typing import Protocol
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ports import SealableConnection
+from understudy.protocols.amqp091.known_hosts import KnownHosts
 from understudy.protocols.amqp091.messages import Publish
 from understudy.protocols.handlers import AcceptorOptions
 from understudy.protocols.services import ProtocolServices
@@ -34,6 +35,8 @@ class Amqp091Services:
     options: AcceptorOptions
     replies: dict[str, ReplyReceiver]
     """Channels that consume replies, by the secret part of the reply address."""
+    known_hosts: KnownHosts | None = None
+    """Other nodes of which clients learn; None: of none."""
 
 
 @dataclass(slots=True)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
+from understudy.cluster.membership.client_endpoints import EndpointDialer
 from understudy.cluster.membership.services import ClusterServices
+from understudy.cluster.membership.topology import Topology
 from understudy.protocols.amqp091.connection import Amqp091Connection
+from understudy.protocols.amqp091.host_notices import HostNotices
+from understudy.protocols.amqp091.known_hosts import KnownHosts
 from understudy.protocols.amqp091.link import Amqp091Services, ReplyReceiver
 from understudy.protocols.handlers import AcceptorOptions, HandlerFactory
 from understudy.protocols.services import ProtocolServices
@@ -17,18 +21,42 @@ class Amqp091Protocol:
 
     wire = Protocol.AMQP091
 
-    def __init__(self, shared: ProtocolServices) -> None:
+    def __init__(self, shared: ProtocolServices, cluster: ClusterServices) -> None:
+        """Tell the bindings of amq.qpid of the members of the first cluster network.
+
+        Args:
+            shared: Services of all protocols.
+            cluster: Topologies of the node.
+        """
         self._shared = shared
         self._replies: dict[str, ReplyReceiver] = {}
+        self._known: dict[Topology, KnownHosts] = {}
+        office = shared.sessions.post_office
+        hosts = self._known_hosts(cluster.of(None))
+        self._notices = HostNotices(hosts, office, shared.clock, office.timers, shared.epoch)
+
+    def _known_hosts(self, cluster: ClusterServices) -> KnownHosts:
+        known = self._known.get(cluster.topology)
+        if known is None:
+            shared = self._shared
+            dialer = None if cluster.dialer is None else EndpointDialer(cluster.dialer)
+            known = self._known[cluster.topology] = KnownHosts(
+                shared.node_id, cluster.topology, dialer, shared.sessions.post_office.timers, shared.entropy
+            )
+        return known
 
     def handler(self, cluster: ClusterServices, options: AcceptorOptions) -> HandlerFactory:
         """Makes the handlers of the connections of an acceptor.
 
         Args:
-            cluster: Not used: clients of this protocol learn of no other nodes.
+            cluster: Clients of the acceptor learn of the members of its network.
             options: Parameters of the acceptor.
         """
-        return partial(Amqp091Connection, Amqp091Services(self._shared, options, self._replies))
+        known = self._known_hosts(cluster) if options.known_hosts else None
+        return partial(Amqp091Connection, Amqp091Services(self._shared, options, self._replies, known))
 
     def close(self) -> None:
-        """Do nothing: no session waits for its client."""
+        """End the checks of other nodes."""
+        self._notices.close()
+        while self._known:
+            self._known.popitem()[1].close()

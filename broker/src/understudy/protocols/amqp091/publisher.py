@@ -101,6 +101,8 @@ class ChannelPublisher:
         exchange = session.exchanges.exchange(peer.host + publish.exchange)
         if exchange.configuration.internal:
             raise NotAuthorized(f"exchange {publish.exchange!r} is internal")
+        if exchange.read_only:
+            raise NotAuthorized(f"only the broker sends to exchange {publish.exchange!r}")
         headers = publish.properties.headers or {}
         keys = (publish.routing_key, *further_keys(headers))
         # through the default exchange the message has the address of its queue

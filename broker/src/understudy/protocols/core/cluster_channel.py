@@ -145,6 +145,9 @@ class ClusterChannel:
         if isinstance(packet.vote, packets.NodeName):
             self._exchange_names(packet.vote)
             return
+        if isinstance(packet.vote, packets.ClientEndpoints):
+            self._exchange_endpoints(packet.vote)
+            return
         if isinstance(packet.vote, packets.PairState):
             self._replicated = packet.vote.node_id
             self._owner.services.cluster.votes.pair_state(packet.vote)
@@ -170,6 +173,14 @@ class ClusterChannel:
             # no reply: the other node would take it for the answer to a vote that it requested
             answer = packets.QuorumVote(packets.NODE_NAME, packets.NodeName(names.own, ""))
             self._owner.send(answer, CLUSTER_CHANNEL)
+
+    def _exchange_endpoints(self, stated: packets.ClientEndpoints) -> None:
+        """Keep the places for clients of the other node, and state those of this one, which is active."""
+        services = self._owner.services
+        endpoints = services.cluster.topology.endpoints
+        endpoints.learn(self, stated)
+        answer = endpoints.statement(services.shared.node_id, active=True)
+        self._owner.send(packets.QuorumVote(packets.CLIENT_ENDPOINTS, answer), CLUSTER_CHANNEL)
 
     def _can_host(self, vote: packets.BackupVote) -> packets.BackupVote:
         """Whether this node can host a backup of the other one (artemis-ha s. 5)."""
@@ -224,6 +235,7 @@ class ClusterChannel:
         if self._replication is not None:
             self._replication.connection_lost(reason)
         self._owner.services.cluster.formats.left(self)
+        self._owner.services.cluster.topology.endpoints.forget(self)
         announced, self._announced = self._announced, None
         if announced is None or announced.connector is None:
             return

@@ -18,6 +18,8 @@ FANOUT: Final = "fanout"
 TOPIC: Final = "topic"
 HEADERS: Final = "headers"
 
+#: Exchange through which clients learn of other nodes; only the broker sends messages through it.
+KNOWN_HOSTS: Final = "amq.qpid"
 #: Exchanges that every virtual host has, and their types.
 PREDECLARED: Final[Mapping[str, str]] = {
     "": DIRECT,
@@ -26,6 +28,7 @@ PREDECLARED: Final[Mapping[str, str]] = {
     "amq.topic": TOPIC,
     "amq.headers": HEADERS,
     "amq.match": HEADERS,
+    KNOWN_HOSTS: DIRECT,
 }
 
 
@@ -59,6 +62,16 @@ class Matcher(Protocol):
     def match(self, key: str, headers: Mapping[str, object]) -> Iterable[ExchangeBinding]:
         """Bindings of a message with this routing key and these headers, each once."""
         ...
+
+
+class BindingListener(Protocol):
+    """Follows the bindings of exchanges."""
+
+    def bound(self, exchange: Exchange, binding: ExchangeBinding) -> None:
+        """A binding was made."""
+
+    def unbound(self, exchange: Exchange, binding: ExchangeBinding) -> None:
+        """A binding was removed."""
 
 
 class DirectMatcher:
@@ -272,6 +285,11 @@ class Exchange:
     def is_default(self) -> bool:
         """Whether it is the default exchange of a virtual host, which leads to each queue by its name."""
         return self.predeclared and not self.name.rpartition("/")[2]
+
+    @property
+    def read_only(self) -> bool:
+        """Whether no message of a client goes through it, whatever leads to it."""
+        return self.predeclared and self.name.endswith(KNOWN_HOSTS)
 
     @property
     def durable(self) -> bool:

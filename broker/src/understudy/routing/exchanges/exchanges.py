@@ -18,7 +18,13 @@ from understudy.routing.addresses.configuration import check_name
 from understudy.routing.addresses.directory import Directory
 from understudy.routing.exchanges.carrier import Carrier
 from understudy.routing.exchanges.errors import ExchangeInUse, ExchangeMismatch, ExchangeNotFound
-from understudy.routing.exchanges.exchange import PREDECLARED, Exchange, ExchangeBinding, ExchangeConfiguration
+from understudy.routing.exchanges.exchange import (
+    PREDECLARED,
+    BindingListener,
+    Exchange,
+    ExchangeBinding,
+    ExchangeConfiguration,
+)
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 from understudy.store.messages.message_store import MessageStore
@@ -35,6 +41,8 @@ class Exchanges:
         self._store = store
         self.carrier: Carrier
         """Set by the broker before it restores bindings."""
+        self.listener: BindingListener | None = None
+        """Follows the bindings, once they are restored; None: nothing does."""
         self.by_name: dict[str, Exchange] = {}
         self.binding_count = 0
         """Number of bindings of all exchanges."""
@@ -132,6 +140,8 @@ class Exchanges:
             except BaseException:
                 self._forget(source, binding)
                 raise
+        if self.listener is not None:
+            self.listener.bound(source, binding)
 
     def unbind(self, binding: ExchangeBinding) -> None:
         """Remove a binding; one that does not exist is not missed. Raises ExchangeNotFound: its source is missing."""
@@ -181,6 +191,8 @@ class Exchanges:
             # of an exchange that is bound to itself
             return
         self._forget(source, binding)
+        if self.listener is not None:
+            self.listener.unbound(source, binding)
         if (SettingKind.EXCHANGE_BINDING, key := binding_key(binding)) in self._store.state.settings:
             self._store.store_setting(SettingRecord(SettingKind.EXCHANGE_BINDING, key, None))
         if source.configuration.auto_delete and not source.bindings:
@@ -226,6 +238,8 @@ class Exchanges:
         self, exchange: Exchange, keys: tuple[str, ...], headers: Mapping[str, object], message: Message
     ) -> Iterator[tuple[Queue | None, Exchange | None]]:
         """Queue or exchange at the end of each binding of one exchange that a message matches."""
+        if exchange.read_only:
+            return
         if exchange.is_default:
             for key in keys:
                 queue = self._named(exchange.name + key, message)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from understudy.cluster.membership.client_endpoints import NodeEndpoints, own_endpoints
 from understudy.cluster.membership.credentials import ClusterCredentials
 from understudy.cluster.membership.member_link import LinkSettings
 from understudy.cluster.membership.membership import Membership, MembershipSettings
@@ -36,12 +37,15 @@ def make_networks(
         credentials: Of the cluster; there are some if there is a cluster connection.
         loop: Opens connections.
     """
-    networks = []
+    networks: list[ClusterNetwork] = []
     for connections in by_connector(configuration.current.cluster_connections):
         assert credentials is not None, "they are made for every cluster connection"
         own = configuration.connectors.transport(connections[0].connector_ref)
         statics = dict.fromkeys(name for each in connections for name in each.static_connectors)
-        topology = Topology(UngroupedPairs(_own_pair(configuration.current)), NodeNames(configuration.current.name))
+        accepting = [*(() if networks else (None,)), *(each.name for each in connections)]
+        endpoints = NodeEndpoints(own_endpoints(configuration.current.acceptors, accepting, own.host))
+        pair, names_of_nodes = UngroupedPairs(_own_pair(configuration.current)), NodeNames(configuration.current.name)
+        topology = Topology(pair, names_of_nodes, endpoints)
         dialer = LoopDialer(loop, turn, partial(configuration.tls_for, own_name=own.name))
         membership = Membership(
             topology,

@@ -1,4 +1,4 @@
-"""The acceptors of a node that waits, for its last replica only (ADR 0064). Implements ``Listener``."""
+"""The acceptors of a node that waits, for its last replica (ADR 0064); clients are refused. Implements ``Listener``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from understudy.errors import BrokerError
 from understudy.ha.replication.ports import Authority
 from understudy.ha.replication.standing import WaitingCopy
 from understudy.ports import SealableConnection
+from understudy.protocols.amqp091.waiting_connection import WaitingAmqp091Connection
 from understudy.protocols.core.waiting_connection import WaitingConnection
 from understudy.protocols.handlers import served
 from understudy.runtime.base.parts import NodeParts
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class WaitingAcceptors:
-    """The configured acceptors with CORE, as long as the node waits. Implements ``Listener``."""
+    """The configured acceptors, as long as the node waits. Implements ``Listener``."""
 
     def __init__(self, parts: NodeParts, authority: Authority) -> None:
         """Begin without listening.
@@ -60,7 +61,7 @@ class WaitingAcceptors:
     async def _open(self) -> None:
         configuration, environment = self._parts.configuration.current, self._parts.environment
         for each in configuration.acceptors:
-            handlers = served({Wire.CORE: self._connected}, each.protocols)
+            handlers = served({Wire.CORE: self._connected, Wire.AMQP091: self._send_elsewhere}, each.protocols)
             if not handlers:
                 continue
             acceptor = Acceptor(
@@ -85,6 +86,9 @@ class WaitingAcceptors:
         credentials = self._parts.credentials
         assert credentials is not None, "the configuration has a cluster-connection"
         return WaitingConnection(connection, credentials, self._heard, self._parts.environment.clock)
+
+    def _send_elsewhere(self, connection: SealableConnection, prefixes: AddressPrefixes) -> WaitingAmqp091Connection:
+        return WaitingAmqp091Connection(connection, self._parts.topology.endpoints, self._parts.environment.clock)
 
     def _heard(self, registration: packets.ReplicaRegistration) -> tuple[ReplicaProblem, str]:
         connector, node_id = registration.connector, registration.node_id

@@ -32,6 +32,7 @@ from understudy.wire.core.packets_address import (
 )
 from understudy.wire.core.packets_cluster import (
     BACKUP_VOTE,
+    CLIENT_ENDPOINTS,
     LIVE_FAILOVER_VOTE,
     NODE_NAME,
     PAIR_STATE,
@@ -42,6 +43,8 @@ from understudy.wire.core.packets_cluster import (
     BackupRequest,
     BackupResponse,
     BackupVote,
+    ClientEndpoint,
+    ClientEndpoints,
     ClusterAccept,
     ClusterChallenge,
     ClusterConnect,
@@ -153,6 +156,7 @@ from understudy.wire.core.packets_xa import (
 
 __all__ = [
     "BACKUP_VOTE",
+    "CLIENT_ENDPOINTS",
     "CORRELATION_SINCE",
     "LIVE_FAILOVER_VOTE",
     "NODE_NAME",
@@ -179,6 +183,8 @@ __all__ = [
     "BindingQueryResponseV5",
     "CheckForFailover",
     "CheckForFailoverReply",
+    "ClientEndpoint",
+    "ClientEndpoints",
     "ClusterAccept",
     "ClusterChallenge",
     "ClusterConnect",

@@ -41,7 +41,8 @@ from dataclasses import field
 from typing import ClassVar, Final
 
 from understudy.dataclass import dataclass
-from understudy.errors import LocalProtocolError
+from understudy.errors import LocalProtocolError, RemoteProtocolError
+from understudy.limits import CLIENT_ENDPOINTS_MAX
 from understudy.wire.buffer import Reader, Writer
 from understudy.wire.core.layout import (
     I32,
@@ -70,6 +71,8 @@ PAIR_STATE: Final = "UnderstudyPairState"
 STORE_FORMAT: Final = "UnderstudyStoreFormat"
 #: Handler of the statement of a name: the dialling node sends it first, and a node that knows it answers with its own.
 NODE_NAME: Final = "UnderstudyNodeName"
+#: Handler of the statement where clients of other protocols reach a node; answered as ``NODE_NAME``.
+CLIENT_ENDPOINTS: Final = "UnderstudyClientEndpoints"
 LIVE_FAILOVER_VOTE: Final = "LiveFailoverQuorumVote"
 #: Handler of the question which nodes can host a backup (artemis-ha s. 5).
 BACKUP_VOTE: Final = "RequestBackupQuorumVote"
@@ -249,6 +252,29 @@ class NodeName:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientEndpoint:
+    """A place at which clients of one protocol reach a node."""
+
+    protocol: str
+    """Name as in the acceptor parameter ``protocols``."""
+    tls: bool
+    host: str
+    """Host name or address; an IPv6 address without brackets."""
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClientEndpoints:
+    """The places at which clients of protocols other than CORE reach the sending node (ADR 0194)."""
+
+    node_id: str
+    """Node id of its pair; empty if a passive node does not know it yet."""
+    active: bool
+    """Whether the node is active; its clients are served only then."""
+    endpoints: tuple[ClientEndpoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class BackupVote:
     """Whether a node can host a backup (artemis-ha s. 5)."""
 
@@ -266,7 +292,7 @@ class QuorumVote(Packet):
 
     TYPE: ClassVar[int] = -2
     handler: str
-    vote: FailoverVote | PairState | StoreFormat | NodeName | BackupVote | bytes
+    vote: FailoverVote | PairState | StoreFormat | NodeName | ClientEndpoints | BackupVote | bytes
     """Bytes for other handlers, whose votes are not documented."""
 
     def write_body(self, writer: Writer, version: int) -> None:
@@ -288,6 +314,9 @@ class QuorumVote(Packet):
         if isinstance(self.vote, NodeName):
             writer.string(self.vote.name)
             writer.string(self.vote.place)
+            return
+        if isinstance(self.vote, ClientEndpoints):
+            _write_endpoints(writer, self.vote)
             return
         if isinstance(self.vote, BackupVote):
             writer.i32(self.vote.backups)
@@ -315,9 +344,36 @@ class QuorumVote(Packet):
             return cls(handler, StoreFormat(reader.i32()))
         if kind is NodeName:
             return cls(handler, NodeName(reader.string(), reader.string()))
+        if kind is ClientEndpoints:
+            return cls(handler, _read_endpoints(reader))
         if kind is BackupVote:
             return cls(handler, BackupVote(reader.i32(), reader.nullable(reader.string), reader.boolean()))
         return cls(handler, FailoverVote(reader.boolean(), reader.string(), reader.nullable(reader.string)))
+
+
+def _write_endpoints(writer: Writer, stated: ClientEndpoints) -> None:
+    writer.string(stated.node_id)
+    writer.boolean(stated.active)
+    writer.i32(len(stated.endpoints))
+    for each in stated.endpoints:
+        writer.string(each.protocol)
+        writer.boolean(each.tls)
+        writer.string(each.host)
+        writer.i32(each.port)
+
+
+def _read_endpoints(reader: Reader) -> ClientEndpoints:
+    """Raises RemoteProtocolError: more endpoints than a node may have, or one that cannot be dialled."""
+    node_id, active, count = reader.string(), reader.boolean(), reader.i32()
+    if not 0 <= count <= CLIENT_ENDPOINTS_MAX:
+        raise RemoteProtocolError(f"{count} client endpoints, limit {CLIENT_ENDPOINTS_MAX}")
+    endpoints = []
+    for _ in range(count):
+        endpoint = ClientEndpoint(reader.string(), reader.boolean(), reader.string(), reader.i32())
+        if not endpoint.host.isprintable() or not 0 < len(endpoint.host) <= 255 or not 0 < endpoint.port < 65536:
+            raise RemoteProtocolError(f"client endpoint at {endpoint.host[:255]!r}, port {endpoint.port}")
+        endpoints.append(endpoint)
+    return ClientEndpoints(node_id, active, tuple(endpoints))
 
 
 _KINDS: Final[dict[str, type]] = {
@@ -326,6 +382,7 @@ _KINDS: Final[dict[str, type]] = {
     PAIR_STATE: PairState,
     STORE_FORMAT: StoreFormat,
     NODE_NAME: NodeName,
+    CLIENT_ENDPOINTS: ClientEndpoints,
     BACKUP_VOTE: BackupVote,
 }
 
