@@ -5,4 +5,5 @@ pub(crate) mod crc;
 pub(crate) mod records;
 pub(crate) mod references;
 pub(crate) mod runs;
+pub(crate) mod search;
 pub(crate) mod skim;

@@ -25,6 +25,7 @@ if TYPE_CHECKING or ACTIVE == "python":
         join_runs,
         keep_sends,
     )
+    from understudy.kernel.log.search import find_record
     from understudy.kernel.log.skim import skim_records
 else:
     from understudy_kernel import (
@@ -35,6 +36,7 @@ else:
         crc32,
         crc32_combine,
         digest_records,
+        find_record,
         join_runs,
         keep_sends,
         live_references,
@@ -58,6 +60,7 @@ __all__ = [
     "crc32",
     "crc32_combine",
     "digest_records",
+    "find_record",
     "join_runs",
     "keep_sends",
     "live_references",

@@ -320,6 +320,10 @@ class SimVolume:
             inode = self._names[path] = self._stable_names[path] = _Inode(modified_ns=self._ticks)
         return inode
 
+    def count_names(self, inode: _Inode) -> int:
+        """Number of names of a file."""
+        return sum(each is inode for each in self._names.values())
+
     def leads_to(self, path: str, inode: _Inode | None) -> bool:
         """Whether a path names that file."""
         return inode is not None and self._names.get(path) is inode
@@ -465,6 +469,10 @@ class SimFile:
         self._volume.need_room(self._inode, length, self._path)
         self._inode.change(_Change(self._owner, length, None))
         self._inode.modified_ns = self._volume.tick()
+
+    def links(self) -> int:
+        self._check()
+        return self._volume.count_names(self._inode)
 
     def sync(self) -> None:
         # also of a file that was opened for reading, as on Linux
