@@ -97,7 +97,7 @@ class Applier:
         self._summaries = summaries
         self.directory = directory
         self._retention = Retention(disk, retention) if retention is not None else None
-        self._pool = pool or SegmentPool(disk, directory, PoolSettings(files_max=0))
+        self._pool = pool if pool is not None else SegmentPool(disk, directory, PoolSettings(files_max=0))
         self._sealed: set[str] = set()
         """Segments that this applier has sealed: no other process has them open for writing."""
         self._segments: dict[str, SegmentFile] = {}
@@ -152,7 +152,7 @@ class Applier:
     @property
     def kept_files(self) -> int:
         """Number of files of removed segments that are kept for later ones."""
-        return len(self._pool)
+        return self._pool.files
 
     def take_skim(self, name: str) -> Skim | None:
         """Summary of the records of a segment that was sealed (``segment_skim``); None if it is not known."""

@@ -15,7 +15,7 @@ import logging
 from typing import Final
 
 from understudy.dataclass import dataclass
-from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, WrongNode
+from understudy.errors import DiskFailed, DiskFull, WrongNode
 from understudy.ids import NodeId, uuid_bytes
 from understudy.ports import Clock, Disk
 from understudy.store.log.applier import Applier
@@ -23,7 +23,7 @@ from understudy.store.log.chain import EpochStart, highest_number, newest_epoch
 from understudy.store.log.operations import CreateSegment, GiveUpReserve, MakeDirectory, RewriteFile, TidyUp
 from understudy.store.log.reading.follower import Follower
 from understudy.store.log.records import HEADER_BYTES, EpochRecord, RecordType, SegmentEnd, encode_epoch
-from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, frame, parse_name, seed_of, segment_name
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, frame, seed_of, segment_name
 from understudy.store.messages.reference import pack_location
 from understudy.store.quarantine import entry_operations
 from understudy.store.state import StoreState
@@ -147,11 +147,6 @@ def _finish(follower: Follower, disk: Disk) -> None:
             follower.finish(disk)
             return
         except FileNotFoundError as error:
-            vanished: Exception = error
-        except JournalCorrupt as error:
-            if parse_name(error.file.rpartition("/")[2]) is None or disk.exists(error.file):
-                raise
-            # it was read while that node made a later segment of its file
             vanished = error
     raise DiskFailed(f"segments disappear while the log is read: {vanished}")
 

@@ -81,7 +81,8 @@ class SegmentPool:
         self._settings = settings
         self._kept: deque[_Kept] = deque()
 
-    def __len__(self) -> int:
+    @property
+    def files(self) -> int:
         """Number of files that are ready to be used."""
         return len(self._kept)
 

@@ -193,11 +193,13 @@ class Follower:
         raise JournalCorrupt("segments disappear while they are read", file=self._directory, offset=0)
 
     def _is_gone(self, path: str) -> bool:
-        """Whether a segment of the log is not there any more, by the directory as it is now."""
+        """Whether a segment that was listed is not there any more. Its bytes may be those of a later segment."""
         name = path.rpartition("/")[2]
+        if parse_name(name) is None or name not in self._names:
+            return False
         if self._files is not None:
             self._files.forget()
-        return parse_name(name) is not None and name not in self._disk.list(self._directory)
+        return name not in self._disk.list(self._directory)
 
     def quiet(self) -> bool:
         """Whether nothing follows the last record that was read, as one read of the open segment tells.
@@ -223,6 +225,7 @@ class Follower:
 
         Raises:
             As ``poll``, and JournalCorrupt for damage near the end.
+            FileNotFoundError: a node that was active before has removed a segment while it was read.
         """
         own, files = self._disk, SettledFiles(disk or self._disk)
         # files opened before the lock was acquired may be cached
@@ -233,6 +236,10 @@ class Follower:
         try:
             self._check_names(files.list(self._directory))
             self._finish()
+        except JournalCorrupt as error:
+            if self._is_gone(error.file):
+                raise FileNotFoundError(f"{error.file} was removed while it was read") from error
+            raise
         finally:
             self.close()
             files.forget()
