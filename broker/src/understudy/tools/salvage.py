@@ -286,9 +286,7 @@ class Salvage:
             if link.number not in self.state.segments:
                 self.state.begin_segment(link.number, link.epoch, following.sequence)
 
-    def _pass_over(
-        self, cursor: Cursor, rest: bytes, following: int | None, lost_bytes: int, is_last: bool
-    ) -> None:
+    def _pass_over(self, cursor: Cursor, rest: bytes, following: int | None, lost_bytes: int, is_last: bool) -> None:
         """Report records lost between the cursor and the next valid record."""
         self._doubtful.update(
             tx_id for tx_id, transaction in self.state.transactions.items() if not transaction.prepared
