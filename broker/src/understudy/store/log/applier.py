@@ -149,6 +149,10 @@ class Applier:
                 raise
             execute(self, operation, disk)
 
+    def adopt_pool(self) -> None:
+        """Use the files that an earlier activation has kept for later segments."""
+        self._pool.adopt()
+
     @property
     def kept_files(self) -> int:
         """Number of files of removed segments that are kept for later ones."""
@@ -408,6 +412,19 @@ class Applier:
         while len(self._checksums) >= _CHECKSUMS_MAX:
             del self._checksums[next(iter(self._checksums))]
         self._checksums[end.name] = (body.written_bytes, body.crc)
+
+
+def appliers_of(disk: Disk, log: str, bodies: str, pool_files: int) -> tuple[Applier, Applier]:
+    """Appliers of both directories of a replica, which share the kept files.
+
+    Args:
+        disk: Where the directories are.
+        log: Directory of the log.
+        bodies: Directory of large messages.
+        pool_files: Number of files of removed segments that are kept.
+    """
+    pool = SegmentPool(disk, log, PoolSettings(pool_files))
+    return Applier(disk, log, summaries=False, pool=pool), Applier(disk, bodies, pool=pool)
 
 
 @dataclass(frozen=True, slots=True)

@@ -403,7 +403,7 @@ def create_segment(
     directory: str,
     header: SegmentHeader,
     first_records: bytes = b"",
-    used_file: Callable[[SegmentHeader, str], File | None] = lambda header, target: None,
+    used_file: Callable[[SegmentHeader, str], File | None] | None = None,
 ) -> SegmentFile:
     """Make a segment so that it exists completely or not at all; blocks for several syncs.
 
@@ -424,7 +424,7 @@ def create_segment(
     path = f"{directory}/{segment_name(header.number, header.epoch)}"
     temporary = path + NEW_SUFFIX
     file, old_end = None, 0
-    if not header.first_of_epoch and not disk.exists(temporary):
+    if used_file is not None and not header.first_of_epoch and not disk.exists(temporary):
         file = used_file(header, temporary)
     try:
         file = file or disk.open(temporary, create=True)

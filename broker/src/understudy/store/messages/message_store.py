@@ -523,7 +523,7 @@ class MessageStore:
         """
         self._usage.look(disk)
         if self._usage.problem and self._journal.empty_pool(self._pool_was_emptied):
-            # what is kept for later segments must not stop a producer
+            # files that are kept for later segments must not stop a producer
             self._usage.problem = ""
         self._journal.retry()
         self.large.flush()

@@ -59,7 +59,7 @@ def test_a_record_anywhere_is_found(path: str, at: int) -> None:
 
 
 def test_bytes_of_an_earlier_use_are_blank(path: str) -> None:
-    """Records of another segment, whole, cut off and with later sequences, behind the zeros of the end."""
+    """Records of another segment, whole, cut off and with later sequences, after the zeros of the end."""
     old = b"".join(record(sequence, number=11, body=b"old" * 50) for sequence in range(5, 5_000))
     file = RealDisk().open(path)
     file.write(4100 + 24, (old[10:],))

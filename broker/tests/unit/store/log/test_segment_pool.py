@@ -220,7 +220,7 @@ def test_none_is_kept_with_journal_pool_files_0() -> None:
     assert rig.names() == []
 
 
-def test_a_start_uses_what_an_earlier_activation_kept_and_removes_what_is_too_much() -> None:
+def test_a_start_uses_the_files_of_an_earlier_activation_up_to_the_bounds() -> None:
     rig = Rig()
     for number in range(1, 5):
         rig.fill(number)
@@ -302,7 +302,9 @@ def test_the_kept_files_are_removed_on_request() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_power_failure_between_any_two_steps_leaves_nothing_that_is_read(seed: int) -> None:
-    """Segments are removed and made again until the power fails in one of the steps; what was synced is read back."""
+    """Segments are removed and made again until the power fails in one of the steps. Synced records are
+    read back.
+    """
     stream = random.Random(seed)
     rig = Rig(PoolSettings(files_max=3))
     left = [stream.randrange(1, 200)]
