@@ -35,6 +35,7 @@ fn understudy_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(log::references::reference_blocks, module)?)?;
     module.add_function(wrap_pyfunction!(log::references::unseen_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(log::skim::skim_records, module)?)?;
+    module.add_function(wrap_pyfunction!(log::search::find_record, module)?)?;
     module.add_class::<sends::Sends>()?;
     module.add_function(wrap_pyfunction!(core::frames::split_sends, module)?)?;
     module.add_function(wrap_pyfunction!(messages::constants, module)?)?;

@@ -232,6 +232,9 @@ RECORD_BYTES_MAX = FRAME_BYTES_MAX + 64 * 1024
 #: has not processed. What exceeds it is read back from the disk. Bytes.
 SKIMMED_SEGMENT_BYTES_MAX = 4 * 1024 * 1024
 SKIMMED_BYTES_MAX = 32 * 1024 * 1024
+#: Removed segments that are kept to be written again: number of files and their bytes.
+POOL_FILES_MAX = 64
+POOL_BYTES_MAX = 1024 * 1024 * 1024
 
 #: Ids remembered per address for duplicate detection; element id-cache-size.
 ID_CACHE_SIZE = 20_000

@@ -322,6 +322,9 @@ class File(FileReader, Protocol):
     def truncate(self, length: int) -> None:
         """Set the size of the file."""
 
+    def links(self) -> int:
+        """Number of names that the file has (hard links)."""
+
     def sync(self) -> None:
         """fdatasync: data and the metadata needed to read it back are on the medium."""
         ...

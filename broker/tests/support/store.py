@@ -17,6 +17,7 @@ from understudy.store.log.reading.follower import Follower
 from understudy.store.log.reading.replay import read_frames
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.log.segment import SEGMENT_BYTES_MIN, seed_of, segment_name
+from understudy.store.log.segment_pool import SegmentPool
 from understudy.store.messages.message_store import MessageStore, StoreOwner
 from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.store.settings import StoreSettings
@@ -87,7 +88,8 @@ class StoreHarness:
 
     def log_files(self, owner: str) -> LogFiles:
         """The files of the log as a node has them, with new writers."""
-        applier = self.applier_class(self.disk(owner), DIRECTORY, self.settings.retention)
+        pool = SegmentPool(self.disk(owner), DIRECTORY, self.settings.pool)
+        applier = self.applier_class(self.disk(owner), DIRECTORY, self.settings.retention, pool=pool)
         self.writer = SimLogWriter(self.time, self.stream, applier)
         self.housekeeper = SimLogWriter(self.time, self.stream, applier)
         return LogFiles(applier, self.writer, self.housekeeper)

@@ -5,5 +5,6 @@ pub(crate) mod crc;
 pub(crate) mod records;
 pub(crate) mod references;
 pub(crate) mod runs;
+pub(crate) mod search;
 pub(crate) mod skim;
 pub(crate) mod stored;

@@ -367,6 +367,8 @@ class Configuration:
     """Per second; 0: no scrubber."""
     scrub_period_ms: int = _CORE.number("scrub-period")
     journal_min_files: int = _CORE.number("journal-min-files")
+    journal_pool_files: int = _CORE.number("journal-pool-files")
+    """Files of removed segments that are kept; -1: as many as the limits allow."""
     journal_datasync: bool = _CORE.boolean("journal-datasync")
     journal_sync_transactional: bool = _CORE.boolean("journal-sync-transactional")
     journal_sync_non_transactional: bool = _CORE.boolean("journal-sync-non-transactional")

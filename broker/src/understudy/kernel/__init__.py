@@ -39,6 +39,7 @@ FUNCTIONS: Final = (
     "crc32",
     "crc32_combine",
     "digest_records",
+    "find_record",
     "forward_messages",
     "join_runs",
     "keep_sends",

@@ -8,6 +8,7 @@ from understudy.dataclass import dataclass
 from understudy.limits import ID_CACHE_SIZE
 from understudy.store.log.batch import Sync
 from understudy.store.log.segment import SEGMENT_BYTES
+from understudy.store.log.segment_pool import PoolSettings
 from understudy.store.retention import RetentionSettings
 
 _RUN_MESSAGE_BYTES_MAX: Final = 256 * 1024
@@ -25,6 +26,8 @@ class StoreSettings:
     """Segments prepared ahead (journal-min-files, the one in use left out)."""
     sync: Sync = Sync.ALWAYS
     """When a batch is synced (journal-datasync, journal-sync-transactional and -non-transactional)."""
+    pool: PoolSettings = PoolSettings()
+    """Files of removed segments that are kept for later ones (journal-pool-files)."""
     retention: RetentionSettings | None = None
     """Directory for segments that leave the log (journal-retention-directory)."""
     disk_usage_percent_max: int = 90

@@ -20,7 +20,7 @@ from understudy.message import Message
 from understudy.ports import Disk, File
 from understudy.store.log.chain import Chain, Link, read_chain
 from understudy.store.log.reading.follower import Follower, recover
-from understudy.store.log.reading.replay import Frame, find_later_record, read_frames
+from understudy.store.log.reading.replay import Frame, find_later_record, read_frames, unfinished_bytes
 from understudy.store.log.records import (
     HEADER_BYTES,
     SEAL_FIXED_BYTES,
@@ -198,6 +198,9 @@ def verify(disk: Disk, directory: str, progress: Callable[[int, int], None] = la
         # segments below this one may be missing: a snapshot replaces them
         follows = sequence if part_of_log and link.number > complete else 0
         report = _verify_segment(disk, directory, link, part_of_log, follows, link == last, known)
+        if report.problem is not None and not disk.exists(report.file):
+            # removed by a running node while it was read, and a later segment is made of the file
+            continue
         reports.append(report)
         if report.problem is not None:
             _add(problems, report.problem)
@@ -318,7 +321,7 @@ def _verify_segment(
             sequence += 1
         size = file.size()
         rest = file.read(used, max(size - used, 0)) if seal is None or link.end is None else b""
-        tail_bytes = len(rest.rstrip(b"\0"))
+        tail_bytes = unfinished_bytes(rest, used, seed, above=sequence)
         if problem is None and seal is not None and not damaged:
             problem = _check_seal(file, path, seal, used, offsets)
         if problem is None and link.end is not None and used != link.end:

@@ -24,7 +24,7 @@ from understudy.ids import NodeId
 from understudy.kernel.log import crc32
 from understudy.ports import Disk, File
 from understudy.store.log.chain import Chain, Link, newest_epoch, read_chain
-from understudy.store.log.reading.replay import Frame, find_later_record, read_frames
+from understudy.store.log.reading.replay import Frame, find_later_record, read_frames, unfinished_bytes
 from understudy.store.log.records import HEADER, HEADER_BYTES, RecordType, SealRecord
 from understudy.store.log.segment import (
     HEADER_BLOCK_BYTES,
@@ -239,8 +239,12 @@ class LogCopy:
         self._damaged(extent.name, offset, f"record {sequence} is damaged or missing")
 
     def _damaged(self, name: str, offset: int, message: str) -> None:
+        path = f"{self.directory}/{name}"
+        if not self.disk.exists(path):
+            # removed by a running node while it was read, and a later segment is made of the file
+            raise FileNotFoundError(path)
         self.state = CopyState.DAMAGED
-        self.problem = Problem(f"{self.directory}/{name}", offset, message)
+        self.problem = Problem(path, offset, message)
 
     # --- what the log is --------------------------------------------------------------------------
 
@@ -381,7 +385,8 @@ class LogCopy:
         size = file.size()
         if self.state is CopyState.DAMAGED:
             return
-        if size <= end or not file.read(end, size - end).strip(b"\0"):
+        rest = file.read(end, max(size - end, 0))
+        if not unfinished_bytes(rest, end, seed_of(link.number, link.epoch), above=last):
             message = f"the segment ends here and should have gone on to {link.end}"
         else:
             message = f"record {last + 1} is damaged or missing" if last else "the first record is damaged"
@@ -391,11 +396,11 @@ class LogCopy:
         """Reason why the valid records of an unsealed segment end where they do."""
         size = file.size()
         rest = file.read(end, max(size - end, 0))
-        self.tail_bytes = len(rest.rstrip(b"\0"))
-        if self.state is CopyState.DAMAGED:
-            return
         seed = seed_of(link.number, link.epoch)
         above = last or self.last_sequence
+        self.tail_bytes = unfinished_bytes(rest, end, seed, above=above)
+        if self.state is CopyState.DAMAGED:
+            return
         if find_later_record(rest, end, seed, above=above, after=end) is not None or read_seal(file, header):
             self._damaged(link.name, end, f"record {above + 1} is damaged or missing")
         elif size < header.allocated_bytes:

@@ -28,7 +28,7 @@ from understudy.errors import JournalCorrupt, WrongNode
 from understudy.ids import EPOCH_SHIFT
 from understudy.ports import DiskReader, FileReader
 from understudy.store.log.chain import read_chain
-from understudy.store.log.reading.replay import Frame, find_next_record, read_frame
+from understudy.store.log.reading.replay import Frame, find_next_record, read_frame, unfinished_bytes
 from understudy.store.log.records import HEADER_BYTES, MessageRecord, RecordType, decode
 from understudy.store.log.segment import (
     HEADER_BLOCK_BYTES,
@@ -201,8 +201,8 @@ class RestoringDisk:
         if ours[:HEADER_BLOCK_BYTES] != theirs[:HEADER_BLOCK_BYTES]:
             patches.append((0, theirs[:HEADER_BLOCK_BYTES]))
             self.restored["header"] += 1
-        # zeros at the end of the last segment of an epoch were never written
-        limit = len(theirs) if end is None else end or len(ours.rstrip(b"\0"))
+        # nothing was written after the end of the last segment of an epoch
+        limit = len(theirs) if end is None else end or _written_end(ours, theirs_header)
         for frame in self._missing_frames(ours, theirs, theirs_header, limit):
             patches.append((frame.offset, theirs[frame.offset : frame.offset + frame.length]))
             self.restored[RecordType(frame.kind).name] += 1
@@ -307,6 +307,14 @@ class _Patched:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _written_end(data: bytes, header: SegmentHeader) -> int:
+    """Offset up to which a segment has records, or parts of some."""
+    seed = seed_of(header.number, header.epoch)
+    rest = data[HEADER_BLOCK_BYTES:]
+    end = HEADER_BLOCK_BYTES + unfinished_bytes(rest, HEADER_BLOCK_BYTES, seed, above=0)
+    return end + unfinished_bytes(data[end:], end, seed, above=0)
 
 
 def read_file(disk: DiskReader, path: str) -> bytes:

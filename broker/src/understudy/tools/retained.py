@@ -16,7 +16,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt
 from understudy.message import LargeBody, Message, large_body_of
 from understudy.ports import Disk
-from understudy.store.log.reading.replay import read_frames
+from understudy.store.log.reading.replay import read_frames, unfinished_bytes
 from understudy.store.log.records import (
     HEADER_BYTES,
     MESSAGE_LARGE,
@@ -102,9 +102,10 @@ def _records(
         file = disk.open(path, read_only=True)
         try:
             header = read_header(file, number, epoch)
-            end = 0
-            for frame, raw in read_frames(file, seed_of(number, epoch)):
-                end = frame.offset + frame.length
+            end = sequence = 0
+            seed = seed_of(number, epoch)
+            for frame, raw in read_frames(file, seed):
+                end, sequence = frame.offset + frame.length, frame.sequence
                 if frame.kind != wanted:
                     continue
                 try:
@@ -112,8 +113,8 @@ def _records(
                 except ValueError as error:
                     raise JournalCorrupt(str(error), file=path, offset=frame.offset) from error
                 yield header, frame.sequence, record
-            size = file.size()
-            if end and end < size and file.read(end, size - end).strip(b"\0"):
+            rest = file.read(end, max(file.size() - end, 0)) if end else b""
+            if unfinished_bytes(rest, end, seed, above=sequence):
                 raise JournalCorrupt("a record is damaged", file=path, offset=end)
         finally:
             file.close()

@@ -30,7 +30,14 @@ from understudy.message import LargeBody, Message, large_body_of
 from understudy.ports import DiskReader
 from understudy.store.log.chain import Link, highest_number, newest_epoch, read_chain
 from understudy.store.log.reading.damage import CONSEQUENCES, DamagedRecord, find_passage
-from understudy.store.log.reading.replay import Cursor, Stop, find_next_record, read_frame, replay
+from understudy.store.log.reading.replay import (
+    Cursor,
+    Stop,
+    find_next_record,
+    read_frame,
+    replay,
+    unfinished_bytes,
+)
 from understudy.store.log.records import (
     HEADER_BYTES,
     MESSAGE_LARGE,
@@ -263,10 +270,15 @@ class Salvage:
                 stop = Stop.BAD
             self._sequence = max(self._sequence, cursor.sequence)
             rest = data[cursor.offset - HEADER_BLOCK_BYTES :]
-            if stop in (Stop.ENDED, Stop.SEALED, Stop.CLOSED) or not rest.strip(b"\0"):
+            if stop in (Stop.ENDED, Stop.SEALED, Stop.CLOSED):
+                return
+            lost_bytes = len(rest.rstrip(b"\0"))
+            if link.end is None:
+                lost_bytes = unfinished_bytes(rest, cursor.offset, seed, above=self._sequence)
+            if not lost_bytes:
                 return
             following = find_next_record(rest, cursor.offset, seed, above=self._sequence)
-            self._pass_over(cursor, rest, following.offset if following else None, is_last)
+            self._pass_over(cursor, rest, following.offset if following else None, lost_bytes, is_last)
             if following is None:
                 return
             # the sequence of a valid record after damage is taken as the next one
@@ -274,7 +286,7 @@ class Salvage:
             if link.number not in self.state.segments:
                 self.state.begin_segment(link.number, link.epoch, following.sequence)
 
-    def _pass_over(self, cursor: Cursor, rest: bytes, following: int | None, is_last: bool) -> None:
+    def _pass_over(self, cursor: Cursor, rest: bytes, following: int | None, lost_bytes: int, is_last: bool) -> None:
         """Report records lost between the cursor and the next valid record."""
         self._doubtful.update(
             tx_id for tx_id, transaction in self.state.transactions.items() if not transaction.prepared
@@ -290,7 +302,7 @@ class Salvage:
             what = "the end of the log: a batch that may never have been confirmed"
             if not is_last:
                 what = "everything up to the end of the segment"
-            self._lose(cursor.path, cursor.offset, len(rest.rstrip(b"\0")), None, what)
+            self._lose(cursor.path, cursor.offset, lost_bytes, None, what)
             return
         found = read_frame(rest, following - cursor.offset, cursor.offset, cursor.seed)
         assert found is not None, "it was found valid before"

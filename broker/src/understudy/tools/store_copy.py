@@ -157,6 +157,7 @@ class _Pass:
         if log.problem is not None or log.state in (CopyState.DAMAGED, CopyState.SHORT):
             problem = log.problem
             assert problem is not None, log.state
+            self._check_name(problem.file)
             raise self._damaged(problem.file, problem.offset, problem.message)
         if not log.extents:
             raise JournalCorrupt("the log has no record", file=source.log, offset=0)
@@ -209,6 +210,7 @@ class _Pass:
                 file.close()
         finally:
             source.close()
+        self._check_name(source.path)
 
     def _copy_file(self, directory: Directory, name: str, *, again: bool = False) -> None:
         """Copy a file that does not change; one that an earlier pass has copied stays unless ``again``."""
@@ -226,6 +228,14 @@ class _Pass:
                 file.close()
         finally:
             source.close()
+        self._check_name(source.path)
+
+    def _check_name(self, path: str) -> None:
+        """Raise FileNotFoundError if a file was removed while it was copied: the node may have made a later segment of
+        it.
+        """
+        if not self._source.disk.exists(path):
+            raise FileNotFoundError(path)
 
     def _new_file(self, path: str) -> File:
         if self._target.disk.exists(path):

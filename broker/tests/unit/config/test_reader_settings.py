@@ -146,7 +146,6 @@ def test_journal_elements_are_read() -> None:
         ("journal-type", "NIO", "no special library"),
         ("journal-buffer-size", "1M", "8 MiB"),
         ("journal-buffer-timeout", "3333333", "never waits on purpose"),
-        ("journal-pool-files", "10", "never written again"),
         ("journal-max-io", "500", "one batch"),
         ("journal-file-open-timeout", "9", "ready before it is needed"),
     ],

@@ -231,8 +231,8 @@ def test_a_quiet_log_ends_in_a_mark_so_that_a_flipped_bit_is_no_torn_tail(made: 
     volume.flip_bit(path, offset + length // 2, 3)
     follower = recover(volume.disk("judge"), DIRECTORY)
     assert follower.state.sequence == last + 1
-    # no later record proves that it was synced: truncated and reported; zeros at its end look like unwritten space
-    assert follower.torn == (path, offset, length - 1)
+    # no later record proves that it was synced: truncated and reported
+    assert follower.torn == (path, offset, length)
     made.store.check_disk()
     made.rig.settle()
     volume = made.rig.volume.copy()
@@ -256,7 +256,7 @@ def test_an_activation_logs_the_truncated_bytes(made: Store, caplog: pytest.LogC
     made.rig.volume.flip_bit(path, offset + length // 2, 3)
     made.again()
     (record,) = (each for each in caplog.records if "truncated" in each.message)
-    assert (record.__dict__["file"], record.__dict__["offset"], record.__dict__["bytes"]) == (path, offset, length - 1)
+    assert (record.__dict__["file"], record.__dict__["offset"], record.__dict__["bytes"]) == (path, offset, length)
 
 
 def test_a_failed_sync_is_final(made: Store) -> None:

@@ -347,6 +347,14 @@ _STORE: Final[tuple[Element, ...]] = (
         "2",
     ),
     Element(
+        "journal-pool-files",
+        INTEGER,
+        "Files of removed segments that are kept and become the next ones, so that their blocks are written already;"
+        " at most 64 files and 1 GiB, and fewer on a disk that is short. -1 is 64; 0 removes each file at once, and"
+        " with it the old messages.",
+        "-1",
+    ),
+    Element(
         "journal-datasync",
         BOOLEAN,
         "Sync records before they are confirmed; false confirms after the write, for everything. Unsafe.",
@@ -379,10 +387,6 @@ _STORE: Final[tuple[Element, ...]] = (
     *no_effect(
         "a write takes everything that was collected, up to 8 MiB or one message",
         Element("journal-buffer-size", BYTES, "Size of the write buffer.", "490K"),
-    ),
-    *no_effect(
-        "trimmed segments are removed, or kept in the journal-retention-directory, and never written again",
-        Element("journal-pool-files", INTEGER, "Files kept for reuse.", "-1"),
     ),
     *no_effect(
         "one batch is written and synced at a time, and everything that came meanwhile goes with the next",

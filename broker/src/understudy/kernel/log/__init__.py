@@ -25,6 +25,7 @@ if TYPE_CHECKING or ACTIVE == "python":
         join_runs,
         keep_sends,
     )
+    from understudy.kernel.log.search import find_record
     from understudy.kernel.log.skim import skim_records
     from understudy.kernel.log.stored import bare_run, read_run, run_columns
 else:
@@ -37,6 +38,7 @@ else:
         crc32,
         crc32_combine,
         digest_records,
+        find_record,
         join_runs,
         keep_sends,
         live_references,
@@ -63,6 +65,7 @@ __all__ = [
     "crc32",
     "crc32_combine",
     "digest_records",
+    "find_record",
     "join_runs",
     "keep_sends",
     "live_references",

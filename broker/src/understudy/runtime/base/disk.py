@@ -161,6 +161,10 @@ class RealFile:
         with _errors("cannot truncate", self._path):
             os.ftruncate(self._descriptor, length)
 
+    def links(self) -> int:
+        with _errors("cannot stat", self._path):
+            return os.fstat(self._descriptor).st_nlink
+
     def sync(self) -> None:
         try:
             os.fdatasync(self._descriptor)

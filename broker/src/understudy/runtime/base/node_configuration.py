@@ -9,8 +9,10 @@ import logging
 
 from understudy.cluster.membership.connectors import Connectors
 from understudy.config.model import Configuration
+from understudy.limits import POOL_FILES_MAX
 from understudy.runtime.base.environment import Environment
 from understudy.store.log.batch import Sync
+from understudy.store.log.segment_pool import PoolSettings
 from understudy.store.retention import RetentionSettings
 from understudy.store.settings import StoreSettings
 from understudy.tls.settings import TlsSettings
@@ -39,6 +41,7 @@ class NodeConfiguration:
     def store_settings(self) -> StoreSettings:
         """Settings of the store for an activation; logs a warning if not every batch is synced."""
         configuration = self.current
+        pool_files = configuration.journal_pool_files
         retention = None
         if configuration.journal_retention_directory is not None:
             retention = RetentionSettings(
@@ -51,6 +54,7 @@ class NodeConfiguration:
             ahead=configuration.journal_min_files - 1,
             sync=self._sync(),
             retention=retention,
+            pool=PoolSettings(POOL_FILES_MAX if pool_files < 0 else min(pool_files, POOL_FILES_MAX)),
             id_cache_size=configuration.id_cache_size,
             disk_usage_percent_max=configuration.max_disk_usage_percent,
             disk_free_bytes_min=configuration.min_disk_free_bytes,

@@ -12,6 +12,7 @@ from understudy.runtime.base.parts import NodeParts, Owner
 from understudy.runtime.node.standby import NodeStandby
 from understudy.runtime.replica.scrubbing import scrub_active
 from understudy.store.log.applier import Applier, LogFiles
+from understudy.store.log.segment_pool import SegmentPool
 from understudy.store.messages.large_messages import LargeMessages
 from understudy.store.messages.message_store import MessageStore, StoreOwner
 from understudy.store.replication.copy_messages import Directory
@@ -82,9 +83,10 @@ class OpenedStore:
     def _start_writers(self) -> None:
         parts = self._parts
         configuration, disk = parts.configuration.current, parts.environment.disk
-        retention = parts.configuration.store_settings().retention
-        self._log = Applier(disk, configuration.journal_directory, retention)
-        self._bodies = Applier(disk, configuration.large_messages_directory, retention)
+        settings = parts.configuration.store_settings()
+        pool = SegmentPool(disk, configuration.journal_directory, settings.pool)
+        self._log = Applier(disk, configuration.journal_directory, settings.retention, pool=pool)
+        self._bodies = Applier(disk, configuration.large_messages_directory, settings.retention, pool=pool)
         appliers = (self._log, self._bodies, self._log)
         self._writers = [parts.environment.log_writer(parts.turn, applier, self.fence) for applier in appliers]
         if self._shipping is not None:

@@ -59,7 +59,9 @@ class TargetCopy:
         self._parts = parts
         self._local = local
         self._owner = owner
-        self._target = CopyTarget(store_directories(parts), saved_max)
+        self._target = CopyTarget(
+            store_directories(parts), saved_max, parts.configuration.store_settings().pool.files_max
+        )
         self._steps = Steps(worker, lambda: self._target.wants_step, self._target.step, self._stepped)
         self._worker = worker
         self._files = FileExchange(parts, worker, owner.copy_send)

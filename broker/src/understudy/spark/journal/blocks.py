@@ -19,7 +19,7 @@ from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import Disk, File
 from understudy.spark.journal.decode import Block
 from understudy.spark.journal.log_plan import Mode, Piece
-from understudy.store.log.reading.replay import find_later_record, find_next_record
+from understudy.store.log.reading.replay import find_later_record, find_next_record, unfinished_bytes
 from understudy.store.log.records import HEADER, HEADER_BYTES, SEAL_FIXED_BYTES, SEAL_TRAILER, RecordType
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, seed_of
 from understudy.store.quarantine import KnownDamage, read_known_damage
@@ -100,13 +100,24 @@ def _all_blocks(disk: Disk, piece: Piece, mode: Mode) -> Iterator[Block | Damage
             at, offsets = _sealed(content, piece)
             if offsets and content.digest(at) == piece.digest:
                 yield from _by_offsets(content, piece, offsets)
+                _check_name(disk, piece)
                 return
         for found in _walked(content, piece, read_known_damage(disk, piece.directory)):
-            if isinstance(found, Damage) and mode is Mode.FAIL:
-                raise found.error()
+            if isinstance(found, Damage):
+                _check_name(disk, piece)
+                if mode is Mode.FAIL:
+                    raise found.error()
             yield found
     finally:
         file.close()
+
+
+def _check_name(disk: Disk, piece: Piece) -> None:
+    """Raise FileNotFoundError if the segment was removed while it was read: a running broker may have made a later
+    segment of its file.
+    """
+    if not disk.exists(piece.path):
+        raise FileNotFoundError(piece.path)
 
 
 def _sealed(content: _Bytes, piece: Piece) -> tuple[int, array[int]]:
@@ -202,10 +213,10 @@ def _after_bad(content: _Bytes, piece: Piece, offset: int, sequence: int) -> Dam
     """The damage at an offset up to the next valid record; None if the log ends there, also in a torn tail."""
     rest = bytes(content.read(offset, min(piece.end, content.size) - offset))
     first = sequence + 1 if sequence else 0
-    if not rest.strip(b"\0") and not piece.stated:
-        # the bytes were allocated and not written
-        return None
     seed = seed_of(piece.number, piece.epoch)
+    if not piece.stated and not unfinished_bytes(rest, offset, seed, above=sequence):
+        # the bytes were allocated and not written in this use of the file
+        return None
     if piece.last and find_later_record(rest, offset, seed, above=sequence, after=offset) is None:
         return None
     later = find_next_record(rest, offset, seed, above=sequence)

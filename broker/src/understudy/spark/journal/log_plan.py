@@ -270,7 +270,9 @@ def plan_logs(options: Options, disk: Disk | None = None) -> list[LogPlan]:
             if options.retention is not None:
                 _add_retained(disk, plan, options.retention)
             plans.append(plan)
-        except FileNotFoundError as error:
+        except (FileNotFoundError, JournalCorrupt) as error:
+            if isinstance(error, JournalCorrupt) and (not options.in_use or os.path.exists(error.file)):
+                raise
             raise DiskFailed(
                 f"{directory}: a segment disappeared: {error}", hint="a broker is running there"
             ) from error

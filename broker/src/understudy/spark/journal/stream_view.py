@@ -239,6 +239,10 @@ class LogDirectory:
             except FileNotFoundError:
                 # the segment was trimmed, or moved to the retention directory, meanwhile
                 continue
+            except JournalCorrupt as error:
+                if os.path.exists(error.file):
+                    raise
+                # trimmed while it was read, and a later segment is made of the file
         raise DiskFailed(f"{self.directory}: segments disappear while they are read")
 
     def _look(self) -> LogView:

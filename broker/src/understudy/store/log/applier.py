@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from understudy.dataclass import dataclass
-from understudy.errors import BrokerError, DiskFailed, LockLost, StoreError
+from understudy.errors import BrokerError, DiskFailed, DiskFull, LockLost, StoreError
 from understudy.kernel.log import crc32
 from understudy.ports import Disk, File, LogWriter, Operation
 from understudy.store.log import replaced_bytes, tidying
@@ -28,6 +28,7 @@ from understudy.store.log.operations import (
     CloseFiles,
     CreateFile,
     CreateSegment,
+    EmptyPool,
     FinishBodies,
     GiveUpReserve,
     GrowSegment,
@@ -48,6 +49,7 @@ from understudy.store.log.operations import (
     WriteZeros,
 )
 from understudy.store.log.segment import SegmentFile, create_segment
+from understudy.store.log.segment_pool import PoolSettings, SegmentPool
 from understudy.store.log.segment_skim import Skim
 from understudy.store.retention import Retention, RetentionSettings
 from understudy.store.snapshots.reserve import give_up_reserve, keep_reserve
@@ -73,7 +75,13 @@ class Applier:
     """Executor of operations on the files of one directory."""
 
     def __init__(
-        self, disk: Disk, directory: str, retention: RetentionSettings | None = None, *, summaries: bool = True
+        self,
+        disk: Disk,
+        directory: str,
+        retention: RetentionSettings | None = None,
+        *,
+        summaries: bool = True,
+        pool: SegmentPool | None = None,
     ) -> None:
         """Nothing is touched yet.
 
@@ -82,11 +90,16 @@ class Applier:
             directory: Absolute path.
             retention: Where the files go that are to be retained; None: they are removed.
             summaries: Whether segments are summarised for ``take_skim`` while they are written.
+            pool: Keeps files of removed segments for later ones, and gives them back on a full disk; None: no file
+                is kept.
         """
         self.disk = disk
         self._summaries = summaries
         self.directory = directory
         self._retention = Retention(disk, retention) if retention is not None else None
+        self._pool = pool if pool is not None else SegmentPool(disk, directory, PoolSettings(files_max=0))
+        self._sealed: set[str] = set()
+        """Segments that this applier has sealed: no other process has them open for writing."""
         self._segments: dict[str, SegmentFile] = {}
         """Segments being written, by the names of their files."""
         self._files: dict[str, File] = {}
@@ -114,11 +127,36 @@ class Applier:
             kind = type(operation)
             # the two of a batch without another call
             if kind is Append:
-                self._segments[operation.name].write(operation.offset, operation.parts)  # type: ignore[attr-defined]
+                segment = self._segments[operation.name]  # type: ignore[attr-defined]
+                try:
+                    segment.write(operation.offset, operation.parts)  # type: ignore[attr-defined]
+                except DiskFull:
+                    if not self._pool.give_back():
+                        raise
+                    segment.write(operation.offset, operation.parts)  # type: ignore[attr-defined]
             elif kind is SyncFile:
                 self._segments[operation.name].sync()  # type: ignore[attr-defined]
             else:
-                _EXECUTE[kind](self, operation, disk or self.disk)
+                self._execute(operation, disk or self.disk)
+
+    def _execute(self, operation: Operation, disk: Disk) -> None:
+        """Execute one operation, on a full disk without the kept files."""
+        execute = _EXECUTE[type(operation)]
+        try:
+            execute(self, operation, disk)
+        except DiskFull:
+            if not self._pool.give_back() or type(operation) not in _REPEATABLE:
+                raise
+            execute(self, operation, disk)
+
+    def adopt_pool(self) -> None:
+        """Use the files that an earlier activation has kept for later segments."""
+        self._pool.adopt()
+
+    @property
+    def kept_files(self) -> int:
+        """Number of files of removed segments that are kept for later ones."""
+        return self._pool.files
 
     def take_skim(self, name: str) -> Skim | None:
         """Summary of the records of a segment that was sealed (``segment_skim``); None if it is not known."""
@@ -185,7 +223,7 @@ class Applier:
     # --- segments -----------------------------------------------------------------------------------
 
     def _create_segment(self, operation: CreateSegment, disk: Disk) -> None:
-        segment = create_segment(disk, self.directory, operation.header, operation.records)
+        segment = create_segment(disk, self.directory, operation.header, operation.records, self._pool.take)
         if not self._summaries:
             segment.leave_out_summary()
         self._segments[operation.name] = segment
@@ -203,6 +241,7 @@ class Applier:
         segment = self._segments[name]
         segment.seal(operation.record, operation.sequence, operation.offsets)
         self._skims[name] = segment.skimmed
+        self._sealed.add(name)
         del self._segments[name]
         segment.close()
 
@@ -238,6 +277,9 @@ class Applier:
     def _remove_file(self, operation: RemoveFile, disk: Disk) -> None:
         path = self._path(operation.name)
         self._close(operation.name)
+        may_keep = operation.name in self._sealed and operation.retain and operation.sync
+        self._sealed.discard(operation.name)
+        kept: str | None = None
         if operation.retain and self._retention is not None:
             if not disk.exists(path):
                 return
@@ -247,7 +289,9 @@ class Applier:
                 disk.remove(path)
         else:
             try:
-                disk.remove(path)
+                kept = self._pool.keep(operation.name) if may_keep else None
+                if kept is None:
+                    disk.remove(path)
             except FileNotFoundError:
                 return
         if operation.sync:
@@ -256,6 +300,8 @@ class Applier:
             except StoreError as error:
                 self.unsynced = self.unsynced or error
                 raise
+        if kept is not None:
+            self._pool.offer(kept)
 
     def _make_directory(self, operation: MakeDirectory, disk: Disk) -> None:
         path = self._path(operation.name)
@@ -296,13 +342,17 @@ class Applier:
             raise LockLost(f"another node has taken {self.directory} over")
 
     def _tidy_up(self, operation: TidyUp, disk: Disk) -> None:
-        tidying.tidy(disk, self.directory, operation.epoch, operation.names, operation.ends, cut_ends=operation.cut)
+        if tidying.tidy(disk, self.directory, operation.epoch, operation.names, operation.ends, cut_ends=operation.cut):
+            self._pool.adopt()
 
     def _keep_reserve(self, operation: KeepReserve, disk: Disk) -> None:
         keep_reserve(disk, self.directory, operation.size_bytes)
 
     def _give_up_reserve(self, operation: GiveUpReserve, disk: Disk) -> None:
         give_up_reserve(disk, self.directory)
+
+    def _empty_pool(self, operation: EmptyPool, disk: Disk) -> None:
+        self._pool.give_back()
 
     def _prune_retained(self, operation: PruneRetained, disk: Disk) -> None:
         if self._retention is not None:
@@ -337,7 +387,12 @@ class Applier:
                 body = self._bodies.get(end.name)
                 if body is None or body.error is None:
                     try:
-                        step(end, disk)
+                        try:
+                            step(end, disk)
+                        except DiskFull:
+                            if not self._pool.give_back():
+                                raise
+                            step(end, disk)
                     except (BrokerError, OSError) as error:
                         self._bodies.setdefault(end.name, Body(None)).error = error
         if any(end.durable and self._bodies[end.name].error is None for end in operation.ends):
@@ -359,6 +414,19 @@ class Applier:
         self._checksums[end.name] = (body.written_bytes, body.crc)
 
 
+def appliers_of(disk: Disk, log: str, bodies: str, pool_files: int) -> tuple[Applier, Applier]:
+    """Appliers of both directories of a replica, which share the kept files.
+
+    Args:
+        disk: Where the directories are.
+        log: Directory of the log.
+        bodies: Directory of large messages.
+        pool_files: Number of files of removed segments that are kept.
+    """
+    pool = SegmentPool(disk, log, PoolSettings(pool_files))
+    return Applier(disk, log, summaries=False, pool=pool), Applier(disk, bodies, pool=pool)
+
+
 @dataclass(frozen=True, slots=True)
 class LogFiles:
     """The files of a log and the writers that change them."""
@@ -371,6 +439,8 @@ class LogFiles:
     """Does the work that no batch waits for; may be the same as ``writer``."""
 
 
+#: Operations that change nothing when the disk is full, so that they can be executed again.
+_REPEATABLE: Final = frozenset({CreateSegment, GrowSegment, WriteFile})
 _EXECUTE: Final[dict[type, Callable[[Applier, Any, Disk], None]]] = {
     CreateSegment: Applier._create_segment,
     GrowSegment: Applier._grow_segment,
@@ -389,6 +459,7 @@ _EXECUTE: Final[dict[type, Callable[[Applier, Any, Disk], None]]] = {
     TidyUp: Applier._tidy_up,
     KeepReserve: Applier._keep_reserve,
     GiveUpReserve: Applier._give_up_reserve,
+    EmptyPool: Applier._empty_pool,
     PruneRetained: Applier._prune_retained,
     WriteBody: Applier._write_body,
     FinishBodies: Applier._finish_bodies,

@@ -139,7 +139,8 @@ def begin_epoch(
 
 def _finish(follower: Follower, disk: Disk) -> None:
     """Read to the end of the log. A node that was active before and has not noticed yet that it is not any more may
-    rename or remove segments that it prepared and never used, between listing and opening them: they are listed anew.
+    rename or remove segments that it prepared and never used, or that left the log, between listing and reading them:
+    they are listed anew.
     """
     for _ in range(_FINISH_ATTEMPTS):
         try:

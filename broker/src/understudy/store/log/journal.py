@@ -41,6 +41,7 @@ from understudy.store.log.operation_context import OperationContext
 from understudy.store.log.operations import (
     Append,
     CloseFiles,
+    EmptyPool,
     GiveUpReserve,
     PruneRetained,
     RemoveFile,
@@ -445,7 +446,7 @@ class Journal:
         if self._stalled_until_ms is None:
             log.error("the journal waits for disk space", extra={"error": str(error)})
             # a failed removal changes nothing
-            self._writer.submit([GiveUpReserve()], lambda failed: None)
+            self._writer.submit([EmptyPool(), GiveUpReserve()], lambda failed: None)
         self._stalled_until_ms = self._clock.monotonic_ms() + PREPARE_RETRY_MS
         self._on_space()
 
@@ -484,6 +485,13 @@ class Journal:
             done(error)
 
         self._housekeeper.submit(operations, removed)
+
+    def empty_pool(self, done: Callable[[BaseException | None], None]) -> bool:
+        """Remove the files that are kept for later segments, then call ``done``; whether there are any."""
+        if not self._applier.kept_files or self._life.state is not JournalState.OPEN:
+            return False
+        self._housekeeper.submit([EmptyPool()], done)
+        return True
 
     def prune_retention(self) -> None:
         """Remove retained segments that are too old; called every few seconds."""

@@ -158,7 +158,7 @@ class RemoveFile:
     name: str
     retain: bool = False
     """Move the file to the retained files instead of deleting it, if the applier keeps such files (element
-    journal-retention-directory)."""
+    journal-retention-directory); else keep the file of a segment for a later one (``segment_pool``)."""
     sync: bool = False
     """Make the removal durable before the next operation."""
 
@@ -218,6 +218,11 @@ class KeepReserve:
 @dataclass(frozen=True, slots=True)
 class GiveUpReserve:
     """Remove the file that reserves space of the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyPool:
+    """Remove the files of removed segments that are kept for later ones."""
 
 
 @dataclass(frozen=True, slots=True)

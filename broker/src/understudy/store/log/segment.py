@@ -51,6 +51,9 @@ _RESUME_BYTES: Final = 1024 * 1024
 #: Shorter buffers of a batch are copied together: a buffer of its own costs more.
 _COPIED_BYTES_MAX: Final = 16 * 1024
 
+#: Zeros in the place of the header of a record: nothing follows.
+NO_RECORD: Final = bytes(HEADER_BYTES)
+
 _HEADER = struct.Struct("<8sHHI16sQQqQ")
 _CRC_OFFSET: Final = 12
 _U64_PAIR = struct.Struct("<QQ")
@@ -135,6 +138,7 @@ def read_header(file: FileReader, number: int, epoch: int) -> SegmentHeader:
     Raises:
         JournalCorrupt: it is not.
         StoreVersionUnsupported: a newer format.
+        FileNotFoundError: the segment was removed since it was opened, and a later one is made of its file.
     """
     try:
         return _read_header(file, number, epoch)
@@ -146,6 +150,9 @@ def read_header(file: FileReader, number: int, epoch: int) -> SegmentHeader:
 
 def _read_header(file: FileReader, number: int, epoch: int) -> SegmentHeader:
     header = decode_header(file.read(0, HEADER_BLOCK_BYTES), file.path)
+    if (header.epoch, header.number) > (epoch, number):
+        # only a renamed file gets a later header (``segment_pool``)
+        raise FileNotFoundError(f"{file.path} was removed: its file is segment {header.number} of epoch {header.epoch}")
     if (header.number, header.epoch) != (number, epoch):
         raise JournalCorrupt(
             f"header of segment {header.number} of epoch {header.epoch} under another name", file=file.path, offset=0
@@ -205,12 +212,25 @@ class SegmentFile:
     dropped the pages that it could not write, so a second sync would succeed without them.
     """
 
-    __slots__ = ("_before", "_digest", "_failure", "_file", "_last", "_path", "_position", "_seed", "_skim", "skimmed")
+    __slots__ = (
+        "_before",
+        "_digest",
+        "_failure",
+        "_file",
+        "_last",
+        "_old_end",
+        "_path",
+        "_position",
+        "_seed",
+        "_skim",
+        "skimmed",
+    )
 
-    def __init__(self, file: File, path: str, written: bytes, seed: int) -> None:
+    def __init__(self, file: File, path: str, written: bytes, seed: int, *, old_end: int = 0) -> None:
         """Wraps a file whose first bytes are ``written``: the header, for a first segment EPOCH. ``seed`` is that of
-        its crcs.
+        its crcs. Bytes of an earlier use of the file may lie before ``old_end``; all others are zeros.
         """
+        self._old_end = old_end
         self._skim = Skim(len(written)) if len(written) == HEADER_BLOCK_BYTES else None
         self.skimmed: Skim | None = None
         """Summary of its records, once it is sealed; None for the first segment of an epoch, and after a full disk."""
@@ -239,7 +259,7 @@ class SegmentFile:
             offset += len(data)
         if offset != state.position or digest != state.digest:
             raise JournalCorrupt("the bytes are not those that were written", file=path, offset=offset)
-        segment = cls(file, path, b"", state.seed)
+        segment = cls(file, path, b"", state.seed, old_end=file.size())
         segment._digest, segment._before = state.digest, state.before
         segment._position, segment._last = state.position, state.last
         return segment
@@ -265,8 +285,12 @@ class SegmentFile:
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
         """Append. A write at the offset of the last one replaces it: that met a full disk, in the write or in the sync.
 
-        Each of the buffers holds whole records.
+        Each of the buffers holds whole records. Zeros follow the bytes in the place of the next header, so that a
+        reader sees the end of the log although older bytes lie behind it.
         """
+        self._append(offset, buffers, (NO_RECORD,) if offset < self._old_end else ())
+
+    def _append(self, offset: int, buffers: Sequence[bytes], behind: tuple[bytes, ...] = ()) -> None:
         if self._failure is not None:
             raise self._failure
         if offset != self._position:
@@ -276,7 +300,7 @@ class SegmentFile:
         self._before = digest = self._digest
         self._last = offset
         try:
-            self._file.write(offset, buffers)
+            self._file.write(offset, [*buffers, *behind] if behind else buffers)
         except DiskFailed as failure:
             self._failure = failure
             raise
@@ -296,6 +320,9 @@ class SegmentFile:
     def zero(self, offset: int, length: int) -> None:
         """Write zeros over allocated, unwritten blocks and sync, so that later syncs need no extent conversion."""
         assert offset >= self._position, f"{self.path}: zeros at {offset}, written up to {self._position}"
+        if offset + length <= self._old_end:
+            # these blocks were written in an earlier use of the file
+            return
         self._ask(self._file.write, offset, (bytes(length),))
         self.sync()
 
@@ -358,7 +385,9 @@ class SegmentFile:
         payload = encode_seal(complete, at, offsets)
         parts = frame(RecordType.SEAL, SEAL_CLOSED if record.closed else 0, sequence, at, self._seed, payload)
         try:
-            self.write(at, (b"".join(parts),))
+            raw = b"".join(parts)
+            has_room = at + len(raw) + HEADER_BYTES <= self._old_end
+            self._append(at, (raw,), (NO_RECORD,) if has_room else ())
             # first the seal, then the cut: a short file without a seal would look damaged
             self.sync()
             self._ask(self._file.truncate, self._position)
@@ -369,8 +398,23 @@ class SegmentFile:
             raise
 
 
-def create_segment(disk: Disk, directory: str, header: SegmentHeader, first_records: bytes = b"") -> SegmentFile:
+def create_segment(
+    disk: Disk,
+    directory: str,
+    header: SegmentHeader,
+    first_records: bytes = b"",
+    used_file: Callable[[SegmentHeader, str], File | None] | None = None,
+) -> SegmentFile:
     """Make a segment so that it exists completely or not at all; blocks for several syncs.
+
+    Args:
+        disk: Where the log is.
+        directory: Absolute path of the log.
+        header: Of the segment.
+        first_records: Records that the segment begins with.
+        used_file: Has the file of a removed segment renamed to a path and opens it; None: there is none
+            (``SegmentPool.take``). Not called for the first segment of an epoch: only one of two nodes that begin the
+            same epoch can create that file.
 
     Raises:
         LockLost: another node has made the same segment of the same epoch: it activates too.
@@ -379,14 +423,20 @@ def create_segment(disk: Disk, directory: str, header: SegmentHeader, first_reco
     """
     path = f"{directory}/{segment_name(header.number, header.epoch)}"
     temporary = path + NEW_SUFFIX
+    file, old_end = None, 0
+    if used_file is not None and not header.first_of_epoch and not disk.exists(temporary):
+        file = used_file(header, temporary)
     try:
-        file = disk.open(temporary, create=True)
+        file = file or disk.open(temporary, create=True)
     except FileExistsError:
         raise LockLost(f"{temporary} exists: another node is writing epoch {header.epoch}") from None
     written = encode_header(header) + first_records
     try:
-        file.allocate(max(header.allocated_bytes, len(written)))
-        file.write(0, (written,))
+        old_end = file.size()
+        allocated_bytes = max(header.allocated_bytes, len(written))
+        if old_end < allocated_bytes:
+            file.allocate(allocated_bytes)
+        file.write(0, (written, NO_RECORD) if old_end else (written,))
         file.sync()
     except BaseException:
         # also the space of a partial allocation must be freed
@@ -399,14 +449,15 @@ def create_segment(disk: Disk, directory: str, header: SegmentHeader, first_reco
         raise LockLost(f"{path} exists: another node is writing epoch {header.epoch}")
     disk.rename(temporary, path)
     disk.sync_directory(directory)
-    return SegmentFile(file, path, written, seed_of(header.number, header.epoch))
+    return SegmentFile(file, path, written, seed_of(header.number, header.epoch), old_end=old_end)
 
 
 def log_size_bytes(disk: Disk, directory: str) -> int:
-    """Bytes of a directory's segments and snapshots on the disk, those being made included."""
+    """Bytes of a directory's segments and snapshots on the disk, with those being made and the files that are kept for
+    later segments."""
     total = 0
     for name in disk.list(directory):
-        if name.startswith(("segment-", "snapshot-")):
+        if name.startswith(("segment-", "snapshot-", "pool-")):
             try:
                 file = disk.open(f"{directory}/{name}", read_only=True)
             except FileNotFoundError:

@@ -28,7 +28,7 @@ EPOCHS_CUT: Final = 4
 
 def tidy(
     disk: Disk, directory: str, epoch: int, names: Sequence[str], ends: Sequence[SegmentEnd], *, cut_ends: bool = True
-) -> None:
+) -> bool:
     """Remove the segments that older epochs prepared and never used and the snapshots that they did not finish; cut the
     space that they allocated and never filled.
 
@@ -41,16 +41,21 @@ def tidy(
         names: Files of the directory before it began.
         ends: Where the older segments end.
         cut_ends: Whether to cut the last segments of older epochs.
+
+    Returns:
+        Whether the directory is this node's, and could be changed.
     """
     try:
         if newest_epoch(disk.list(directory)) > epoch:
-            return
+            return False
         _remove_unused(disk, directory, names, epoch, ends)
         _remove_unfinished(disk, directory, names)
         if cut_ends:
             _cut_ends(disk, directory, ends)
     except StoreError as error:
         log.warning("cannot remove files of earlier activations", extra={"error": str(error)})
+        return False
+    return True
 
 
 def _cut_ends(disk: Disk, directory: str, ends: Sequence[SegmentEnd]) -> None:

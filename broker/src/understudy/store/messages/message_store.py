@@ -18,11 +18,12 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from understudy.dataclass import dataclass
-from understudy.errors import DiskFull, LimitExceeded
+from understudy.errors import DiskFailed, DiskFull, LimitExceeded
 from understudy.ids import NodeId, first_id_of_epoch
 from understudy.kernel.log import acknowledge_record, crc32
 from understudy.limits import DUPLICATE_ID_BYTES_MAX, RECORD_BYTES_MAX
@@ -522,6 +523,9 @@ class MessageStore:
             DiskFailed: a disk cannot be asked.
         """
         self._usage.look(disk)
+        if self._usage.problem and self._journal.empty_pool(self._pool_was_emptied):
+            # files that are kept for later segments must not stop a producer
+            self._usage.problem = ""
         self._journal.retry()
         self.large.flush()
         self._journal.prune_retention()
@@ -530,6 +534,12 @@ class MessageStore:
         if self.full:
             self._consolidator.free_space()
         self._mark()
+
+    def _pool_was_emptied(self, error: BaseException | None) -> None:
+        # a disk that gives no answer is reported by the next check
+        with suppress(DiskFailed):
+            self._usage.look()
+        self._update_full()
 
     def _mark(self) -> None:
         """Prove that the last batch was synced, by a batch after it (docs/build/journal-format.md s. 2.3)."""

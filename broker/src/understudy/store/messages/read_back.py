@@ -46,12 +46,18 @@ class Place:
     length: int
 
     def read(self) -> bytes:
-        """Read the bytes of the record without checking them; raises DiskFailed or FileNotFoundError."""
+        """Read the bytes of the record without checking them; raises DiskFailed, or FileNotFoundError if the segment
+        was removed, also meanwhile.
+        """
         file = self.disk.open(self.path, read_only=True)
         try:
-            return file.read(self.offset, self.length)
+            data = file.read(self.offset, self.length)
         finally:
             file.close()
+        if not self.disk.exists(self.path):
+            # a later segment may be made of the file already
+            raise FileNotFoundError(self.path)
+        return data
 
 
 class ReadBack:

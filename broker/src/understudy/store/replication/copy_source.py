@@ -369,9 +369,16 @@ class CopySource:
         if condition is Condition.DAMAGED:
             condition, digest = yield from self._known.look(file, key, past_cache=True)
         if condition is Condition.DAMAGED:
+            self._check_name(key)
             yield from self._repair(file, key, at_backup=theirs is not None)
             condition, digest = yield from self._known.look(file, key, past_cache=True)
         return digest
+
+    def _check_name(self, key: _Key) -> None:
+        """Raise FileNotFoundError if a segment was removed since it was opened: a later one may be made of its file."""
+        path = self._directories.path(*key)
+        if is_segment(*key) and not self._disk.exists(path):
+            raise FileNotFoundError(path)
 
     def _repair(self, file: File, key: _Key, *, at_backup: bool) -> _Work:
         """Replace the bytes of this node by those of the backup, if these fit."""
@@ -459,6 +466,11 @@ class CopySource:
                 extent = self._extent(file, key, position, names, final=final)
                 if extent is not None:
                     yield from self._send_checked(file, key, extent, modified_ns)
+            except FileNotFoundError:
+                if final:
+                    raise DiskFailed(f"{key[1]} has vanished while nothing was written") from None
+                self._sent.pop(key, None)
+                yield DropFile(*key)
             finally:
                 file.close()
         return self.sent_bytes - before
@@ -502,11 +514,13 @@ class CopySource:
         """
         if not is_settled(key, complete=extent.complete):
             yield from self._send(file, key, extent, modified_ns)
+            self._check_name(key)
             return
         theirs = self._theirs.get(key)
         digest = yield from self._hash_of_settled(file, key, theirs)
         size_bytes = file.size()
         yield from self._send(file, key, _Extent(size_bytes, size_bytes, extent.complete), modified_ns)
+        self._check_name(key)
         if self._knows.checks and (theirs is None or theirs.hash != digest):
             yield CheckFile(*key, size_bytes, digest)
 

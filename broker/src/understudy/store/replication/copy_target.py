@@ -26,10 +26,11 @@ from understudy.limits import (
     COPY_LIST_FILES_MAX,
     COPY_PIECE_BYTES_MAX,
     COPY_WINDOW_BYTES_MAX,
+    POOL_FILES_MAX,
     REPLICATED_NAME_BYTES_MAX,
 )
 from understudy.ports import File, FileReader
-from understudy.store.log.applier import Applier
+from understudy.store.log.applier import appliers_of
 from understudy.store.log.operations import CloseFiles
 from understudy.store.quarantine import quarantine_path
 from understudy.store.replication import old_replicas
@@ -92,12 +93,13 @@ class TargetState(Enum):
 class CopyTarget:
     """One copy of the store of the active node, from the side of the replica."""
 
-    def __init__(self, directories: StoreDirectories, saved_max: int) -> None:
+    def __init__(self, directories: StoreDirectories, saved_max: int, pool_files: int = POOL_FILES_MAX) -> None:
         """Nothing is touched yet.
 
         Args:
             directories: Of the store; they are created if they do not exist.
             saved_max: max-saved-replicated-journals-size (``old_replicas``).
+            pool_files: Number of files of removed segments that are kept.
         """
         self._directories = directories
         self._disk = directories.disk
@@ -105,8 +107,7 @@ class CopyTarget:
         self.state = TargetState.TAKING_INVENTORY
         self.failure: BaseException | None = None
         """Reason why the copy has failed here."""
-        self.log = Applier(self._disk, directories.log, summaries=False)
-        self.bodies = Applier(self._disk, directories.bodies)
+        self.log, self.bodies = appliers_of(self._disk, directories.log, directories.bodies, pool_files)
         self.sequence = 0
         """Sequence of the last record in the log, when the copy is complete."""
         self.written_bytes = 0
@@ -368,6 +369,7 @@ class CopyTarget:
             if key not in self._stated:
                 self._disk.remove(self._directories.path(*key))
         self._sync_directories()
+        self.log.adopt_pool()
         for directory, open_files in ((Directory.LOG, message.log), (Directory.BODIES, message.bodies)):
             names = [each.name for each in open_files.segments] + [each.name for each in open_files.files]
             for name in names + [each.name for each in open_files.bodies]:

@@ -34,6 +34,7 @@ from understudy.store.log.operations import (
     CloseFiles,
     CreateFile,
     CreateSegment,
+    EmptyPool,
     FinishBodies,
     GiveUpReserve,
     GrowSegment,
@@ -155,6 +156,7 @@ _SHAPES: Final = {
     19: Shape(PruneRetained, {"now_ms": number("q", 0, I64_MAX)}),
     20: Shape(WriteBody, {"name": NAME, "offset": SIZE, "parts": PARTS, "sync": FLAG}),
     22: Shape(ReplaceBytes, {"name": NAME, "offset": SIZE, "data": DATA, "cut_at": I64, "create": FLAG}),
+    23: Shape(EmptyPool, {}),
     21: Shape(FinishBodies, {"ends": several(_BODY_END.field), "directory": NAME_OR_EMPTY}),
 }
 #: By version of the encoding.
@@ -165,9 +167,9 @@ _OPERATIONS: Final = {
 
 #: Classes that can be encoded: all of ``store.log.operations``.
 ENCODED: Final = _OPERATIONS[VERSION].classes
-#: Operations that concern one machine: on retained segments and the reserve (ADR 0048), and on bytes that only this
-#: node has wrong (ADR 0114).
-_OF_ONE_MACHINE: Final = frozenset({PruneRetained, KeepReserve, GiveUpReserve, ReplaceBytes})
+#: Operations that concern one machine: on retained and kept files and the reserve (ADR 0048), and on bytes that only
+#: this node has wrong (ADR 0114).
+_OF_ONE_MACHINE: Final = frozenset({PruneRetained, KeepReserve, GiveUpReserve, EmptyPool, ReplaceBytes})
 
 
 def replicated(operations: Sequence[Operation]) -> Sequence[Operation]:

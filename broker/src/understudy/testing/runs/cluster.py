@@ -22,6 +22,7 @@ from understudy.testing.runs.fault_plan import PASSIVE
 from understudy.testing.sim.environment import Skew
 from understudy.testing.sim.loop import Death, SimLoop, SimProcess
 from understudy.testing.sim.network import SimNetwork
+from understudy.testing.sim.old_segments import leave_old_segments
 from understudy.testing.sim.probe import SimProber
 from understudy.testing.sim.storage import CrashPoint, SharedStorage
 
@@ -86,6 +87,9 @@ class SimCluster:
             name = configuration.name
             crash_point = CrashPoint(loop.random(f"crash {name}"))
             self.nodes[name] = SimNode(name, configuration, storage, replace(skew), crash_point)
+            directory = configuration.journal_directory
+            if not storage.volume.has(directory):
+                leave_old_segments(storage.volume, directory, configuration.journal_file_size_bytes)
             network.add_host(name)
 
     # --- looking -------------------------------------------------------------------------------

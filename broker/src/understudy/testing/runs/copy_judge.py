@@ -1,7 +1,7 @@
 """Comparison of the stores of a replicated pair, byte by byte, from outside of both nodes.
 
 Both nodes run, the replica is in sync, and no client changes anything. Files are compared by name. A segment is
-compared up to its last byte that is not zero, because the zeros after its records may be written later on one side.
+compared up to the end of its records: the bytes behind them are those of each node's own file.
 The reserve is not compared: each node keeps it by its own free space.
 
 Source: ADR 0057 (the replica executes the same operations on the same files).
@@ -16,20 +16,21 @@ from understudy.store.replication.store_files import StoreDirectories, list_stor
 from understudy.store.snapshots.reserve import RESERVE_NAME
 from understudy.testing.runs.cluster_configuration import STORE
 from understudy.testing.sim.disk import SimVolume
+from understudy.testing.sim.valid_bytes import valid_bytes
 
 #: Name of the process that reads both stores.
 _READER: Final = "auditor"
 
 
 def store_content(volume: SimVolume) -> dict[str, bytes]:
-    """The files of the store on a volume by path, each without zeros at its end."""
+    """The files of the store on a volume by path, each with its valid bytes."""
     directories = StoreDirectories(volume.disk(_READER), f"{STORE}/journal", f"{STORE}/large-messages")
     paths = [
         directories.path(directory, name)
         for directory, name in list_store(directories.disk, directories)
         if (directory, name) != (Directory.LOG, RESERVE_NAME)
     ]
-    return {path: volume.content(path).rstrip(b"\0") for path in paths}
+    return {path: valid_bytes(path, volume.content(path)) for path in paths}
 
 
 def differences(active: SimVolume, replica: SimVolume) -> list[str]:

@@ -11,6 +11,7 @@ from understudy.errors import DiskFailed
 from understudy.store.log.segment import HEADER_BLOCK_BYTES
 from understudy.store.seen import Position, SeenPosition
 from understudy.testing.sim.disk import SimVolume
+from understudy.testing.sim.valid_bytes import valid_bytes
 
 #: Operations that fail, by the first word of their text; None: all of them, reading too.
 _KINDS: Final[tuple[str | None, ...]] = (None, "read", "sync", "create", "write")
@@ -74,7 +75,8 @@ def damage_log(volume: SimVolume, directory: str, stream: random.Random) -> Call
         A call that flips it back, as a repaired disk; None: no segment has so many bytes.
     """
     for path in volume.paths():
-        used = len(volume.content(path).rstrip(b"\0")) if path.startswith(f"{directory}/segment-") else 0
+        is_segment = path.startswith(f"{directory}/segment-")
+        used = len(valid_bytes(path, volume.content(path))) if is_segment else 0
         if used > HEADER_BLOCK_BYTES + 3_000:
             inode, at = volume.find(path), HEADER_BLOCK_BYTES + stream.randrange(1_000)
             right = inode.visible[at]

@@ -227,21 +227,19 @@ class SimVolume:
 
     def copy(self) -> SimVolume:
         """An independent volume with the same visible content, everything synced."""
-        other = SimVolume(self.capacity_bytes)
-        for path, inode in self._names.items():
-            twin = _Inode(bytearray(inode.visible), bytearray(inode.visible), [], inode.modified_ns)
-            other._names[path] = other._stable_names[path] = twin
-        other._directories = set(self._directories)
-        other._ticks = self._ticks
-        return other
+        return self._twin({path: (inode, inode.visible) for path, inode in self._names.items()})
 
     def synced_copy(self) -> SimVolume:
         """An independent volume with the data that survives a power loss of every machine."""
+        return self._twin({path: (inode, inode.stable) for path, inode in self._stable_names.items()})
+
+    def _twin(self, files: dict[str, tuple[_Inode, bytearray]]) -> SimVolume:
         other = SimVolume(self.capacity_bytes)
-        for path, inode in self._stable_names.items():
-            twin = _Inode(bytearray(inode.stable), bytearray(inode.stable), [], inode.modified_ns)
+        for path, (inode, content) in files.items():
+            twin = _Inode(bytearray(content), bytearray(content), [], inode.modified_ns)
             other._names[path] = other._stable_names[path] = twin
         other._directories = set(self._directories)
+        other._ticks = self._ticks
         return other
 
     def replace_files(self, below: str, other: SimVolume) -> None:
@@ -440,10 +438,8 @@ class SimFile:
             first = max(begin, offset)
             if content.count(0, first, end) == end - first:
                 continue
-            if ranges and ranges[-1][1] == begin:
-                ranges[-1] = (ranges[-1][0], end)
-            else:
-                ranges.append((max(begin, offset), end))
+            begins_at = ranges.pop()[0] if ranges and ranges[-1][1] == begin else first
+            ranges.append((begins_at, end))
         return ranges
 
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
@@ -465,6 +461,10 @@ class SimFile:
         self._volume.need_room(self._inode, length, self._path)
         self._inode.change(_Change(self._owner, length, None))
         self._inode.modified_ns = self._volume.tick()
+
+    def links(self) -> int:
+        self._check()
+        return sum(each is self._inode for each in self._volume._names.values())
 
     def sync(self) -> None:
         # also of a file that was opened for reading, as on Linux

@@ -205,6 +205,10 @@ class ProcessFile:
     def truncate(self, length: int) -> None:
         self._disk.change(f"truncate {self.path} {length}", lambda: self._inner.truncate(length))
 
+    def links(self) -> int:
+        self._disk.look()
+        return self._inner.links()
+
     def sync(self) -> None:
         self._disk.change(f"sync {self.path}", self._inner.sync)
 

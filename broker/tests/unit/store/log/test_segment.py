@@ -78,6 +78,8 @@ def test_created_is_allocated_and_durable(volume: SimVolume) -> None:
     assert read_header(file, 12, 3) == HEADER
     with pytest.raises(JournalCorrupt, match="another name"):
         read_header(file, 13, 3)
+    with pytest.raises(FileNotFoundError, match="its file is segment 12 of epoch 3"):
+        read_header(file, 11, 3)
 
 
 def test_a_second_maker_of_the_same_segment_loses(volume: SimVolume) -> None:

@@ -1,16 +1,19 @@
-"""Check whether a file holds only zeros from an offset on: nearly always true after the end of the log.
+"""Check whether a segment has no record from an offset on: nearly always true after the end of the log.
 
-Segments are allocated whole, so the bytes after the end of the log are mostly blocks that were never written. Where
+The bytes there are zeros of blocks that were never written, or those of an earlier use of the file (ADR 0175). Where
 the file system reports unwritten extents, they are not read; other extents are read in pieces and compared with zeros.
+Only where other bytes are found are records of the segment looked for.
 
-Not here: the consequences of other bytes than zeros (``end``, ``damage``).
+Not here: the consequences of records (``end``, ``damage``).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from understudy.ports import DiskReader
+from understudy.ports import DiskReader, FileReader
+from understudy.store.log.reading.replay import unfinished_bytes
+from understudy.store.log.segment import parse_name, seed_of
 
 #: Bytes read and compared at a time.
 _PIECE_BYTES: Final = 1024 * 1024
@@ -30,8 +33,13 @@ class BlankTails:
         self._disk = disk or self._disk
         self._known.clear()
 
-    def is_blank(self, path: str, offset: int) -> bool:
-        """Whether the file holds nothing but zeros from the offset on.
+    def is_blank(self, path: str, offset: int, above: int) -> bool:
+        """Whether a segment has no record, whole or begun, from the offset on.
+
+        Args:
+            path: Absolute path of the segment.
+            offset: Where the first record may be.
+            above: Sequence that all records there exceed; 0 if it is not known.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -39,18 +47,25 @@ class BlankTails:
         """
         key = (path, offset)
         if key not in self._known:
-            self._known[key] = self._look(path, offset)
+            file = self._disk.open(path, read_only=True)
+            try:
+                self._known[key] = self._is_zero(file, offset) or self._has_no_record(file, path, offset, above)
+            finally:
+                file.close()
         return self._known[key]
 
-    def _look(self, path: str, offset: int) -> bool:
-        file = self._disk.open(path, read_only=True)
-        try:
-            # all ranges are asked for before any read: a file system may report cached blocks as written
-            for begin, end in file.data_ranges(offset):
-                for at in range(begin, end, _PIECE_BYTES):
-                    data = file.read(at, min(_PIECE_BYTES, end - at))
-                    if data != (_ZEROS if len(data) == _PIECE_BYTES else bytes(len(data))):
-                        return False
-            return True
-        finally:
-            file.close()
+    @staticmethod
+    def _is_zero(file: FileReader, offset: int) -> bool:
+        # all ranges are asked for before any read: a file system may report cached blocks as written
+        for begin, end in file.data_ranges(offset):
+            for at in range(begin, end, _PIECE_BYTES):
+                data = file.read(at, min(_PIECE_BYTES, end - at))
+                if data != (_ZEROS if len(data) == _PIECE_BYTES else bytes(len(data))):
+                    return False
+        return True
+
+    @staticmethod
+    def _has_no_record(file: FileReader, path: str, offset: int, above: int) -> bool:
+        number, epoch, _ = parse_name(path.rpartition("/")[2]) or (0, 0, False)
+        data = file.read(offset, max(file.size() - offset, 0))
+        return not unfinished_bytes(data, offset, seed_of(number, epoch), above=above)

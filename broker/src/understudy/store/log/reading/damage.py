@@ -335,13 +335,13 @@ class DamageReader:
             # while a node writes, what looks unfinished mostly is
             return False
         # a segment prepared ahead proves nothing
-        ended = link.end is not None or self._goes_on(following, lock_held)
+        ended = link.end is not None or self._goes_on(following, lock_held, cursor.sequence)
         settled = lock_held or ended
         self.refresh()
         unnamed = not self.known.touches(cursor.number, cursor.epoch)
         if unnamed and not settled:
             return False
-        if unnamed and not ended and self.blank.is_blank(cursor.path, cursor.offset):
+        if unnamed and not ended and self.blank.is_blank(cursor.path, cursor.offset, cursor.sequence):
             return False
         data = self._read_from(cursor, link)
         # segments before the damage may have been trimmed
@@ -373,10 +373,12 @@ class DamageReader:
         finally:
             file.close()
 
-    def _goes_on(self, link: Link | None, lock_held: bool) -> bool:
-        """Whether a segment begins with a valid record."""
-        if link is not None and lock_held and self.blank.is_blank(f"{self._directory}/{link.name}", HEADER_BLOCK_BYTES):
-            return False
+    def _goes_on(self, link: Link | None, lock_held: bool, above: int) -> bool:
+        """Whether a segment begins with a valid record, with a sequence above that one."""
+        if link is not None and lock_held:
+            path = f"{self._directory}/{link.name}"
+            if self.blank.is_blank(path, HEADER_BLOCK_BYTES, above):
+                return False
         return bool(self._first_sequence(link))
 
     def _first_sequence(self, link: Link | None) -> int | None:

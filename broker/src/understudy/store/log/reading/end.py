@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from understudy.errors import JournalCorrupt
 from understudy.ports import DiskReader
 from understudy.store.log.chain import Chain, Link
-from understudy.store.log.reading.replay import Cursor, Stop, find_later_record
+from understudy.store.log.reading.replay import Cursor, Stop, find_later_record, unfinished_bytes
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, read_header, seed_of, segment_name
 from understudy.store.state import StoreState
 
@@ -28,7 +28,7 @@ def judge_tail(
     cursor: Cursor,
     stop: Stop | None,
     later_links: Sequence[Link],
-    is_blank: Callable[[str, int], bool],
+    is_blank: Callable[[str, int, int], bool],
 ) -> Torn | None:
     """Check that the log ends at the cursor.
 
@@ -38,7 +38,7 @@ def judge_tail(
         cursor: After the last record that was read.
         stop: Why reading ended there.
         later_links: Segments after that of the cursor.
-        is_blank: Whether a file holds nothing but zeros from an offset on.
+        is_blank: Whether a segment has no record from an offset on, above a sequence (``BlankTails.is_blank``).
 
     Returns:
         The torn tail; None if there is none.
@@ -55,7 +55,7 @@ def judge_tail(
         )
     for later in later_links:
         path = f"{directory}/{later.name}"
-        if is_blank(path, HEADER_BLOCK_BYTES):
+        if is_blank(path, HEADER_BLOCK_BYTES, cursor.sequence):
             continue
         data = read_range(disk, path, HEADER_BLOCK_BYTES)
         seed = seed_of(later.number, later.epoch)
@@ -154,7 +154,7 @@ def read_range(disk: DiskReader, path: str, offset: int, length: int | None = No
         file.close()
 
 
-def _judge_open_segment(disk: DiskReader, cursor: Cursor, is_blank: Callable[[str, int], bool]) -> Torn | None:
+def _judge_open_segment(disk: DiskReader, cursor: Cursor, is_blank: Callable[[str, int, int], bool]) -> Torn | None:
     file = disk.open(cursor.path, read_only=True)
     try:
         allocated_bytes = read_header(file, cursor.number, cursor.epoch).allocated_bytes
@@ -167,10 +167,10 @@ def _judge_open_segment(disk: DiskReader, cursor: Cursor, is_blank: Callable[[st
             file=cursor.path,
             offset=cursor.offset,
         )
-    if is_blank(cursor.path, cursor.offset):
+    if is_blank(cursor.path, cursor.offset, cursor.sequence):
         return None
     data = read_range(disk, cursor.path, cursor.offset)
-    torn_bytes = len(data.rstrip(b"\0"))
+    torn_bytes = unfinished_bytes(data, cursor.offset, cursor.seed, above=cursor.sequence)
     found = find_later_record(data, cursor.offset, cursor.seed, above=cursor.sequence, after=cursor.offset)
     if found is not None:
         raise JournalCorrupt(

@@ -35,7 +35,7 @@ from understudy.store.log.reading.follower_life import FollowerEvent, FollowerLi
 from understudy.store.log.reading.replay import Cursor, Stop, read_frame, replay
 from understudy.store.log.reading.settled_files import SettledFiles
 from understudy.store.log.records import HEADER, HEADER_BYTES, SegmentEnd
-from understudy.store.log.segment import HEADER_BLOCK_BYTES, read_header, seed_of, segment_name
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, read_header, seed_of, segment_name
 from understudy.store.snapshots.snapshot import SnapshotHeader, SnapshotLoader, read_snapshot_header, snapshot_names
 from understudy.store.state import StoreState
 
@@ -184,9 +184,22 @@ class Follower:
                 if self._files is not None:
                     self._files.forget()
             except JournalCorrupt as error:
+                if self._is_gone(error.file):
+                    # removed while it was read: a later segment is made of its file
+                    self._names = []
+                    continue
                 error.hint = self.damage.hint()
                 raise
         raise JournalCorrupt("segments disappear while they are read", file=self._directory, offset=0)
+
+    def _is_gone(self, path: str) -> bool:
+        """Whether a segment that was listed is not there any more. Its bytes may be those of a later segment."""
+        name = path.rpartition("/")[2]
+        if parse_name(name) is None or name not in self._names:
+            return False
+        if self._files is not None:
+            self._files.forget()
+        return name not in self._disk.list(self._directory)
 
     def quiet(self) -> bool:
         """Whether nothing follows the last record that was read, as one read of the open segment tells.
@@ -212,6 +225,7 @@ class Follower:
 
         Raises:
             As ``poll``, and JournalCorrupt for damage near the end.
+            FileNotFoundError: a node that was active before has removed a segment while it was read.
         """
         own, files = self._disk, SettledFiles(disk or self._disk)
         # files opened before the lock was acquired may be cached
@@ -222,6 +236,10 @@ class Follower:
         try:
             self._check_names(files.list(self._directory))
             self._finish()
+        except JournalCorrupt as error:
+            if self._is_gone(error.file):
+                raise FileNotFoundError(f"{error.file} was removed while it was read") from error
+            raise
         finally:
             self.close()
             files.forget()
@@ -548,12 +566,13 @@ class Follower:
         self.lag_bytes = 0
         for link in self.chain.links[index:]:
             offset = cursor.offset if link.number == cursor.number else HEADER_BLOCK_BYTES
-            self.lag_bytes += self._readable(link, offset) if link.end is None else link.end - offset
+            end = link.end
+            self.lag_bytes += self._readable(link, offset, cursor.sequence) if end is None else end - offset
 
-    def _readable(self, link: Link, offset: int) -> int:
+    def _readable(self, link: Link, offset: int, above: int) -> int:
         """Bytes after an offset in a segment of the newest epoch, if something begins there."""
         path = f"{self._directory}/{link.name}"
-        if self._files is not None and self.damage.blank.is_blank(path, offset):
+        if self._files is not None and self.damage.blank.is_blank(path, offset, above):
             return 0
         file = self._disk.open(path, read_only=True)
         try:

@@ -9,7 +9,6 @@ Not here: where bytes come from and which count (``follower``).
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
@@ -17,7 +16,7 @@ from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt
-from understudy.kernel.log import crc32, scan
+from understudy.kernel.log import crc32, find_record, scan
 from understudy.kernel.log.records import BAD, BLANK, ENDED, MORE, OTHER, SHORT
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import FileReader
@@ -28,8 +27,6 @@ from understudy.store.messages.reference import pack_location
 from understudy.store.state import StoreState
 
 _WALK_BYTES: Final = 4 * 1024 * 1024
-#: A record's header with the crc, length, sequence and batch free: type, flags, zero.
-_CANDIDATE: Final = re.compile(rb"(?=.{20}[\x01-\x0f\x28-\x2a][\x00-\x07]\x00\x00)", re.DOTALL)
 
 
 class Stop(Enum):
@@ -183,7 +180,7 @@ def read_frames(
 
 
 def find_later_record(data: bytes, origin: int, seed: int, *, above: int, after: int) -> int | None:
-    """Offset of a valid record that proves that bytes before ``behind`` had been synced.
+    """Offset of a valid record that proves that the bytes at ``origin`` had been synced; None if there is none.
 
     Args:
         data: Bytes from the first bad offset on.
@@ -192,25 +189,37 @@ def find_later_record(data: bytes, origin: int, seed: int, *, above: int, after:
         above: Sequence it must be higher than.
         after: Offset after which its batch must lie (docs/build/journal-format.md s. 2.2); -1 for any.
     """
-    used = len(data.rstrip(b"\0"))
-    for match in _CANDIDATE.finditer(data, 0, used + HEADER_BYTES):
-        at = match.start()
-        _, length, sequence, batch, _, _, _ = HEADER.unpack_from(data, at)
-        if sequence <= above or not HEADER_BLOCK_BYTES <= batch <= origin + at or batch <= after:
-            continue
-        if length >= HEADER_BYTES and read_frame(data, at, origin, seed) is not None:
-            return origin + at
-    return None
+    at = find_record(data, 0, origin, seed, above, after)
+    return origin + at if at >= 0 else None
 
 
 def find_next_record(data: bytes, origin: int, seed: int, *, above: int) -> Frame | None:
     """The first valid record with a sequence higher than ``above``; see ``find_later_record`` for the others."""
-    used = len(data.rstrip(b"\0"))
-    for match in _CANDIDATE.finditer(data, 0, used + HEADER_BYTES):
-        at = match.start()
-        _, length, sequence, batch, _, _, _ = HEADER.unpack_from(data, at)
-        if above < sequence and length >= HEADER_BYTES and HEADER_BLOCK_BYTES <= batch <= origin + at:
-            frame = read_frame(data, at, origin, seed)
-            if frame is not None:
-                return frame
-    return None
+    at = find_record(data, 0, origin, seed, above, -1)
+    return read_frame(data, at, origin, seed) if at >= 0 else None
+
+
+def unfinished_bytes(data: bytes, origin: int, seed: int, *, above: int) -> int:
+    """Bytes that a batch which is not whole has left after the end of the log, at least; 0: nothing was written there.
+
+    Other bytes there are zeros, or those of an earlier use of the file (docs/build/journal-format.md s. 2.3).
+
+    Args:
+        data: Bytes from the end of the log on.
+        origin: Where they lie in the file.
+        seed: Crc seed of the segment.
+        above: Sequence of the last record before them; 0 if it is not known.
+    """
+    end, at = 0, find_record(data, 0, origin, seed, above, -1)
+    while at >= 0:
+        end = at + HEADER.unpack_from(data, at)[1]
+        at = find_record(data, end, origin, seed, above, -1)
+    if end or len(data) < HEADER_BYTES or not data[:HEADER_BYTES].strip(b"\0"):
+        return end
+    # the headers of records whose bytes are damaged or were not all written
+    while end + HEADER_BYTES <= len(data):
+        _, length, sequence, *_ = HEADER.unpack_from(data, end)
+        if length < HEADER_BYTES or sequence != (above + 1 if above else sequence):
+            break
+        end, above = end + length, sequence
+    return min(max(end, HEADER_BYTES), len(data))

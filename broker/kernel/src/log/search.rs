@@ -1,0 +1,60 @@
+//! The search for records of one segment among other bytes. Twin, and the description of arguments and result:
+//! `understudy/kernel/log/search.py`.
+
+use pyo3::exceptions::PyIndexError;
+use pyo3::prelude::*;
+
+use crate::bytes;
+use crate::log::crc;
+use crate::log::records::{u32_at, u64_at, HEADER_BYTES};
+
+/// Records begin after the header block of a segment.
+const HEADER_BLOCK_BYTES: u64 = 4096;
+/// The highest bits of the flags of a record that are not in use.
+const FLAGS_MAX: u8 = 7;
+
+/// Whether the last four bytes of a header can be those of a record: type, flags, zero.
+fn ends_like_a_header(end: &[u8]) -> bool {
+    (matches!(end[0], 0x01..=0x0f | 0x28..=0x2a)) && end[1] <= FLAGS_MAX && end[2] == 0 && end[3] == 0
+}
+
+fn search(data: &[u8], at: usize, origin: u64, seed: u32, above: u64, after: i64) -> Option<usize> {
+    let last = data.len().checked_sub(HEADER_BYTES)?;
+    for place in at..=last {
+        let header = &data[place..place + HEADER_BYTES];
+        if !ends_like_a_header(&header[20..]) || u64_at(header, 8) <= above {
+            continue;
+        }
+        let batch = u64::from(u32_at(header, 16));
+        let length = u32_at(header, 4) as usize;
+        if !(HEADER_BLOCK_BYTES..=origin + place as u64).contains(&batch) || batch as i64 <= after {
+            continue;
+        }
+        if length < HEADER_BYTES || length > data.len() - place {
+            continue;
+        }
+        if crc::update(seed, &data[place + 4..place + length]) == u32_at(header, 0) {
+            return Some(place);
+        }
+    }
+    None
+}
+
+/// Index of the first valid record of a segment in `data`, from the index `at` on; -1: there is none.
+#[pyfunction]
+#[pyo3(signature = (data, at, origin, seed, above, after, /))]
+pub fn find_record(
+    data: &Bound<'_, PyAny>,
+    at: usize,
+    origin: u64,
+    seed: u32,
+    above: u64,
+    after: i64,
+) -> PyResult<i64> {
+    bytes::read(data, |data| {
+        if at > data.len() {
+            return Err(PyIndexError::new_err(format!("index {} in {} bytes", at, data.len())));
+        }
+        Ok(search(data, at, origin, seed, above, after).map_or(-1, |place| place as i64))
+    })?
+}
