@@ -94,7 +94,9 @@ def make_plan(nodes: Iterable[Node], order: Order, within: Iterable[str] | None 
     latest = _latest(seen)
     units = [_judge(_Unit(name, group), order, (roll, latest), allowed) for name, group in _by_unit(members, allowed)]
     touched = [unit for unit in units if unit.changed]
-    reasons = [reason for unit in units for reason in unit.reasons]
+    # What a node does that cannot be reached is not known.
+    known = [unit for unit in units if all(node.reachable for node in unit.members)]
+    reasons = [reason for unit in known for reason in unit.reasons]
     unreachable = [f"{node.name} cannot be reached by Ansible" for node in seen if not node.reachable]
     if order.canary and order.canary not in {unit.name for unit in units}:
         reasons.append(f"the canary {order.canary} is no pair and no node without a pair: {_list(units)}")

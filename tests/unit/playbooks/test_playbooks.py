@@ -39,6 +39,35 @@ def test_no_play_or_task_sets_a_connection(path: Path) -> None:
         assert "connection" not in entry, entry.get("name")
 
 
+def in_plays(entries: list[dict[str, object]]) -> Iterator[tuple[dict[str, object], dict[str, object]]]:
+    """Every task of a file of plays, with its play."""
+    for play in entries:
+        if "hosts" in play:
+            for task in tasks([play]):
+                yield play, task
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_an_ignored_host_ends_no_play(path: Path) -> None:
+    """A play whose errors are fatal ends without a word at a host that is ignored, unless the task says otherwise."""
+    for play, task in in_plays(load(path)):
+        ignores = task.get("ignore_unreachable", play.get("ignore_unreachable"))
+        if not ignores or task.get("ignore_errors"):
+            continue
+        assert task.get("any_errors_fatal", play.get("any_errors_fatal", False)) is False, task["name"]
+        assert not task.get("run_once"), f"{task['name']}: a task that runs once needs ignore_errors"
+
+
+ROLE_TASKS = sorted((PLAYBOOKS.parent / "roles").glob("*/tasks/**/*.yml"))
+
+
+@pytest.mark.parametrize("path", ROLE_TASKS, ids=lambda path: f"{path.parts[-3]}-{path.name}")
+def test_an_ignored_host_ends_no_play_that_uses_a_role(path: Path) -> None:
+    for task in tasks(load(path)):
+        if task.get("ignore_unreachable"):
+            assert task.get("ignore_errors") or task.get("any_errors_fatal") is False, task["name"]
+
+
 DRILLS = sorted([*PLAYBOOKS.glob("drill*.yml"), *(PLAYBOOKS / "tasks").rglob("*.yml")])
 DRILL_VARIABLES = sorted((PLAYBOOKS / "vars").glob("drill*.yml"))
 
