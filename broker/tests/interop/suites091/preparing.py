@@ -32,6 +32,8 @@ def prepare(suite: Suite, sources: Path, scratch: Path) -> None:
     source, directory = sources / suite.name, directory_of(suite, scratch)
     if not source.is_dir():
         raise NotHad(f"no folder {source}: put {suite.repository} at {suite.commit[:12]} there")
+    if suite.service and shutil.which(suite.service[0]) is None:
+        raise NotHad(f"{suite.service[0]} is not installed")
     scratch.mkdir(parents=True, exist_ok=True)
     certificates(scratch)
     built = directory / ".built"

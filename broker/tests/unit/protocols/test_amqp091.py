@@ -73,7 +73,7 @@ def test_a_refused_login_says_no_more_than_that(mechanism: str, response: bytes)
 
 
 @pytest.mark.parametrize(("certificate", "offered"), [("CN=alice", True), ("CN=mallory", False), (None, False)])
-def test_external_is_offered_to_a_certificate_of_a_user(certificate: str | None, offered: bool) -> None:  # noqa: FBT001
+def test_external_is_offered_to_a_certificate_of_a_user(certificate: str | None, offered: bool) -> None:
     certificates = parse_certificate_users("alice = CN=alice", users_file="u", roles="", roles_file="r")
     others = OtherLogins(None, certificates)
     policy = RoleSecurity(Authenticator({}, {}, CountingEntropy(), ManualTime(), others=others), SecuritySettings())

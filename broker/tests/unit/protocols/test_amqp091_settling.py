@@ -73,7 +73,7 @@ def test_a_tag_belongs_to_its_channel() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_consumer_never_has_more_deliveries_than_its_limits_allow(seed: int) -> None:
-    """Random limits of consumers and of the channel, acknowledgements and returns: no limit is passed, nothing waits."""
+    """Random limits of consumers and of the channel, acknowledgements and returns."""
     stream = random.Random(seed)
     node = AmqpNode()
     client = node.channel()
@@ -121,6 +121,23 @@ def test_a_consumer_never_has_more_deliveries_than_its_limits_allow(seed: int) -
     room = sum(limit - list(held.values()).count(tag) if limit else 1 << 30 for tag, limit in limits.items())
     queue = node.world.office.directory.queues["q"]
     assert not len(queue.pending) or not room
+
+
+def test_a_limit_of_the_channel_leaves_no_queue_behind() -> None:
+    client = AmqpNode().channel()
+    client.ask(m.BasicQos(0, 1, for_channel=True), m.BasicQosOk)
+    for name in ("a", "b", "c"):
+        declared(client, name)
+        for _ in range(20):
+            client.publish(name, name.encode())
+    for name in ("a", "b", "c"):
+        client.send(m.BasicConsume(0, name, name))
+    found: list[bytes] = []
+    for _ in range(30):
+        (delivery,) = deliveries(client)
+        found.append(delivery.body)
+        client.send(m.BasicAck(delivery.method.delivery_tag))
+    assert [found.count(name) for name in (b"a", b"b", b"c")] == [10, 10, 10]
 
 
 def test_every_publish_of_a_large_batch_is_confirmed_once() -> None:
@@ -366,7 +383,7 @@ def test_many_deliveries_of_a_lost_consumer_come_again_in_order() -> None:
     client.lose()
     other.send(m.BasicConsume(0, "q", "u", no_ack=True))
     found = deliveries(other)
-    while (more := deliveries(other)):
+    while more := deliveries(other):
         found += more
     assert [each.body for each in found] == [b"%d" % number for number in range(5_000)]
     assert all(each.method.redelivered for each in found)
