@@ -114,7 +114,7 @@ def test_virtual_hosts_are_apart() -> None:
     ("frame", "code"),
     [
         (encode_frame(FrameType.HEARTBEAT, 1, b""), 505),
-        (encode_frame(9, 1, b""), 505),
+        (encode_frame(9, 1, b""), 501),
         (encode_frame(FrameType.METHOD, 1, b"\0\x3c\0\x63"), 503),
         (encode_frame(FrameType.METHOD, 1, b"\0\x3c\0\x28\0"), 502),
         (encode_frame(FrameType.BODY, 1, b""), 505),
