@@ -28,7 +28,7 @@ _INSIDE = "UNDERSTUDY_SUITES_INSIDE"
 
 
 def _prepare(chosen: list[Suite], sources: Path) -> dict[str, str]:
-    """Bring what the suites need. Returns why a suite cannot be run, by its name."""
+    """Prepare the suites. Returns the reason why a suite cannot be run, by its name."""
     missing: dict[str, str] = {}
     for suite in chosen:
         try:

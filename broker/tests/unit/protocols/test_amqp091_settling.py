@@ -113,17 +113,17 @@ def test_a_consumer_never_has_more_deliveries_than_its_limits_allow(seed: int) -
             before -= 1
             client.send(m.BasicNack(tag, requeue=True))
         take()
-    # without a limit of the channel, everything that the consumers have room for was delivered
+    # without a limit of the channel, everything within the limits of the consumers was delivered
     before = len(held)
     channel_limit = 0
     client.send(m.BasicQos(0, 0, for_channel=True))
     take()
-    room = sum(limit - list(held.values()).count(tag) if limit else 1 << 30 for tag, limit in limits.items())
+    left = sum(limit - list(held.values()).count(tag) if limit else 1 << 30 for tag, limit in limits.items())
     queue = node.world.office.directory.queues["q"]
-    assert not len(queue.pending) or not room
+    assert not len(queue.pending) or not left
 
 
-def test_a_limit_of_the_channel_leaves_no_queue_behind() -> None:
+def test_a_limit_of_the_channel_serves_every_queue() -> None:
     client = AmqpNode().channel()
     client.ask(m.BasicQos(0, 1, for_channel=True), m.BasicQosOk)
     for name in ("a", "b", "c"):
@@ -190,7 +190,7 @@ def test_every_publish_of_a_large_batch_is_confirmed_once() -> None:
 
 
 @pytest.mark.parametrize("synced", range(8))
-def test_what_is_confirmed_survives_a_crash_after_each_write(synced: int) -> None:
+def test_confirmed_messages_survive_a_crash_after_each_write(synced: int) -> None:
     """The node ends after that many syncs: every confirmed durable publish is there again, in order."""
     node = AmqpNode(automatic=False)
     client = node.channel()
@@ -334,7 +334,7 @@ def test_messages_of_one_publish_with_different_lifetimes_and_priorities() -> No
 
 
 def restarted(node: AmqpNode) -> AmqpNode:
-    """The node after the end of its process: what is in its log."""
+    """The node as its log has it, after the end of its process."""
     world = World(store=node.store)
     world.office.routing.exchanges.carrier = MessageCarrier()
     restore(world.office, node.store.found())
