@@ -28,13 +28,13 @@ QUEUE = "work"
 
 
 class Client(Protocol):
-    """What the tests need of a client."""
+    """The calls of a client that the tests need."""
 
     def __init__(self, *ports: int) -> None:
         """Connect to the first port that answers, and declare the queue."""
 
     def publish(self, body: bytes) -> None:
-        """Publish a durable message and wait for its confirm. Raises what the client raises when the node is gone."""
+        """Publish a durable message and wait for its confirm. Raises an error of ``errors`` when the node is gone."""
 
     def received(self, count: int) -> list[bytes]:
         """Consume and acknowledge that many messages."""

@@ -85,7 +85,9 @@ PUBLISHES = st.tuples(st.sampled_from(EXCHANGES), st.sampled_from(KEYS), st.samp
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(BINDINGS, max_size=14), st.lists(st.integers(0, 13), max_size=4), st.lists(PUBLISHES, min_size=1, max_size=6)
+    st.lists(BINDINGS, max_size=14),
+    st.lists(st.integers(0, 13), max_size=4),
+    st.lists(PUBLISHES, min_size=1, max_size=6),
 )
 def test_messages_reach_the_queues_of_the_model_once(
     bindings: list[Bound], removed: list[int], publishes: list[tuple[str, str, dict[str, object]]]
@@ -111,7 +113,9 @@ def test_messages_reach_the_queues_of_the_model_once(
             else:
                 client.ask(m.QueueUnbind(0, each.destination, each.source, each.key, arguments), m.QueueUnbindOk)
         elif add:
-            client.ask(m.ExchangeBind(0, each.destination, each.source, each.key, arguments=arguments), m.ExchangeBindOk)
+            client.ask(
+                m.ExchangeBind(0, each.destination, each.source, each.key, arguments=arguments), m.ExchangeBindOk
+            )
         else:
             client.ask(
                 m.ExchangeUnbind(0, each.destination, each.source, each.key, arguments=arguments), m.ExchangeUnbindOk

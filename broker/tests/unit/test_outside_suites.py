@@ -40,7 +40,8 @@ def test_a_suite_without_a_test_that_passes_has_failed() -> None:
 def test_reports_in_the_format_of_junit(tmp_path: Path) -> None:
     path = tmp_path / "report.xml"
     path.write_text(
-        '<testsuites><testsuite><testcase classname="k" name="a"/><testcase classname="k" name="b"><failure/></testcase>'
+        '<testsuites><testsuite><testcase classname="k" name="a"/>'
+        '<testcase classname="k" name="b"><failure/></testcase>'
         '<testcase classname="k" name="c"><skipped/></testcase><testcase classname="k" name="d"><error/></testcase>'
         '<testcase classname="k" name="d"/></testsuite></testsuites>'
     )

@@ -21,7 +21,7 @@ from understudy.terms import Permission
 class SessionConsumers:
     """The consuming side of one session."""
 
-    __slots__ = ("_directory", "_office", "_queues", "_state", "by_id", "started")
+    __slots__ = ("_directory", "_first", "_office", "_queues", "_state", "by_id", "started")
 
     def __init__(self, state: SessionState, queues: QueueRequests) -> None:
         """``queues``: describes the queue of a consumer, and deletes one that is not used any more."""
@@ -32,6 +32,8 @@ class SessionConsumers:
         self.started = False
         """Whether messages are delivered; ``start`` and ``stop`` change it."""
         self.by_id: dict[int, ServerConsumer] = {}
+        self._first = 0
+        """Index of the consumer with which deliveries went on last."""
 
     @property
     def delivering_count(self) -> int:
@@ -216,6 +218,12 @@ class SessionConsumers:
             consumer.allowance_bytes = 0
 
     def resume_deliveries(self) -> None:
-        """The socket takes data again."""
-        for consumer in list(self.by_id.values()):
+        """Go on with deliveries: the socket takes data again, or there is credit again.
+
+        Every call begins with another consumer. The consumers of an AMQP 0-9-1 channel share a credit, and the first
+        one could use it up each time.
+        """
+        consumers = list(self.by_id.values())
+        self._first = first = (self._first + 1) % max(len(consumers), 1)
+        for consumer in (*consumers[first:], *consumers[:first]):
             consumer.prompt()

@@ -28,7 +28,7 @@ _INSIDE = "UNDERSTUDY_SUITES_INSIDE"
 
 
 def _prepare(chosen: list[Suite], sources: Path) -> dict[str, str]:
-    """Bring what the suites need. Returns why a suite cannot be run, by its name."""
+    """Prepare the suites. Returns the reason why a suite cannot be run, by its name."""
     missing: dict[str, str] = {}
     for suite in chosen:
         try:
@@ -79,9 +79,7 @@ def main(names: tuple[str, ...], sources: Path) -> None:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     missing = json.loads(os.environ[_INSIDE])
     skips = skip_list(HERE / "skipped.txt", known)
-    verdicts = [
-        judge(each.name, run(each, SCRATCH), skips[each.name]) for each in chosen if each.name not in missing
-    ]
+    verdicts = [judge(each.name, run(each, SCRATCH), skips[each.name]) for each in chosen if each.name not in missing]
     _show(verdicts, missing)
     sys.exit(1 if any(each.failed or each.needless for each in verdicts) else 0)
 

@@ -36,6 +36,8 @@ class Suite:
     replacements: tuple[Replacement, ...] = ()
     beside: dict[str, str] = field(default_factory=dict)
     """Folders of other sources by the path at which the suite looks for them."""
+    service: tuple[str, ...] = ()
+    """Command of a server that the suite needs beside the node."""
     removed: tuple[str, ...] = ()
     """Files that are left out."""
 
@@ -45,7 +47,7 @@ def suites(path: Path) -> dict[str, Suite]:
     found: dict[str, Suite] = {}
     for name, values in tomllib.loads(path.read_text()).items():
         values["replacements"] = tuple(Replacement(**each) for each in values.get("replacements", ()))
-        for each in ("packages", "arguments", "removed"):
+        for each in ("packages", "arguments", "service", "removed"):
             values[each] = tuple(values.get(each, ()))
         found[name] = Suite(name=name, **values)
     return found

@@ -1,4 +1,4 @@
-"""What a suite needs before it runs: a copy of its sources, certificates, packages, a compiled program."""
+"""Preparation of a suite before it runs: a copy of its sources, certificates, packages, a compiled program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def directory_of(suite: Suite, scratch: Path) -> Path:
 
 
 def prepare(suite: Suite, sources: Path, scratch: Path) -> None:
-    """Bring what a suite needs.
+    """Bring sources, packages and certificates of a suite.
 
     Raises:
         NotHad: the sources, a program or a package are missing; the message says which.
@@ -32,6 +32,8 @@ def prepare(suite: Suite, sources: Path, scratch: Path) -> None:
     source, directory = sources / suite.name, directory_of(suite, scratch)
     if not source.is_dir():
         raise NotHad(f"no folder {source}: put {suite.repository} at {suite.commit[:12]} there")
+    if suite.service and shutil.which(suite.service[0]) is None:
+        raise NotHad(f"{suite.service[0]} is not installed")
     scratch.mkdir(parents=True, exist_ok=True)
     certificates(scratch)
     built = directory / ".built"

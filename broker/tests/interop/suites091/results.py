@@ -32,7 +32,7 @@ class Skip:
 
 @dataclass
 class Verdict:
-    """What the tests of one suite have shown."""
+    """Outcomes of one suite, compared with the list."""
 
     suite: str
     passed: list[str] = field(default_factory=list)

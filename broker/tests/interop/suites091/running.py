@@ -73,6 +73,21 @@ def _node(scratch: Path) -> Iterator[Node]:
         node.end()
 
 
+@contextmanager
+def _service(command: tuple[str, ...], scratch: Path) -> Iterator[None]:
+    """The server that a suite needs, if any."""
+    if not command:
+        yield
+        return
+    with (scratch / "service.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=scratch, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+
 def run(suite: Suite, scratch: Path) -> dict[str, Outcome]:
     """Run a suite. Returns the outcome of each test by its name; its output is kept in ``SUITE.log``."""
     directory = directory_of(suite, scratch)
@@ -81,7 +96,7 @@ def run(suite: Suite, scratch: Path) -> dict[str, Outcome]:
     reports.mkdir(parents=True)
     command = {"pytest": _pytest, "go": _go, "junit": _junit}[suite.kind](suite, directory, reports, scratch)
     log = scratch / f"{suite.name}.log"
-    with _node(scratch), log.open("wb") as output:
+    with _service(suite.service, scratch), _node(scratch), log.open("wb") as output:
         try:
             subprocess.run(
                 command,

@@ -73,7 +73,7 @@ def test_a_tag_belongs_to_its_channel() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_consumer_never_has_more_deliveries_than_its_limits_allow(seed: int) -> None:
-    """Random limits of consumers and of the channel, acknowledgements and returns: no limit is passed, nothing waits."""
+    """Random limits of consumers and of the channel, acknowledgements and returns."""
     stream = random.Random(seed)
     node = AmqpNode()
     client = node.channel()
@@ -113,14 +113,31 @@ def test_a_consumer_never_has_more_deliveries_than_its_limits_allow(seed: int) -
             before -= 1
             client.send(m.BasicNack(tag, requeue=True))
         take()
-    # without a limit of the channel, everything that the consumers have room for was delivered
+    # without a limit of the channel, everything within the limits of the consumers was delivered
     before = len(held)
     channel_limit = 0
     client.send(m.BasicQos(0, 0, for_channel=True))
     take()
-    room = sum(limit - list(held.values()).count(tag) if limit else 1 << 30 for tag, limit in limits.items())
+    left = sum(limit - list(held.values()).count(tag) if limit else 1 << 30 for tag, limit in limits.items())
     queue = node.world.office.directory.queues["q"]
-    assert not len(queue.pending) or not room
+    assert not len(queue.pending) or not left
+
+
+def test_a_limit_of_the_channel_serves_every_queue() -> None:
+    client = AmqpNode().channel()
+    client.ask(m.BasicQos(0, 1, for_channel=True), m.BasicQosOk)
+    for name in ("a", "b", "c"):
+        declared(client, name)
+        for _ in range(20):
+            client.publish(name, name.encode())
+    for name in ("a", "b", "c"):
+        client.send(m.BasicConsume(0, name, name))
+    found: list[bytes] = []
+    for _ in range(30):
+        (delivery,) = deliveries(client)
+        found.append(delivery.body)
+        client.send(m.BasicAck(delivery.method.delivery_tag))
+    assert [found.count(name) for name in (b"a", b"b", b"c")] == [10, 10, 10]
 
 
 def test_every_publish_of_a_large_batch_is_confirmed_once() -> None:
@@ -173,7 +190,7 @@ def test_every_publish_of_a_large_batch_is_confirmed_once() -> None:
 
 
 @pytest.mark.parametrize("synced", range(8))
-def test_what_is_confirmed_survives_a_crash_after_each_write(synced: int) -> None:
+def test_confirmed_messages_survive_a_crash_after_each_write(synced: int) -> None:
     """The node ends after that many syncs: every confirmed durable publish is there again, in order."""
     node = AmqpNode(automatic=False)
     client = node.channel()
@@ -317,7 +334,7 @@ def test_messages_of_one_publish_with_different_lifetimes_and_priorities() -> No
 
 
 def restarted(node: AmqpNode) -> AmqpNode:
-    """The node after the end of its process: what is in its log."""
+    """The node as its log has it, after the end of its process."""
     world = World(store=node.store)
     world.office.routing.exchanges.carrier = MessageCarrier()
     restore(world.office, node.store.found())
@@ -366,7 +383,7 @@ def test_many_deliveries_of_a_lost_consumer_come_again_in_order() -> None:
     client.lose()
     other.send(m.BasicConsume(0, "q", "u", no_ack=True))
     found = deliveries(other)
-    while (more := deliveries(other)):
+    while more := deliveries(other):
         found += more
     assert [each.body for each in found] == [b"%d" % number for number in range(5_000)]
     assert all(each.method.redelivered for each in found)

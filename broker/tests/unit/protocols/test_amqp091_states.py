@@ -84,7 +84,7 @@ def test_after_the_login_the_next_step_of_the_handshake_is_the_only_one(
     elif isinstance(method, m.ConnectionOpen) and expected is m.ConnectionOpen:
         client.only(m.ConnectionOpenOk)
     else:
-        # channel-max 0 is above what was offered
+        # channel-max 0 is above the offer
         code = 530 if isinstance(method, expected) else 503
         assert client.only(m.ConnectionClose)[0].reply_code == code
 

@@ -113,7 +113,7 @@ def test_values_of_other_clients_are_read() -> None:
 def test_headers_of_contents() -> None:
     assert decode_header(encode_header(5, b"\x00\x00")) == (5, b"\x00\x00")
     assert refused(decode_header, b"\x00\x3c\x00\x00") is ReplyCode.FRAME_ERROR
-    assert refused(decode_header, bytes.fromhex("0032 0000 0000000000000000 0000")) is ReplyCode.FRAME_ERROR
+    assert refused(decode_header, bytes.fromhex("0032 0000 0000000000000000 0000")) is ReplyCode.UNEXPECTED_FRAME
     assert refused(decode_header, bytes.fromhex("003c 0001 0000000000000000 0000")) is ReplyCode.FRAME_ERROR
     for flags in ("0001", "0002"):
         assert refused(decode_properties, bytes.fromhex(flags)) is ReplyCode.FRAME_ERROR

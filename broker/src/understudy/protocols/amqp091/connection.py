@@ -42,6 +42,7 @@ _HEADER_BYTES: Final = 8
 #: Frames of one connection that are carried out in a turn.
 _FRAMES_PER_TURN: Final = 256
 
+_FRAME_TYPES: Final = frozenset(FrameType)
 _CHANNEL_OPEN: Final = encode_method(m.ChannelOpen())[:4]
 
 
@@ -166,6 +167,8 @@ class Amqp091Connection(Machine[State, Event]):
 
     def _receive(self, frame: Frame, now_ms: int) -> None:
         try:
+            if frame.type not in _FRAME_TYPES:
+                raise Amqp091Error(ReplyCode.FRAME_ERROR, f"a frame of the unknown type {frame.type}")
             if self._state is State.OPEN and frame.channel:
                 self._receive_on_channel(frame, now_ms)
             else:
@@ -221,8 +224,8 @@ class Amqp091Connection(Machine[State, Event]):
     def _receive_on_channel(self, frame: Frame, now_ms: int) -> None:
         channel = self.channels.get(frame.channel)
         if channel is not None:
-            if frame.type not in (FrameType.METHOD, FrameType.HEADER, FrameType.BODY):
-                raise Amqp091Error(ReplyCode.UNEXPECTED_FRAME, f"a frame of type {frame.type} on a channel")
+            if frame.type == FrameType.HEARTBEAT:
+                raise Amqp091Error(ReplyCode.UNEXPECTED_FRAME, "a heartbeat on a channel")
             if frame.type == FrameType.METHOD and frame.payload[:4] == _CHANNEL_OPEN and channel.open:
                 raise Amqp091Error(ReplyCode.CHANNEL_ERROR, f"channel {frame.channel} is open already")
             channel.receive(frame.type, frame.payload, now_ms)

@@ -60,13 +60,15 @@ def decode_header(payload: bytes) -> tuple[int, bytes]:
     """Body size in bytes and encoded property list of the payload of a header frame.
 
     Raises:
-        Amqp091Error: FRAME_ERROR: the header is not one of class 60.
+        Amqp091Error: UNEXPECTED_FRAME: the header is not one of class 60. FRAME_ERROR: it cannot be read.
     """
     if len(payload) < _HEADER.size + _FLAGS.size:
         raise Amqp091Error(ReplyCode.FRAME_ERROR, f"a content header of {len(payload)} bytes")
     class_id, weight, body_bytes = _HEADER.unpack_from(payload)
-    if class_id != BASIC or weight:
-        raise Amqp091Error(ReplyCode.FRAME_ERROR, f"a content header of class {class_id} with weight {weight}")
+    if class_id != BASIC:
+        raise Amqp091Error(ReplyCode.UNEXPECTED_FRAME, f"a content header of class {class_id}, not {BASIC}")
+    if weight:
+        raise Amqp091Error(ReplyCode.FRAME_ERROR, f"a content header with weight {weight}")
     return body_bytes, bytes(payload[_HEADER.size :])
 
 
