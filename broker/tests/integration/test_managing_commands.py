@@ -121,6 +121,33 @@ def test_queues(node: Node) -> None:
     assert [each["name"] for each in node.json("queue", "list")] == ["DLQ", "ExpiryQueue"]
 
 
+def test_exchanges(node: Node, tmp_path: Path) -> None:
+    node.run("queue", "create", "audit")
+    node.run("exchange", "create", "logs", "--type", "topic", "--alternate", "rest")
+    node.run("exchange", "create", "logs", "--type", "fanout", code=1)
+    node.run("exchange", "bind", "logs", "audit", "--key", "a.#")
+    node.run("exchange", "bind", "logs", "audit", "--key", "a.#", "--arguments", '{"x": 1}')
+    node.run("exchange", "bind", "logs", "audit", "--arguments", "[]", code=2)
+    bindings = node.json("exchange", "bindings", "--destination", "audit")
+    assert [each["arguments"] for each in bindings] == [{}, {"x": 1}]
+    assert node.json("exchange", "show", "logs")["binding_count"] == 2
+    assert "queue audit key a.#" in node.run("exchange", "show", "logs")
+    assert "give --id" in str(node.result("exchange", "unbind", "logs", "audit", "--key", "a.#").exception)
+    node.run("exchange", "unbind", "logs", "audit", "--key", "a.#", "--id", bindings[1]["id"])
+    file = tmp_path / "definitions.json"
+    node.run("definitions", "export", "--output", str(file))
+    node.run("exchange", "delete", "logs", code=2)
+    node.run("exchange", "delete", "logs", "--yes")
+    assert node.json("exchange", "list") == []
+    node.run("definitions", "import", str(file), "--yes")
+    assert [each["alternate"] for each in node.json("exchange", "list")] == ["rest"]
+    (binding,) = node.json("exchange", "bindings")
+    assert (binding["source"], binding["routing_key"], binding["arguments"]) == ("logs", "a.#", {})
+    assert node.json("channel", "list") == []
+    node.run("exchange", "delete", "logs", "--yes")
+    node.run("queue", "delete", "audit", "--yes")
+
+
 def test_users(node: Node) -> None:
     by_node = (
         "--url",

@@ -189,7 +189,7 @@ def _transports(options: InstanceOptions) -> Iterator[str]:
 def _amqp(options: InstanceOptions) -> Iterator[str]:
     if options.amqp_port:
         amqp = format_url(options.host, f"${{amqp.port:{options.amqp_port}}}")
-        yield "      <!-- The port that clients of RabbitMQ use by default. The other acceptor serves AMQP 0-9-1 too. -->"
+        yield "      <!-- Clients of RabbitMQ use this port by default. The other acceptor serves AMQP 0-9-1 too. -->"
         yield f'      <acceptor name="amqp091">{_escape(f"{amqp}?protocols=AMQP091")}</acceptor>'
 
 

@@ -1,4 +1,4 @@
-"""``understudy connection``, ``session``, ``channel``, ``consumer`` and ``transaction``: look at clients, close them."""
+"""``understudy connection``, ``session``, ``channel``, ``consumer``, ``transaction``: look at clients, close them."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from understudy.management.operations import broker as broker_control
 from understudy.management.operations import clients as broker_clients
 from understudy.management.operations import counters as counter_control
 from understudy.management.operations import diverts as divert_control
-from understudy.management.operations import exchanges as broker_exchanges
 from understudy.management.operations import quarantine as broker_quarantine
 from understudy.management.operations import queue_forms
 from understudy.management.operations import routing as broker_routing
@@ -34,7 +33,6 @@ class BrokerControls:
             *broker_control.OPERATIONS,
             *broker_routing.OPERATIONS,
             *queue_forms.OPERATIONS,
-            *broker_exchanges.OPERATIONS,
             *broker_settings.OPERATIONS,
             *broker_clients.OPERATIONS,
             *broker_transactions.OPERATIONS,

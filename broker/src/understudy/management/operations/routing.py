@@ -1,4 +1,4 @@
-"""Operations of ``broker`` that create, change, delete and list addresses and queues.
+"""Operations of ``broker`` that create, change, delete and list addresses, queues and exchanges.
 
 Texts and formats of the answers are those that the Artemis command line displays. Operators need no
 permissions on the address: the permission ``manage``, and ``edit`` if it is required, allow them to
@@ -15,7 +15,7 @@ from understudy.errors import AddressNotFound, ManagementError
 from understudy.management.doors import artemis
 from understudy.management.doors.listing import PageRequest, page_of
 from understudy.management.json_text import parse_json, to_json
-from understudy.management.operations.exchanges import queue_arguments, with_arguments
+from understudy.management.operations import exchanges
 from understudy.management.operations.invocation import Control
 from understudy.management.operations.table import Operation, flag, integer, operation, text
 from understudy.management.snapshot.routing import QUEUE, address_rows, queue_rows
@@ -219,7 +219,7 @@ def create_queue_from_json(control: Control, text_of_it: str, ignore_if_exists: 
     directory = _directory(control)
     existing = directory.find_queue(given["name"])
     if existing is None or not ignore_if_exists:
-        existing = directory.create_queue(with_arguments(given), may_create_address=may_create)
+        existing = directory.create_queue(exchanges.with_arguments(given), may_create_address=may_create)
     return queue_configuration_json(existing)
 
 
@@ -230,7 +230,7 @@ def update_queue_from_json(control: Control, text_of_it: str) -> str:
         given.pop(at_creation, None)
     queue = _directory(control).queue(given.pop("name", ""))
     if "arguments" in given or "virtual_host" in given:
-        given["arguments"] = queue_arguments(given)
+        given["arguments"] = exchanges.queue_arguments(given)
     change(control, queue, given)
     return queue_configuration_json(queue)
 
@@ -384,4 +384,5 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("getQueueNames", queue_names, "Names of all queues."),
     operation("getQueueNames", queue_names, "Of a routing type.", text("routingType", nullable=True)),
     operation("getQueueCount", lambda c: len(_directory(c).queues), "Number of queues.", returns=int),
+    *exchanges.OPERATIONS,
 )  # fmt: skip

@@ -159,7 +159,9 @@ class AmqpClient(asyncio.Protocol):
             self._timer.cancel()
         if self._transport is not None:
             self._transport.abort()
-        for future in (*(each for _, each in self._awaited), *self._unconfirmed.values()):
+        waiting: list[asyncio.Future[Any]] = [each for _, each in self._awaited]
+        waiting += self._unconfirmed.values()
+        for future in waiting:
             if not future.done():
                 future.set_exception(error)
                 # it may have no reader

@@ -12,7 +12,7 @@ client's or the broker's fault and fails the run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from functools import partial
@@ -35,6 +35,7 @@ from understudy.errors import (
 from understudy.ledger import UNKNOWN, Confirmer, Kind, Row, digest_of
 from understudy.message import GROUP_ID
 from understudy.properties import PropertyValue
+from understudy.testing.runs.amqp_client import AmqpDelivery
 from understudy.testing.runs.checkers import Violation
 
 PRODUCER_PROPERTY: Final = "ledger_producer"
@@ -45,35 +46,6 @@ TRYING_AGAIN_HELPS: Final = (ConnectionFailed, OutcomeUnknown, ObjectClosed)
 START_OVER_S: Final = 0.2
 #: Longest wait for one message before a consumer looks whether it is to end. Seconds.
 _RECEIVE_S: Final = 0.5
-
-
-class Delivery(Protocol):
-    """A received message, of any protocol, as the ledger needs it."""
-
-    @property
-    def queue(self) -> str:
-        """Queue of the message."""
-        ...
-
-    @property
-    def properties(self) -> Mapping[str, object]:
-        """Properties, those of the ledger among them."""
-        ...
-
-    @property
-    def body(self) -> bytes:
-        """Body of the message."""
-        ...
-
-    @property
-    def message_id(self) -> int:
-        """Id of the message in the store; 0: unknown."""
-        ...
-
-    @property
-    def delivery_count(self) -> int:
-        """Number of deliveries, this one included."""
-        ...
 
 
 @dataclass(slots=True)
@@ -103,7 +75,7 @@ class LedgerBook:
         """The broker refused the message for certain, alone or with its transaction."""
         self.rows.append(Row(Kind.REFUSED, producer, number, queue, self.now_ms(), transaction=transaction))
 
-    def delivered(self, received: Delivery, consumer: str, began_ms: int) -> Row:
+    def delivered(self, received: ReceivedMessage | AmqpDelivery, consumer: str, began_ms: int) -> Row:
         """Note a delivery through a session that began at ``began_ms``; the row names the message from then on."""
         producer, number = self._identity(received, consumer)
         row = Row(
@@ -122,7 +94,7 @@ class LedgerBook:
         self.sessions[row] = began_ms
         return row
 
-    def _identity(self, received: Delivery, consumer: str) -> tuple[str, int]:
+    def _identity(self, received: ReceivedMessage | AmqpDelivery, consumer: str) -> tuple[str, int]:
         properties = received.properties
         producer, number = properties.get(PRODUCER_PROPERTY), properties.get(NUMBER_PROPERTY)
         if not isinstance(producer, str) or not isinstance(number, int):

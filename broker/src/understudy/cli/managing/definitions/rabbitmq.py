@@ -1,7 +1,7 @@
 """Definitions in the form of RabbitMQ (``rabbitmqctl export_definitions``): queues, exchanges and bindings.
 
-Names get the prefix of their virtual host, as names of AMQP 0-9-1 have it here (docs/use/amqp091.md). What has no
-counterpart is named, so that nothing is left out silently.
+Names get the prefix of their virtual host, as names of AMQP 0-9-1 have it here (docs/use/amqp091.md). Parts of
+a file without a counterpart are named, so that nothing is left out silently.
 """
 
 from __future__ import annotations
