@@ -145,7 +145,10 @@ class QueueRequests:
             return
         arguments = queue.configuration.arguments
         if name in self._directory.transient_queues or (arguments is not None and arguments.auto_delete):
-            self._directory.delete_queue(name)
+            if self._state.connection.keeps_left_queues:
+                self._state.connection.left_queues[name] = queue
+            else:
+                self._directory.delete_queue(name)
 
     def delete_queue(self, name: str) -> None:
         """Raises QueueNotFound, QueueInUse, NotAuthorized, DiskFull."""

@@ -24,6 +24,7 @@ from understudy.protocols.amqp091.handshake import Handshake
 from understudy.protocols.amqp091.heart import Heart
 from understudy.protocols.amqp091.link import Amqp091Services, Peer
 from understudy.protocols.amqp091.requests import HANDLERS
+from understudy.protocols.amqp091.sessions import KEEP_SESSION, keeps
 from understudy.protocols.liveness import Liveness
 from understudy.routing.memory import AddressMemory
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
@@ -201,7 +202,7 @@ class Amqp091Connection(Machine[State, Event]):
                 values_max=limits.AMQP091_TABLE_VALUES_BEFORE_LOGIN_MAX,
             )
         if isinstance(method, m.ConnectionClose):
-            self._close_by_client()
+            self._close_by_client(method)
             return
         try:
             self._receive_handshake(method)
@@ -273,6 +274,9 @@ class Amqp091Connection(Machine[State, Event]):
         assert principal is not None
         if number > self.peer.channel_max:
             self.refuse(Amqp091Error(ReplyCode.NOT_ALLOWED, f"channel-max is {self.peer.channel_max}"), method)
+            return
+        if method.reserved_1.startswith(("resume", "status")):
+            self.refuse(Amqp091Error(ReplyCode.NOT_IMPLEMENTED, "channels are not resumed"), method)
             return
         options = SessionOptions(validated_user=shared.access.validated_user(principal))
         security = shared.access.permissions(principal)
@@ -374,8 +378,8 @@ class Amqp091Connection(Machine[State, Event]):
     def _is_blocked(self) -> bool:
         return self._blocked is not None
 
-    def _close_by_client(self) -> None:
-        self._end_channels()
+    def _close_by_client(self, method: m.ConnectionClose) -> None:
+        self._end_channels(keep=method.reply_code == KEEP_SESSION)
         self._delete_queues()
         self.send(m.ConnectionCloseOk(), 0)
         self.connection.close()
@@ -390,7 +394,7 @@ class Amqp091Connection(Machine[State, Event]):
         self.fire(Event.REFUSE, error, method)
 
     def _send_close(self, error: Amqp091Error, method: Method | None) -> None:
-        self._end_channels()
+        self._end_channels(keep=keeps(error.reply_code))
         ids = (method.class_id, method.method_id) if method is not None else (0, 0)
         self.send(m.ConnectionClose(error.reply_code, shortened(f"{error.reply_code.text} - {error}"), *ids), 0)
         timers = self.services.shared.sessions.post_office.timers
@@ -427,7 +431,7 @@ class Amqp091Connection(Machine[State, Event]):
     def _end(self, reason: str) -> None:
         self._heart.end()
         self._handshake.login.close()
-        self._end_channels()
+        self._end_channels(keep=True)
         self._delete_queues()
         self.services.shared.sessions.post_office.memory.no_longer_waits(self)
         self.services.shared.connections.ended(self)
@@ -445,10 +449,13 @@ class Amqp091Connection(Machine[State, Event]):
         except BrokerError as error:
             self.fail(error)
 
-    def _end_channels(self) -> None:
+    def _end_channels(self, *, keep: bool) -> None:
+        """End all channels; ``keep``: the session of the client goes on without them."""
+        self._handshake.session.prepare(keep=keep)
         channels, self.channels = self.channels, {}
         for channel in channels.values():
             channel.fire(ChannelEvent.LOSE)
+        self._handshake.session.leave()
 
     def _delete_queues(self) -> None:
         self.scope.delete_temporary_queues(self.services.shared.sessions.post_office)
