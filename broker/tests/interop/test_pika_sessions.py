@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ ATTACH = {"qpid.session.attach": "0f8e35ae-9d7b-4d0c-a6a5-1c31a5a4c7d2"}
 
 def cut(connection: Any) -> None:
     """Close the socket without connection.close, as a lost link does."""
-    connection._impl._transport.abort()
+    connection._impl._transport._sock.shutdown(socket.SHUT_RDWR)
     with pytest.raises(AMQPConnectionError):
         connection.process_data_events(time_limit=30)
 
