@@ -96,7 +96,7 @@ def test_an_auto_delete_queue_is_kept_until_the_session_ends() -> None:
     assert again.code(m.QueueDeclare(0, "q", passive=True)) == 404, "its last consumer has left"
 
 
-def test_an_auto_delete_queue_that_nobody_consumes_from_ends_with_the_session() -> None:
+def test_an_auto_delete_queue_without_a_consumer_ends_with_the_session() -> None:
     node = AmqpNode()
     first = client(node)
     declared(first, auto_delete=True)
@@ -310,7 +310,7 @@ def test_ended_sessions_do_not_count() -> None:
 def test_the_tests_find_a_session_that_another_user_may_resume(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: the user of a session is not compared."""
 
-    class Anybody(str):
+    class AnyUser(str):
         __slots__ = ()
         __hash__ = str.__hash__
 
@@ -323,7 +323,7 @@ def test_the_tests_find_a_session_that_another_user_may_resume(monkeypatch: pyte
     made = sessions.ClientSession.__init__
 
     def planted(self: Any, all_: Any, request: Any, user: str, host: str) -> None:
-        made(self, all_, request, Anybody(user), host)
+        made(self, all_, request, AnyUser(user), host)
 
     monkeypatch.setattr(sessions.ClientSession, "__init__", planted)
     with pytest.raises(AssertionError):

@@ -24,7 +24,6 @@ from understudy.protocols.amqp091.handshake import Handshake
 from understudy.protocols.amqp091.heart import Heart
 from understudy.protocols.amqp091.link import Amqp091Services, Peer
 from understudy.protocols.amqp091.requests import HANDLERS
-from understudy.protocols.amqp091.sessions import KEEP_SESSION, keeps
 from understudy.protocols.liveness import Liveness
 from understudy.routing.memory import AddressMemory
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
@@ -379,7 +378,8 @@ class Amqp091Connection(Machine[State, Event]):
         return self._blocked is not None
 
     def _close_by_client(self, method: m.ConnectionClose) -> None:
-        self._end_channels(keep=method.reply_code == KEEP_SESSION)
+        self._handshake.session.closed_by_client(method.reply_code)
+        self._end_channels()
         self._delete_queues()
         self.send(m.ConnectionCloseOk(), 0)
         self.connection.close()
@@ -394,7 +394,8 @@ class Amqp091Connection(Machine[State, Event]):
         self.fire(Event.REFUSE, error, method)
 
     def _send_close(self, error: Amqp091Error, method: Method | None) -> None:
-        self._end_channels(keep=keeps(error.reply_code))
+        self._handshake.session.closed_by_broker(error.reply_code)
+        self._end_channels()
         ids = (method.class_id, method.method_id) if method is not None else (0, 0)
         self.send(m.ConnectionClose(error.reply_code, shortened(f"{error.reply_code.text} - {error}"), *ids), 0)
         timers = self.services.shared.sessions.post_office.timers
@@ -431,7 +432,7 @@ class Amqp091Connection(Machine[State, Event]):
     def _end(self, reason: str) -> None:
         self._heart.end()
         self._handshake.login.close()
-        self._end_channels(keep=True)
+        self._end_channels()
         self._delete_queues()
         self.services.shared.sessions.post_office.memory.no_longer_waits(self)
         self.services.shared.connections.ended(self)
@@ -449,9 +450,8 @@ class Amqp091Connection(Machine[State, Event]):
         except BrokerError as error:
             self.fail(error)
 
-    def _end_channels(self, *, keep: bool) -> None:
-        """End all channels; ``keep``: the session of the client goes on without them."""
-        self._handshake.session.prepare(keep=keep)
+    def _end_channels(self) -> None:
+        self._handshake.session.prepare()
         channels, self.channels = self.channels, {}
         for channel in channels.values():
             channel.fire(ChannelEvent.LOSE)

@@ -28,11 +28,6 @@ KEEP_SESSION: Final = 201
 _KEEPING: Final = (ReplyCode.CONNECTION_FORCED, ReplyCode.INTERNAL_ERROR)
 
 
-def keeps(code: ReplyCode) -> bool:
-    """Whether a session survives that the broker closes its connection with this code."""
-    return code in _KEEPING
-
-
 class SessionConnection(Protocol):
     """The connection of a session."""
 
@@ -89,12 +84,7 @@ class ClientSession(Machine[State, Event]):
         self._timer: Timer | None = None
 
     def place(self, connection: SessionConnection, scope: ConnectionScope) -> None:
-        """Use a connection from now on; its scope gets the queues of the session.
-
-        Args:
-            connection: Of the client.
-            scope: Its queues.
-        """
+        """Use a connection from now on; its scope gets the queues of the session."""
         if self._scope is not None:
             scope.adopt(self._scope)
             scope.left_queues |= self._scope.left_queues
@@ -231,6 +221,8 @@ class SessionPart:
         self._scope = scope
         self._connection = connection
         self._session: ClientSession | None = None
+        self._keep = True
+        """Whether the end of the connection keeps the session, as the loss of the socket does."""
 
     def ask(self, properties: Mapping[str, object]) -> None:
         """Keep the request in the properties of a client, which has not logged in."""
@@ -255,14 +247,18 @@ class SessionPart:
             self._session = self._sessions.enter(self._request, user, host)
             self._session.place(self._connection, self._scope)
 
-    def prepare(self, *, keep: bool) -> None:
-        """The channels end next: keep the auto-delete queues of their consumers if the session goes on.
+    def closed_by_client(self, code: int) -> None:
+        """The client closes the connection with this reply code."""
+        self._keep = code == KEEP_SESSION
 
-        Args:
-            keep: Whether the connection ends in a way that keeps its session.
-        """
+    def closed_by_broker(self, code: ReplyCode) -> None:
+        """The broker closes the connection with this reply code."""
+        self._keep = code in _KEEPING
+
+    def prepare(self) -> None:
+        """The channels end next: keep the auto-delete queues of their consumers if the session goes on."""
         session = self._session
-        self._scope.keeps_left_queues = keep and session is not None and session.timeout_ms > 0
+        self._scope.keeps_left_queues = self._keep and session is not None and session.timeout_ms > 0
 
     def leave(self) -> None:
         """The channels have ended: the session waits for its client, or ends."""
