@@ -53,6 +53,7 @@ MODULES = (
     "understudy.protocols.amqp091.channel",
     "understudy.protocols.amqp091.content",
     "understudy.protocols.amqp091.endpoint_checks",
+    "understudy.protocols.amqp091.sessions",
     "understudy.session.uploads",
     "understudy.protocols.login",
     "understudy.routing.queues.dispatch_gate",

@@ -369,6 +369,10 @@ AMQP091_UNACKNOWLEDGED_MAX = 1_000_000
 AMQP091_CLOSE_TIMEOUT_MS = 30_000
 #: Consumers of one AMQP 0-9-1 channel.
 AMQP091_CONSUMERS_MAX = 1_000
+#: Client sessions of AMQP 0-9-1: of a node, of clients of one host, and of one user.
+AMQP091_SESSIONS_MAX = 10_000
+AMQP091_SESSIONS_OF_HOST_MAX = 2_000
+AMQP091_SESSIONS_OF_USER_MAX = 100
 #: Exchanges of a node, bindings of one exchange and of all, words of a routing key that topics look at, arguments of a
 #: binding to a headers exchange, and further routing keys (CC, BCC) of a message.
 EXCHANGES_MAX = 10_000

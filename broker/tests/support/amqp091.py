@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
 from support.certificates import make
@@ -9,6 +10,7 @@ from support.core import CoreNode, FakeConnection
 from understudy.protocols.amqp091.connection import Amqp091Connection
 from understudy.protocols.amqp091.link import Amqp091Services
 from understudy.protocols.amqp091.messages import MessageCarrier
+from understudy.protocols.amqp091.sessions import ClientSessions
 from understudy.protocols.handlers import AcceptorOptions
 from understudy.tls.certificates import subject_of
 from understudy.wire.amqp091 import methods as m
@@ -35,7 +37,8 @@ class AmqpNode(CoreNode):
     def __init__(self, options: AcceptorOptions | None = None, **fields: Any) -> None:
         super().__init__(**fields)
         self.world.office.routing.exchanges.carrier = MessageCarrier()
-        self.amqp = Amqp091Services(self.services, options or AcceptorOptions(), {})
+        sessions = ClientSessions(self.world.office)
+        self.amqp = Amqp091Services(self.services, options or AcceptorOptions(), {}, sessions)
 
     def amqp_client(self, **options: Any) -> AmqpClient:
         """A client that has not sent anything."""
@@ -137,11 +140,18 @@ class AmqpClient:
         self.ask(m.ChannelOpen(), m.ChannelOpenOk, channel)
         return closed.reply_code
 
-    def open(self, mechanism: str = "PLAIN", response: bytes = PLAIN, heartbeat: int = 0) -> None:
-        """The whole handshake."""
+    def open(
+        self,
+        mechanism: str = "PLAIN",
+        response: bytes = PLAIN,
+        heartbeat: int = 0,
+        properties: Mapping[str, Any] | None = None,
+    ) -> None:
+        """The whole handshake; ``properties``: further ones of the client."""
         self.send_bytes(PROTOCOL_HEADER)
         self.only(m.ConnectionStart)
-        capabilities = {"capabilities": {"consumer_cancel_notify": True, "connection.blocked": True}}
+        capabilities: dict[str, Any] = {"capabilities": {"consumer_cancel_notify": True, "connection.blocked": True}}
+        capabilities |= properties or {}
         tune = self.ask(m.ConnectionStartOk(capabilities, mechanism, response, "en_US"), m.ConnectionTune, 0)
         self.send(m.ConnectionTuneOk(tune.channel_max, tune.frame_max, heartbeat), 0)
         self.ask(m.ConnectionOpen(self._virtual_host), m.ConnectionOpenOk, 0)

@@ -43,6 +43,10 @@ class ConnectionScope:
         """Characters of names and metadata of its sessions (``connection_scope``)."""
         self.temporary_queues: dict[str, Queue] = {}
         """Queues by name, in the order of creation; deleted with the connection."""
+        self.keeps_left_queues = False
+        """Whether queues that go with their last consumer are kept for a client that may come back."""
+        self.left_queues: dict[str, Queue] = {}
+        """Such queues by name, since their last consumer has left."""
 
     def adopt(self, other: ConnectionScope) -> None:
         """The client has reattached from the other connection: move its temporary queues and client id here."""
@@ -60,6 +64,14 @@ class ConnectionScope:
             # the queue may have been deleted before, and another one may have its name now
             if office.directory.queues.get(name) is queue:
                 office.directory.delete_queue(name, disconnect=True)
+                delete_unbound(office.directory, queue.address.name)
+
+    def delete_left_queues(self, office: PostOffice) -> None:
+        """Called when the client does not come back: delete the queues that were kept for it and have no consumer."""
+        queues, self.left_queues = self.left_queues, {}
+        for name, queue in queues.items():
+            if office.directory.queues.get(name) is queue and not queue.consumers.count:
+                office.directory.delete_queue(name)
                 delete_unbound(office.directory, queue.address.name)
 
 

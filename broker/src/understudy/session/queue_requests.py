@@ -142,7 +142,10 @@ class QueueRequests:
         """A consumer of the queue is gone; one that exists for its consumers only is deleted with the last of them."""
         queue = self._directory.queues.get(name)
         if queue is not None and not queue.consumers.count and name in self._directory.transient_queues:
-            self._directory.delete_queue(name)
+            if self._state.connection.keeps_left_queues:
+                self._state.connection.left_queues[name] = queue
+            else:
+                self._directory.delete_queue(name)
 
     def delete_queue(self, name: str) -> None:
         """Raises QueueNotFound, QueueInUse, NotAuthorized, DiskFull."""

@@ -204,7 +204,7 @@ class Amqp091Connection(Machine[State, Event]):
                 values_max=limits.AMQP091_TABLE_VALUES_BEFORE_LOGIN_MAX,
             )
         if isinstance(method, m.ConnectionClose):
-            self._close_by_client()
+            self._close_by_client(method)
             return
         try:
             self._receive_handshake(method)
@@ -279,6 +279,9 @@ class Amqp091Connection(Machine[State, Event]):
             # the number of channels is limited, not their numbers, as in RabbitMQ
             text = f"{len(self.channels)} channels are open, channel-max is {self.peer.channel_max}"
             self.refuse(Amqp091Error(ReplyCode.NOT_ALLOWED, text), method)
+            return
+        if method.reserved_1.startswith(("resume", "status")):
+            self.refuse(Amqp091Error(ReplyCode.NOT_IMPLEMENTED, "channels are not resumed"), method)
             return
         options = SessionOptions(validated_user=shared.access.validated_user(principal))
         security = shared.access.permissions(principal)
@@ -380,7 +383,8 @@ class Amqp091Connection(Machine[State, Event]):
     def _is_blocked(self) -> bool:
         return self._blocked is not None
 
-    def _close_by_client(self) -> None:
+    def _close_by_client(self, method: m.ConnectionClose) -> None:
+        self._handshake.session.closed_by_client(method.reply_code)
         self._end_channels()
         self._delete_queues()
         self.send(m.ConnectionCloseOk(), 0)
@@ -396,6 +400,7 @@ class Amqp091Connection(Machine[State, Event]):
         self.fire(Event.REFUSE, error, method)
 
     def _send_close(self, error: Amqp091Error, method: Method | None) -> None:
+        self._handshake.session.closed_by_broker(error.reply_code)
         self._end_channels()
         ids = (method.class_id, method.method_id) if method is not None else (0, 0)
         self.send(m.ConnectionClose(error.reply_code, shortened(f"{error.reply_code.text} - {error}"), *ids), 0)
@@ -452,9 +457,11 @@ class Amqp091Connection(Machine[State, Event]):
             self.fail(error)
 
     def _end_channels(self) -> None:
+        self._handshake.session.prepare()
         channels, self.channels = self.channels, {}
         for channel in channels.values():
             channel.fire(ChannelEvent.LOSE)
+        self._handshake.session.leave()
 
     def _delete_queues(self) -> None:
         self.scope.delete_temporary_queues(self.services.shared.sessions.post_office)

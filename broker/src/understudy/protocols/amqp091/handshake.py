@@ -10,6 +10,7 @@ from understudy.ports import Security
 from understudy.protocols.amqp091 import names, sasl
 from understudy.protocols.amqp091.endpoint_checks import NODE_PROPERTY
 from understudy.protocols.amqp091.link import HandshakeOwner
+from understudy.protocols.amqp091.sessions import SessionPart
 from understudy.protocols.login import LoginStep
 from understudy.security.authentication import Principal
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
@@ -42,6 +43,7 @@ class Handshake:
         self.user: str | None = None
         self.principal: Principal | None = None
         """The user after the login; None before."""
+        self.session = SessionPart(owner.services.sessions, owner.scope, owner)
         logins = owner.services.shared.access.logins
         subject = owner.connection.certificate_subject
         policy = owner.services.shared.access.policy
@@ -72,6 +74,7 @@ class Handshake:
         request = sasl.Credentials(None, None)
         try:
             owner.services.shared.connections.check_accepting()
+            self.session.ask(method.client_properties)
             request = sasl.credentials(method.mechanism, method.response, by_certificate=self._by_certificate)
             self.login.log_in(request, request.user, request.password)
         except BrokerError as error:
@@ -123,9 +126,14 @@ class Handshake:
         return method.heartbeat
 
     def open(self, method: ConnectionOpen) -> None:
-        """Enter a virtual host. Raises Amqp091Error: NOT_ALLOWED: there is none of that name."""
+        """Enter a virtual host, and the session that the client has asked for.
+
+        Raises:
+            Amqp091Error: NOT_ALLOWED: there is no virtual host of that name. And as ``ClientSessions.enter``.
+        """
         owner = self._owner
         owner.peer.host = names.host_prefix(method.virtual_host, owner.services.options.virtual_hosts)
+        self.session.enter(owner.peer.user, self.host)
         owner.proceed()
         owner.send(ConnectionOpenOk(self.known_hosts()), 0)
 

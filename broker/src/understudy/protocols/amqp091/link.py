@@ -11,6 +11,7 @@ from understudy.errors import BrokerError
 from understudy.ports import SealableConnection
 from understudy.protocols.amqp091.known_hosts import KnownHosts
 from understudy.protocols.amqp091.messages import Publish
+from understudy.protocols.amqp091.sessions import ClientSessions
 from understudy.protocols.handlers import AcceptorOptions
 from understudy.protocols.services import ProtocolServices
 from understudy.routing.memory import AddressMemory
@@ -35,6 +36,7 @@ class Amqp091Services:
     options: AcceptorOptions
     replies: dict[str, ReplyReceiver]
     """Channels that consume replies, by the secret part of the reply address."""
+    sessions: ClientSessions
     known_hosts: KnownHosts | None = None
     """Other nodes of which clients learn; None: of none."""
 
@@ -107,3 +109,6 @@ class HandshakeOwner(Protocol):
 
     def fail(self, error: BrokerError) -> None:
         """Close the connection because of an error."""
+
+    def kill(self, reason: str) -> None:
+        """Close the connection with 320."""

@@ -11,6 +11,7 @@ from understudy.protocols.amqp091.connection import Amqp091Connection
 from understudy.protocols.amqp091.host_notices import HostNotices
 from understudy.protocols.amqp091.known_hosts import KnownHosts
 from understudy.protocols.amqp091.link import Amqp091Services, ReplyReceiver
+from understudy.protocols.amqp091.sessions import ClientSessions
 from understudy.protocols.handlers import AcceptorOptions, HandlerFactory
 from understudy.protocols.services import ProtocolServices
 from understudy.wire.detect import Protocol
@@ -30,6 +31,7 @@ class Amqp091Protocol:
         """
         self._shared = shared
         self._replies: dict[str, ReplyReceiver] = {}
+        self._sessions = ClientSessions(shared.sessions.post_office)
         self._known: dict[Topology, KnownHosts] = {}
         office = shared.sessions.post_office
         hosts = self._known_hosts(cluster.of(None))
@@ -53,10 +55,11 @@ class Amqp091Protocol:
             options: Parameters of the acceptor.
         """
         known = self._known_hosts(cluster) if options.known_hosts else None
-        return partial(Amqp091Connection, Amqp091Services(self._shared, options, self._replies, known))
+        return partial(Amqp091Connection, Amqp091Services(self._shared, options, self._replies, self._sessions, known))
 
     def close(self) -> None:
-        """End the checks of other nodes."""
+        """End the checks of other nodes, and the sessions that wait for their clients."""
+        self._sessions.close()
         self._notices.close()
         while self._known:
             self._known.popitem()[1].close()

@@ -36,7 +36,7 @@ class WaitingAmqp091Connection:
         Args:
             connection: The socket.
             endpoints: Places of other nodes.
-            clock: For the time limit.
+            clock: Ends the wait for the client.
         """
         self._connection = connection
         self._endpoints = endpoints

@@ -1,0 +1,267 @@
+"""Client sessions of AMQP 0-9-1: state of a client that outlives its connection (ADR 0195).
+
+A client asks for a session in its properties (``session_request``) and enters it with connection.open, when it has
+logged in. The session has the exclusive queues of the client, and the auto-delete queues that it has consumed from.
+While it has no connection they are kept with their messages, until its timeout ends it.
+
+Not here: channels, consumers and deliveries, which end with their connection.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import ClassVar, Final, Protocol
+
+from understudy.limits import AMQP091_SESSIONS_MAX, AMQP091_SESSIONS_OF_HOST_MAX, AMQP091_SESSIONS_OF_USER_MAX
+from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
+from understudy.ports import Timer, Timers
+from understudy.protocols.amqp091.session_request import RequestKind, SessionRequest, session_request
+from understudy.routing.post_office import PostOffice
+from understudy.session.connection_scope import ConnectionScope
+from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
+
+#: Reply code of a client's connection.close that keeps the session.
+KEEP_SESSION: Final = 201
+#: Reply codes of the broker's connection.close that keep the session: the client has done nothing wrong.
+_KEEPING: Final = (ReplyCode.CONNECTION_FORCED, ReplyCode.INTERNAL_ERROR)
+
+
+class SessionConnection(Protocol):
+    """The connection of a session."""
+
+    def kill(self, reason: str) -> None:
+        """Close the connection with 320."""
+
+
+class State(Enum):
+    """States of a session."""
+
+    ATTACHED = auto()
+    """The client is connected."""
+    DETACHED = auto()
+    """The connection is gone, and the timeout runs."""
+    ENDED = auto()
+
+
+class Event(Enum):
+    """Events of a session."""
+
+    ATTACH = auto()
+    """The client goes on at another connection."""
+    DETACH = auto()
+    """The connection has ended in a way that keeps the session."""
+    END = auto()
+    """The client ends the session, or its timeout does."""
+
+
+class ClientSession(Machine[State, Event]):
+    """One session."""
+
+    STATES: ClassVar[type[Enum]] = State
+    EVENTS: ClassVar[type[Enum]] = Event
+    INITIAL: ClassVar[Enum] = State.ATTACHED
+
+    def __init__(self, sessions: ClientSessions, request: SessionRequest, user: str, host: str) -> None:
+        """Begin without a connection; ``place`` follows.
+
+        Args:
+            sessions: Has the session until it ends.
+            request: What the client asked for.
+            user: Login of the client, which alone may resume the session.
+            host: Host from which the client has connected.
+        """
+        super().__init__()
+        self.uuid = request.uuid
+        self.user = user
+        self.host = host
+        self.timeout_ms = request.timeout_ms
+        self.connection: SessionConnection | None = None
+        self._sessions = sessions
+        self._scope: ConnectionScope | None = None
+        """Scope of the connection; that of the last one while there is none."""
+        self._timer: Timer | None = None
+
+    def place(self, connection: SessionConnection, scope: ConnectionScope) -> None:
+        """Use a connection from now on; its scope gets the queues of the session."""
+        if self._scope is not None:
+            scope.adopt(self._scope)
+            scope.left_queues |= self._scope.left_queues
+            self._scope.left_queues = {}
+        self.connection, self._scope = connection, scope
+
+    def _detach(self) -> None:
+        self.connection = None
+        previous = self._scope
+        assert previous is not None, "the session was placed"
+        # the connection deletes the queues that are left in its own scope
+        self._scope = ConnectionScope(previous.connection_id)
+        self._scope.adopt(previous)
+        self._scope.left_queues, previous.left_queues = previous.left_queues, {}
+        self._timer = self._sessions.timers.call_later(self.timeout_ms, lambda: self.fire(Event.END))
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end(self) -> None:
+        self._stop_timer()
+        self.connection = None
+        self._sessions.forget(self)
+        if self._scope is not None:
+            self._scope.delete_temporary_queues(self._sessions.office)
+            self._scope.delete_left_queues(self._sessions.office)
+
+    # The table comes last: it names the functions above.
+    TABLE = table(
+        State,
+        Event,
+        {
+            (State.ATTACHED, Event.DETACH): To(State.DETACHED, _detach),
+            (State.ATTACHED, Event.END): To(State.ENDED, _end),
+            (State.DETACHED, Event.ATTACH): To(State.ATTACHED, _stop_timer),
+            (State.DETACHED, Event.END): To(State.ENDED, _end),
+            (State.ENDED, Event.END): IGNORED,
+        },
+        otherwise={Event.ATTACH: ILLEGAL, Event.DETACH: ILLEGAL, Event.END: ILLEGAL},
+    )
+
+
+class ClientSessions:
+    """The sessions of one active node."""
+
+    def __init__(self, office: PostOffice) -> None:
+        self.office = office
+        self.timers: Timers = office.timers
+        self._by_uuid: dict[str, ClientSession] = {}
+        self._of_user: Counter[str] = Counter()
+        self._of_host: Counter[str] = Counter()
+
+    @property
+    def count(self) -> int:
+        """Number of sessions."""
+        return len(self._by_uuid)
+
+    def enter(self, request: SessionRequest, user: str, host: str) -> ClientSession:
+        """The session that a client has asked for; it is attached and has no connection yet.
+
+        A session that has a connection is taken from it if the same user asks: after a cut link the former connection
+        may look alive for long.
+
+        Args:
+            request: What the client asks for.
+            user: Login of the client.
+            host: Host of the client.
+
+        Raises:
+            Amqp091Error: NOT_FOUND: it does not exist, has ended, or belongs to another user. RESOURCE_LOCKED: it
+                exists and shall be new. NOT_ALLOWED: there are too many sessions.
+        """
+        known = self._by_uuid.get(request.uuid)
+        if known is not None and known.user == user and request.kind is not RequestKind.START:
+            if known.connection is not None:
+                known.connection.kill("the session goes on at another connection")
+            if known.state is State.DETACHED:
+                known.fire(Event.ATTACH)
+                known.timeout_ms = request.timeout_ms
+                return known
+            known = None
+        if request.kind is RequestKind.RESUME:
+            raise Amqp091Error(ReplyCode.NOT_FOUND, "there is no such session", closes_connection=True)
+        if known is not None:
+            raise Amqp091Error(ReplyCode.RESOURCE_LOCKED, "the session is in use", closes_connection=True)
+        return self._start(request, user, host)
+
+    def _start(self, request: SessionRequest, user: str, host: str) -> ClientSession:
+        for count, most, of in (
+            (len(self._by_uuid), AMQP091_SESSIONS_MAX, "the node"),
+            (self._of_host[host], AMQP091_SESSIONS_OF_HOST_MAX, "the host of the client"),
+            (self._of_user[user], AMQP091_SESSIONS_OF_USER_MAX, "the user"),
+        ):
+            if count >= most:
+                raise Amqp091Error(ReplyCode.NOT_ALLOWED, f"{count} sessions of {of}, the limit")
+        session = ClientSession(self, request, user, host)
+        self._by_uuid[session.uuid] = session
+        self._of_user[user] += 1
+        self._of_host[host] += 1
+        return session
+
+    def forget(self, session: ClientSession) -> None:
+        """A session has ended."""
+        del self._by_uuid[session.uuid]
+        for counts, key in ((self._of_user, session.user), (self._of_host, session.host)):
+            counts[key] -= 1
+            if not counts[key]:
+                del counts[key]
+
+    def close(self) -> None:
+        """End all sessions, when the node ends; connections were closed before."""
+        for session in list(self._by_uuid.values()):
+            session.fire(Event.END)
+
+
+class SessionPart:
+    """The session of one connection, if its client asks for one."""
+
+    def __init__(self, sessions: ClientSessions, scope: ConnectionScope, connection: SessionConnection) -> None:
+        """Have no session yet.
+
+        Args:
+            sessions: All of the node.
+            scope: Queues of the connection.
+            connection: The connection itself.
+        """
+        self._request: SessionRequest | None = None
+        """Request of connection.start-ok; None: the client asks for no session."""
+        self._refusal: Amqp091Error | None = None
+        """Error of a request that cannot be read, which the client gets when it has logged in."""
+        self._sessions = sessions
+        self._scope = scope
+        self._connection = connection
+        self._session: ClientSession | None = None
+        self._keep = True
+        """Whether the end of the connection keeps the session, as the loss of the socket does."""
+
+    def ask(self, properties: Mapping[str, object]) -> None:
+        """Keep the request in the properties of a client, which has not logged in."""
+        try:
+            self._request = session_request(properties)
+        except Amqp091Error as error:
+            self._refusal = error
+
+    def enter(self, user: str, host: str) -> None:
+        """Enter the session that the client has asked for.
+
+        Args:
+            user: Login of the client.
+            host: Host of the client.
+
+        Raises:
+            Amqp091Error: as ``session_request`` and ``ClientSessions.enter``.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        if self._request is not None:
+            self._session = self._sessions.enter(self._request, user, host)
+            self._session.place(self._connection, self._scope)
+
+    def closed_by_client(self, code: int) -> None:
+        """The client closes the connection with this reply code."""
+        self._keep = code == KEEP_SESSION
+
+    def closed_by_broker(self, code: ReplyCode) -> None:
+        """The broker closes the connection with this reply code."""
+        self._keep = code in _KEEPING
+
+    def prepare(self) -> None:
+        """The channels end next: keep the auto-delete queues of their consumers if the session goes on."""
+        session = self._session
+        self._scope.keeps_left_queues = self._keep and session is not None and session.timeout_ms > 0
+
+    def leave(self) -> None:
+        """The channels have ended: the session waits for its client, or ends."""
+        session, self._session = self._session, None
+        if session is not None and session.state is State.ATTACHED:
+            session.fire(Event.DETACH if self._scope.keeps_left_queues else Event.END)
