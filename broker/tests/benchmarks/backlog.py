@@ -408,7 +408,7 @@ def _along(rows: Sequence[Row], depths: Sequence[int], cases: Sequence[str], win
         waiting = row.waiting
         for each in [each for each in found if each.broker is row.broker]:
             if each.waiting > waiting:
-                fill(row.broker.port, DEEP, each.waiting - waiting, _BODY_BYTES)
+                fill(row.broker.port, DEEP, each.waiting - waiting, _BODY_BYTES, declare=not waiting)
                 waiting = each.waiting
             for case in cases:
                 name = f"{case}.{each.waiting}"
