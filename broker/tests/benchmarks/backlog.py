@@ -51,7 +51,7 @@ _ANSWER_BYTES: Final = 21
 _WINDOW_BYTES: Final = 1024 * 1024
 #: Deliveries that a consumer acknowledges together.
 _TOGETHER: Final = 50
-#: Messages that the slowest consumer may be behind before the producer pauses.
+#: Messages that the slowest consumer may still have to get before the producer pauses.
 _BEHIND_MAX: Final = 4_000
 #: Messages whose numbers can be checked in one run.
 _NUMBERS: Final = 4_000_000
@@ -130,7 +130,7 @@ class _Producer:
         self._out = memoryview(b"")
 
     def produce(self, behind: int) -> None:
-        """Send what may be sent."""
+        """Send as much as the case allows."""
         if not self._out:
             case = self._case
             count = case.transaction or min(100, case.in_flight - (self.sent - self.confirmed))
@@ -234,7 +234,10 @@ def run_case(broker: Broker, case: Case, address: str, numbers: bytes, *, warmup
         producer = _Producer(broker.port, address, case)
         made = [_Consumer(broker.port, queue, producer, numbers) for queue in queues] if case.consumes else []
         selector = stack.enter_context(selectors.DefaultSelector())
-        for each in (producer, *made):
+        if case.drains:
+            # an idle connection would be closed
+            producer.socket.close()
+        for each in made if case.drains else (producer, *made):
             stack.enter_context(each.socket)
             each.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             each.socket.setblocking(False)
@@ -244,8 +247,9 @@ def run_case(broker: Broker, case: Case, address: str, numbers: bytes, *, warmup
             if producing or producer.writes:
                 slowest = min((each.delivered for each in made), default=producer.confirmed)
                 producer.produce(producer.sent - slowest if producing else 0)
-            wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if producer.writes else 0)
-            selector.modify(producer.socket, wanted, producer.receive)
+            if not case.drains:
+                wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if producer.writes else 0)
+                selector.modify(producer.socket, wanted, producer.receive)
             for key, events in selector.select(0.01):
                 if events & selectors.EVENT_READ:
                     key.data()
@@ -404,7 +408,7 @@ def _along(rows: Sequence[Row], depths: Sequence[int], cases: Sequence[str], win
         waiting = row.waiting
         for each in [each for each in found if each.broker is row.broker]:
             if each.waiting > waiting:
-                fill(row.broker.port, DEEP, each.waiting - waiting, _BODY_BYTES)
+                fill(row.broker.port, DEEP, each.waiting - waiting, _BODY_BYTES, declare=not waiting)
                 waiting = each.waiting
             for case in cases:
                 name = f"{case}.{each.waiting}"

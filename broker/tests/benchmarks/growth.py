@@ -110,9 +110,10 @@ class Beside:
     start_cpu_s: float = 0.0
 
 
-def fill(port: int, queue: str, count: int, body_bytes: int) -> None:
+def fill(port: int, queue: str, count: int, body_bytes: int, *, declare: bool = True) -> None:
     """Send that many durable messages, whose bodies begin with their number, and wait for all confirmations."""
-    CoreLink(port).declare([queue])
+    if declare:
+        CoreLink(port).declare([queue])
     with session(port, "growth") as connected:
         body = NUMBER + b"x" * (body_bytes - len(NUMBER))
         message = Message(body, address=queue, type=MessageType.BYTES, durable=True)

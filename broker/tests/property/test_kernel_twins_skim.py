@@ -85,7 +85,7 @@ Row = tuple[int, tuple[int, ...], int, int, int, int, int, int, int]
 
 
 def rows_of(steps: list[Step]) -> tuple[dict[int, Row], dict[int, tuple[int, bytes]]]:
-    """What the messages say that can be in a group, by offset, and their addresses and duplicate ids."""
+    """Rows of the messages that can be in a group, by offset, and their addresses and duplicate ids."""
     rows: dict[int, Row] = {}
     duplicates: dict[int, tuple[int, bytes]] = {}
     offset = ORIGIN

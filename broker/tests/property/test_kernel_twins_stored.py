@@ -1,6 +1,7 @@
 """Runs of messages in the log, read by the native kernel and by its Python twin.
 
-Goal: what is read is what was written, up to the first record that is not as it was; the twins differ in nothing.
+Goal: the messages that are read are those that were written, up to the first record that was changed; the twins differ
+in nothing.
 Method: the batches of ``test_kernel_twins_sends`` are written as records, with other records between them, and read
 again whole, in part and damaged.
 """
@@ -48,7 +49,7 @@ def columns_of(run: Any) -> tuple[bytes, bytes, bytes, bytes, bytes]:
     st.sampled_from([(7,), (7, 8, 9)]),
     st.data(),
 )
-def test_what_was_written_is_read(
+def test_written_messages_are_read(
     parts: list[bytes], gaps: list[int], queue_ids: tuple[int, ...], drawn: st.DataObject
 ) -> None:
     assert NATIVE is not None

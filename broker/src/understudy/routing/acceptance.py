@@ -19,7 +19,6 @@ from understudy.errors import BrokerError
 from understudy.message import SCHEDULED_DELIVERY, Message, Transfer
 from understudy.ports import Clock
 from understudy.routing.addresses.address import Address
-from understudy.routing.cold_bodies import ColdBodies
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
 from understudy.routing.memory import AddressMemory, Memory
 from understudy.routing.moves import Copies
@@ -70,7 +69,7 @@ def refuses_no_queue(message: Message) -> bool:
 class Acceptance:
     """Appends messages, counts them, and makes them visible in their queues when they are safe."""
 
-    __slots__ = ("clock", "cold", "context", "hops", "memory", "paging", "persists_ids", "scheduled", "store")
+    __slots__ = ("clock", "context", "hops", "memory", "paging", "persists_ids", "scheduled", "store")
 
     def __init__(
         self,
@@ -79,12 +78,10 @@ class Acceptance:
         memory: Memory,
         paging: Paging,
         scheduled: ScheduledDeliveries,
-        cold: ColdBodies,
         *,
         persist_id_cache: bool,
     ) -> None:
         """``persist_id_cache``: whether duplicate ids of messages that are not in the log go there too."""
-        self.cold = cold
         self.store = store
         self.context = store.context
         self.clock = clock
@@ -188,11 +185,11 @@ class Acceptance:
         memory, address, first = self.memory, queues[0].address, parts[0]
         node_bytes = memory.held_bytes - memory.max_bytes - address.node_slack_bytes
         if node_bytes > 0:
-            self.cold.make_room(address, node_bytes, of_any_policy=False)
+            self.paging.make_room(address, node_bytes, of_any_policy=False)
         if isinstance(first, References):
             return ((parts, memory.exceeded(address)),)
         if not all(part.bodies_elsewhere for part in parts):
-            # they were taken because there is room
+            # they were taken because they fit into memory
             return ((parts, False),)
         size_bytes, count = memory.excess(address, holders_of(queues))
         for each in later:
@@ -302,7 +299,7 @@ class Acceptance:
             return True
         node_bytes = memory.held_bytes + size_bytes * holders - memory.max_bytes
         if node_bytes > 0:
-            self.cold.make_room(holder, node_bytes, of_any_policy=False)
+            self.paging.make_room(holder, node_bytes, of_any_policy=False)
         return memory.keeps(holder, holders, count, size_bytes)
 
     def enqueue(self, queues: tuple[Queue, ...], arrivals: Iterable[Arrival], answers: Sequence[Answer] = ()) -> None:
@@ -383,7 +380,7 @@ class Acceptance:
         soft_bytes = memory.held_bytes - self.paging.bodies_max_bytes if elsewhere else 0
         node_bytes = memory.held_bytes - memory.max_bytes - address.node_slack_bytes
         if max(soft_bytes, node_bytes) > 0:
-            self.cold.make_room(address, max(soft_bytes, node_bytes), of_any_policy=soft_bytes > 0)
+            self.paging.make_room(address, max(soft_bytes, node_bytes), of_any_policy=soft_bytes > 0)
             soft_bytes = memory.held_bytes - self.paging.bodies_max_bytes if elsewhere else 0
         size_bytes, count = memory.excess(address, holders)
         size_bytes = max(size_bytes, -(-soft_bytes // holders))

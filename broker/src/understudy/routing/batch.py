@@ -390,7 +390,7 @@ class BatchSends:
 
 
 def _are_logged(queues: tuple[Queue, ...], transaction: SessionTransaction | None) -> bool:
-    """Whether durable messages for these queues may come without room in memory: the log has them, for each queue if
+    """Whether durable messages for these queues may come while memory is full: the log has them, for each queue if
     they wait in a transaction.
     """
     if transaction is not None:

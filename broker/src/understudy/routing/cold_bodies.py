@@ -49,7 +49,7 @@ class ColdBodies:
         """Have bodies of another address leave memory, if one holds much more than the address of arriving messages.
 
         Args:
-            wanted_bytes: What has to leave; perhaps more does, or less.
+            wanted_bytes: Bytes that have to leave; perhaps more do, or fewer.
             of_any_policy: Whether addresses that do not page give up bodies, too.
         """
         if 3 * arriving.memory_bytes >= self._memory.held_bytes:

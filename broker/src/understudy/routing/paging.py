@@ -13,17 +13,17 @@ Not here: page files (``store.messages.pages``), refusing messages (``post_offic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from understudy.errors import StoreError
-from understudy.kernel.log import Run
 from understudy.message import Message
 from understudy.routing.addresses.address import Address
 from understudy.routing.addresses.settings import AddressSettings
-from understudy.routing.memory import Memory
+from understudy.routing.cold_bodies import ColdBodies
+from understudy.routing.memory import AddressMemory, Memory
 from understudy.routing.queues.queue import Queue
-from understudy.store.messages.columns import PAGE_SEGMENT, Columns
+from understudy.store.messages.columns import PAGE_SEGMENT
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.messages.pages import PageChain, Pages
 from understudy.store.messages.read_ahead import RUN_BYTES, RunReader
@@ -33,6 +33,7 @@ from understudy.store.messages.reference import (
     LargeReference,
     Location,
     MessageReference,
+    StoredRun,
     let_go,
     unpack_location,
 )
@@ -46,7 +47,7 @@ _FIRST_PAGE: Final = PAGE_SEGMENT << 64
 class Paging:
     """Bodies of one node, out of memory and back."""
 
-    __slots__ = ("_memory", "_pages", "_readers", "_store", "_stored", "bodies_max_bytes")
+    __slots__ = ("_cold", "_memory", "_pages", "_readers", "_store", "_stored", "bodies_max_bytes")
 
     def __init__(self, memory: Memory, store: MessageStore, pages: Pages | None) -> None:
         """Args:
@@ -59,10 +60,15 @@ class Paging:
         self.bodies_max_bytes = _UNLIMITED
         """Bytes of bodies in memory from which on those that the log has are not kept, whatever the policy of their
         address. No limit of what a node takes."""
+        self._cold: ColdBodies | None = None
         self._readers: dict[tuple[Queue, bool], RunReader] = {}
         """Readers by queue and whether they read page files; the one made last is last."""
-        self._stored = store.stored_runs()
-        """What was read for the queues of each address."""
+        self._stored = store.read_back.stored_runs()
+        """Runs that were read for the queues of each address."""
+
+    def prefer_cold(self, addresses: Mapping[str, Address]) -> None:
+        """Have cold bodies of these addresses, given by name, leave memory first from now on (``make_room``)."""
+        self._cold = ColdBodies(self._memory, addresses)
 
     def begin(self, later: Callable[[int, Callable[[], None]], object]) -> None:
         """Remove what earlier activations left, bit by bit (``Pages.remove_leftovers``)."""
@@ -81,6 +87,11 @@ class Paging:
             self.forget_readers(binding.queue)
 
     # --- out --------------------------------------------------------------------------------------
+
+    def make_room(self, arriving: AddressMemory, wanted_bytes: int, *, of_any_policy: bool) -> None:
+        """Have bodies of other addresses than that of arriving messages leave memory; see ``ColdBodies.make_room``."""
+        if self._cold is not None:
+            self._cold.make_room(arriving, wanted_bytes, of_any_policy=of_any_policy)
 
     def page_out(self, queues: tuple[Queue, ...], parts: Arrival) -> None:
         """Drop the bodies of arriving messages, if they are kept anywhere else.
@@ -138,15 +149,15 @@ class Paging:
             return DECODERS[message.encoding][1](message.encoded)
         return message
 
-    def stored_run(self, queue: Queue, columns: Columns, row: int, end: int) -> tuple[Run, int, int] | None:
-        """A run with the first of these messages of a queue, whose bodies the log alone has, and the bounds of its rows
-        that are these messages; the other queues of the address get the same run. None: the first message has to be
-        read alone (``read``).
-
-        Args:
-            columns: Has them as rows ``row`` to ``end``, the last one excluded.
+    def stored_run(self, queue: Queue) -> StoredRun | None:
+        """The next messages of a queue, whose bodies the log alone has, as a run, which the other queues of the address
+        share. None: the next one is no such message or has to be read alone (``read``).
         """
-        return self._stored.find(queue.address, columns, row, end, *_read_limits(queue.address.settings))
+        level = queue.pending.first_level()
+        stored = level.stored() if level is not None else None
+        if stored is None:
+            return None
+        return self._stored.find(queue.address, *stored, *_read_limits(queue.address.settings))
 
     def raw(self, location: Location | None) -> bytes:
         """The bytes of a page as they are, damaged or not; none if they are not in a page file."""

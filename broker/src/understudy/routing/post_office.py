@@ -36,7 +36,6 @@ from understudy.routing.addresses.address import Address
 from understudy.routing.addresses.configuration import split_fqqn
 from understudy.routing.addresses.directory import Directory
 from understudy.routing.addresses.settings import AddressSettingsRepository
-from understudy.routing.cold_bodies import ColdBodies
 from understudy.routing.destinations import (
     NamedQueue,
     Undecided,
@@ -138,14 +137,9 @@ class PostOffice:
             id_cache_size=settings.id_cache_size,
             wildcard_routing=settings.wildcard_routing,
         )
+        paging.prefer_cold(directory.addresses)
         self.acceptance = acceptance = Acceptance(
-            store,
-            clock,
-            memory,
-            paging,
-            scheduled,
-            ColdBodies(memory, directory.addresses),
-            persist_id_cache=settings.persist_id_cache,
+            store, clock, memory, paging, scheduled, persist_id_cache=settings.persist_id_cache
         )
         self.damaged = damaged = DamagedMessages(store, paging, scheduled, clock, timers, directory.queues)
         self.dead_letters = dead_letters = DeadLetters(directory, acceptance)

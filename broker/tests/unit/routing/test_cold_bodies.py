@@ -140,7 +140,7 @@ def test_a_queue_that_is_filled_itself_loses_the_newest() -> None:
     assert (deep.memory_bytes, deep.paged_count, deep.size_bytes) == (0, 0, 0)
 
 
-def test_returned_messages_keep_what_they_have() -> None:
+def test_returned_messages_stay_counted() -> None:
     """Deliveries that come back after bodies of their neighbours have left."""
     world = world_of()
     world.office.paging.bodies_max_bytes = 1 << 40

@@ -54,7 +54,7 @@ def test_all_who_want_the_same_messages_share_one_read() -> None:
     assert log.runs.reads == 2
 
 
-def test_rows_that_a_queue_does_not_have_end_what_it_is_given() -> None:
+def test_rows_that_a_queue_does_not_have_end_its_rows() -> None:
     log = Log()
     assert log.find("address", 0, COUNT) == list(range(COUNT))
     del log.columns.ids[10], log.columns.offsets[10], log.columns.lengths[10], log.columns.sizes[10]

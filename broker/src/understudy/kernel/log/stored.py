@@ -2,8 +2,8 @@
 
 Native twin: ``broker/kernel/src/log/stored.rs``.
 
-``read_run`` makes a run of bytes that were read from a segment, after it has checked each record. ``bare_run`` keeps of
-a run where its messages lie and what they need, and ``run_columns`` gives that as columns; neither has the messages.
+``read_run`` makes a run of bytes that were read from a segment, after it has checked each record. ``bare_run`` keeps
+the ids, places, sizes and expirations of a run without its messages, and ``run_columns`` gives them as columns.
 """
 
 from __future__ import annotations

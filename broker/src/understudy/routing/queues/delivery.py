@@ -226,10 +226,7 @@ def _take_stored(
     Args:
         may_take: Asked with the message groups of those that would be taken; None: none may belong to a group.
     """
-    stored = level.stored()
-    if stored is None or queue.read_back_left <= 0:
-        return References()
-    found = queue.office.paging.stored_run(queue, *stored)
+    found = queue.office.paging.stored_run(queue) if queue.read_back_left > 0 else None
     if found is None:
         return References()
     taken = level.take_stored(found, room_bytes, consumer.overhead_bytes, now_ms, may_take)

@@ -23,11 +23,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 
-from understudy.kernel.log import Run, join_runs
+from understudy.kernel.log import join_runs
 from understudy.routing.queues.singles import Singles
 from understudy.store.messages.columns import Columns, Rows, rows_of
-from understudy.store.messages.reference import Location, MessageReference, Part, References, RunSlice
+from understudy.store.messages.reference import Location, MessageReference, Part, References, RunSlice, StoredRun
 from understudy.store.messages.reference_block import BLOCK_REFERENCES, Block, BlockPages, GroupsAllowed
+from understudy.store.messages.stored_blocks import StoredRows, joined, let_go, stored_rows, take_stored
 
 #: Messages in a block that is made of single messages or of short runs ...
 _BLOCK = BLOCK_REFERENCES
@@ -128,23 +129,23 @@ class Level:
             self._remove_block(0)
         return taken
 
-    def stored(self) -> tuple[Columns, int, int] | None:
-        """The first ones, if the log alone has their bodies (``Block.stored``)."""
+    def stored(self) -> StoredRows | None:
+        """The first ones, if the log alone has their bodies (``stored_rows``)."""
         block = self._first()
-        return block.stored() if isinstance(block, Block) else None
+        return stored_rows(block) if isinstance(block, Block) else None
 
     def take_stored(
         self,
-        found: tuple[Run, int, int],
+        found: StoredRun,
         room_bytes: int,
         overhead_bytes: int,
         now_ms: int,
         may_take: GroupsAllowed | None = None,
     ) -> Part:
-        """Take the first of those that ``stored`` just gave (``Block.take_stored``)."""
+        """Take the first of those that ``stored`` just gave (``stored_blocks.take_stored``)."""
         block = self.blocks[0]
         assert isinstance(block, Block)
-        taken = block.take_stored(found, room_bytes, overhead_bytes, now_ms, may_take)
+        taken = take_stored(block, found, room_bytes, overhead_bytes, now_ms, may_take)
         self.count -= len(taken)
         if not block.count:
             self._remove_block(0)
@@ -177,7 +178,7 @@ class Level:
             came_together = block.run is not None
             gone = gone_bytes = 0
             if isinstance(block, Block) and block is not self._looked and alone(block.first_id, block.last_id):
-                gone, gone_bytes = block.let_go()
+                gone, gone_bytes = let_go(block)
                 count, size_bytes = count + gone, size_bytes + gone_bytes
             if gone and came_together:
                 bare.append(index)
@@ -206,7 +207,7 @@ class Level:
                 del bare[0]
                 first -= 1
             first += 1
-            made = Block.joined([block for block in blocks[first:end] if isinstance(block, Block)])
+            made = joined([block for block in blocks[first:end] if isinstance(block, Block)])
             blocks[first:end] = [made]
             self._put_away(made)
 

@@ -14,7 +14,6 @@ from itertools import chain
 from typing import Protocol
 
 from understudy.errors import MaxConsumersExceeded, MessageUnreadable
-from understudy.kernel.log import Run
 from understudy.message import Message
 from understudy.ports import Clock, Timers
 from understudy.routing.addresses.configuration import QueueConfiguration
@@ -28,9 +27,15 @@ from understudy.routing.queues.non_destructive import DeliveredCopy
 from understudy.routing.queues.pending import PendingMessages
 from understudy.selector.work import WORK
 from understudy.store.messages.backlog import Backlog
-from understudy.store.messages.columns import Columns
 from understudy.store.messages.message_store import MessageStore
-from understudy.store.messages.reference import LargeReference, Location, MessageReference, Part, References
+from understudy.store.messages.reference import (
+    LargeReference,
+    Location,
+    MessageReference,
+    Part,
+    References,
+    StoredRun,
+)
 from understudy.terms import RoutingType
 
 #: Expired messages taken out of a queue before something else has its turn.
@@ -44,9 +49,9 @@ class BodiesOutOfMemory(Protocol):
         """Called when a reference to a page is gone."""
         ...
 
-    def stored_run(self, queue: Queue, columns: Columns, row: int, end: int) -> tuple[Run, int, int] | None:
-        """A run with the first of these messages, whose bodies the log alone has, and the bounds of its rows that are
-        these messages; None: the first message has to be read alone.
+    def stored_run(self, queue: Queue) -> StoredRun | None:
+        """The next messages of a queue, whose bodies the log alone has, as a run; None: the next one has to be read
+        alone.
         """
         ...
 

@@ -143,7 +143,6 @@ class MessageStore:
         large.begin(context, state.epoch, self.quarantine.with_files(state.large_files()))
         self.read_back = ReadBack(disk, directory, self._journal, self._epochs, relocations)
         self.read_message, self.reader = self.read_back.read, self.read_back.reader
-        self.stored_runs = self.read_back.stored_runs
         self.hold_room = partial(hold_room, self._journal)
         """Keep space for messages that are recorded later; see ``message_run.hold_room``."""
         self.store_run = partial(append_run, self._journal, context, state)

@@ -45,6 +45,10 @@ def unpack_location(location: Location) -> tuple[int, int, int]:
     return location >> _SEGMENT_SHIFT, location >> _OFFSET_SHIFT & _FIELD_MASK, location & _FIELD_MASK
 
 
+StoredRun = tuple[Run, int, int]
+"""A run that was read from the log, the first of its rows that are meant, and the row after the last one."""
+
+
 class MessageReference:
     """Reference to one message in one queue."""
 
@@ -221,13 +225,13 @@ class RunSlice(Sequence[MessageReference]):
         return min(self.run.fitting(self.begin, room_bytes, 0, 0), self.end) - self.begin
 
     def before(self, size_bytes: int) -> int:
-        """The number of the first message behind which fewer than ``size_bytes`` bytes of messages follow; all if
-        ``size_bytes`` is 0 or less.
+        """The number of the first message after which fewer than ``size_bytes`` bytes of messages follow; the number of
+        all if ``size_bytes`` is 0 or less.
         """
         if size_bytes <= 0:
             return len(self)
         run, end = self.run, self.end
-        # the bytes behind a message fall from message to message
+        # the bytes after a message fall from message to message
         return bisect_left(
             range(self.begin, end), True, key=lambda row: run.bytes_between(row + 1, end) < size_bytes
         )  # fmt: skip

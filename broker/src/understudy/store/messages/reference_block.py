@@ -10,21 +10,21 @@ objects are only rows that were taken and put back, because delivery counts or b
 rows of a run are left behind the first that waits, they become columns with bodies, so that the buffer of the run is
 not kept for them.
 
-Not here: the order of blocks (``backlog`` of a follower, ``routing.queues.pending``), page files as such.
+Not here: blocks whose bodies leave memory or have left it (``stored_blocks``), the order of blocks (``backlog`` of a
+follower, ``routing.queues.pending``), page files as such.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 from typing import Final, Protocol
 
 from understudy.errors import JournalCorrupt
-from understudy.kernel.log import Run
 from understudy.message import GROUP_ID
 from understudy.properties import NO_PROPERTIES
-from understudy.store.messages.columns import PAGE_SEGMENT, Columns, Rows, rows_of
+from understudy.store.messages.columns import Columns, Rows
 from understudy.store.messages.reference import Location, MessageReference, Part, References, RunSlice
 
 #: References in a full block.
@@ -33,8 +33,6 @@ BLOCK_REFERENCES: Final = 1024
 _MOVED_MAX: Final = 64
 #: A run of which rows were taken from the middle is kept while one in so many of them waits.
 _RUN_SHARE_MIN: Final = 4
-
-_FIRST_PAGE: Final = PAGE_SEGMENT << 64
 
 GroupsAllowed = Callable[[list[str]], bool]
 """Function that says whether messages of these message groups may be taken."""
@@ -185,57 +183,6 @@ class Block:
         self._take_first(end)
         return part
 
-    def stored(self) -> tuple[Columns, int, int] | None:
-        """The columns, the first waiting row and the end of the rows behind it, the last one excluded, that wait as
-        they came and whose bodies the log alone has, in one segment; None: the first one is no such row.
-
-        Raises:
-            JournalCorrupt, DiskFailed: the page cannot be read back.
-        """
-        row, end = self.head, self.size
-        if self.run is not None or self._counts or (self.returned is not None and row in self.returned):
-            return None
-        columns = self._columns_now()
-        if columns.files is not None or columns.bodies is not None:
-            return None
-        if self._gone is not None:
-            end = self._unbroken(row, end)
-        segment, segments = columns.segment, columns.segments
-        if segments is not None:
-            segment = segments[row]
-            end = next((each for each in range(row, end) if segments[each] != segment), end)
-        if columns.counts is not None:
-            counts = columns.counts
-            end = next((each for each in range(row, end) if counts[each]), end)
-        return (columns, row, end) if end > row and 0 < segment < PAGE_SEGMENT else None
-
-    def take_stored(
-        self,
-        found: tuple[Run, int, int],
-        room_bytes: int,
-        overhead_bytes: int,
-        now_ms: int,
-        may_take: GroupsAllowed | None = None,
-    ) -> Part:
-        """Take the first of the rows that ``stored`` gave, like ``take_slice``. They stay messages whose bodies are not
-        in memory.
-
-        Args:
-            found: A run that was read from the log, with the bounds of rows of it that are the first of those rows.
-        """
-        run, begin, end = found
-        if may_take is None and run.grouped:
-            return References()
-        end = min(run.fitting(begin, room_bytes, overhead_bytes, now_ms), end)
-        if end == begin or (run.grouped and may_take is not None and not may_take(run.groups(begin, end))):
-            return References()
-        part = RunSlice(run, begin, end, self._columns_now().priority, self.base + self.head)
-        part.paged = True
-        self._take_first(self.head + end - begin)
-        if not self.count:
-            self.drop()
-        return part
-
     def part_from(self, row: int, count_max: int) -> Part:
         """A waiting row and neighbours that follow it, which stay: a slice of a run, or objects."""
         slice_, returned = self.run, self.returned or {}
@@ -363,53 +310,6 @@ class Block:
     def in_memory(self) -> bool:
         """Whether any row has its message in memory, so that it must stay open."""
         return self.run is not None or (self._columns is not None and self._columns.bodies is not None)
-
-    def let_go(self) -> tuple[int, int]:
-        """Drop the bodies of the waiting messages, if the log has all of them and none was put back. Returns how many
-        bodies left memory, and their bytes.
-        """
-        slice_ = self.run
-        if self.returned:
-            return 0, 0
-        if slice_ is None:
-            return self._let_go_single()
-        if not slice_.durable:
-            return 0, 0
-        run, begin = slice_.run, slice_.begin
-        if self._gone is None:
-            size_bytes = run.bytes_between(begin + self.head, begin + self.size)
-        else:
-            size_bytes = sum([run.size(begin + row) for row in self.rows_from(0)])
-        columns = Columns(slice_.priority)
-        columns.extend(run.segment, rows_of(slice_))
-        self._columns, self._gone = columns, self.gone
-        self.run = self._looked = None
-        return self.count, size_bytes
-
-    def _let_go_single(self) -> tuple[int, int]:
-        """``let_go`` for columns with bodies."""
-        columns = self._columns
-        if columns is None or columns.bodies is None:
-            return 0, 0
-        rows = [row for row, body in enumerate(columns.bodies) if body is not None]
-        if any((columns.location(row) or _FIRST_PAGE) >= _FIRST_PAGE for row in rows):
-            return 0, 0
-        columns.bodies = self._looked = None
-        return len(rows), sum([columns.sizes[row] for row in rows])
-
-    @classmethod
-    def joined(cls, blocks: Sequence[Block]) -> Block:
-        """One block of neighbours, in order, whose messages were just let go (``let_go``)."""
-        if len(blocks) == 1:
-            return blocks[0]
-        columns, gone = Columns(blocks[0].open().priority), bytearray()
-        for block in blocks:
-            own = block.open()
-            columns.extend(own.segment, Rows(own.ids, own.offsets, own.lengths, own.sizes, own.expirations, None))
-            gone += block.gone or bytes(block.size)
-        made = cls(columns, gone if any(gone) else None)
-        made.base = blocks[0].base
-        return made
 
     @property
     def spilled(self) -> bool:

@@ -59,7 +59,7 @@ class StoredRuns:
         """A run with the first of these messages, and the bounds of its rows that are these messages.
 
         Args:
-            owner: Those who give the same owner share what is read.
+            owner: Callers that give the same owner share the runs.
             columns: Has the messages as rows ``row`` to ``end``, the last one excluded, all of one segment.
             run_bytes: Most bytes of one read, unless the first record is longer.
             count: Most messages of one read.
@@ -87,7 +87,7 @@ class StoredRuns:
         return found, 0, found.count
 
     def forget(self, owner: object) -> None:
-        """Drop what was read for an owner."""
+        """Drop the runs of an owner."""
         self._count -= len(self._runs.pop(owner, ()))
 
     def close(self) -> None:
