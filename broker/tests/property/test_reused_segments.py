@@ -156,7 +156,7 @@ def test_crashes_in_a_row_lose_nothing_and_a_follower_agrees(seed: int) -> None:
 
 @settings(max_examples=examples(60), **RELAXED)
 @given(SEEDS)
-def test_damage_in_the_middle_is_told_from_a_torn_tail(seed: int) -> None:
+def test_damage_in_the_middle_is_no_torn_tail(seed: int) -> None:
     """A bit of a confirmed record is flipped that later batches follow: with old records after the tail too."""
     stream = random.Random(seed)
     rig = rig_with_old_files(seed)

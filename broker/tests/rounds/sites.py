@@ -20,7 +20,11 @@ _POLL_S: Final = 0.05
 #: Lease of the lock, and the longest lease of the witness. Milliseconds.
 _LEASE_MS: Final = 2_000
 #: Few bodies stay in memory, so that consumers make the node read its log.
+#: Small segments and caches of duplicate ids, so that segments are removed, and their files used again, within a round.
 _SETTINGS: Final = """
+    <journal-file-size>128K</journal-file-size>
+    <journal-compact-min-files>2</journal-compact-min-files>
+    <id-cache-size>2000</id-cache-size>
     <address-settings>
       <address-setting match="#">
         <max-size-bytes>65536</max-size-bytes>

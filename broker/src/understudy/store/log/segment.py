@@ -286,7 +286,7 @@ class SegmentFile:
         """Append. A write at the offset of the last one replaces it: that met a full disk, in the write or in the sync.
 
         Each of the buffers holds whole records. Zeros follow the bytes in the place of the next header, so that a
-        reader sees the end of the log although older bytes lie behind it.
+        reader sees the end of the log although older bytes lie after it.
         """
         self._append(offset, buffers, (NO_RECORD,) if offset < self._old_end else ())
 
@@ -410,7 +410,7 @@ def create_segment(
     Args:
         disk: Where the log is.
         directory: Absolute path of the log.
-        header: Of the segment.
+        header: Header block of the new file, except its checksum.
         first_records: Records that the segment begins with.
         used_file: Has the file of a removed segment renamed to a path and opens it; None: there is none
             (``SegmentPool.take``). Not called for the first segment of an epoch: only one of two nodes that begin the

@@ -2,7 +2,7 @@
 
 A sync is quickest where it overwrites blocks that were written before. So the file of a segment that left the log is
 renamed to ``pool-<number>-<epoch>.space`` instead of being removed, and a later segment is made of it: renamed again,
-under a new header, with the old bytes behind it. A reader never takes these bytes for records, because the seed of the
+under a new header, with the old bytes after it. A reader never takes these bytes for records, because the seed of the
 crc of each record depends on the number and the epoch of its segment (docs/build/journal-format.md s. 2.2). A file is
 used only for a segment with a higher epoch, or with a higher number in the same epoch, so no two uses of a file have
 the same seed.
@@ -122,7 +122,7 @@ class SegmentPool:
         """Rename a kept file to ``target``, which must not exist, and open it; None: there is none that may be used.
 
         Args:
-            header: Of the segment to be made.
+            header: Header of the segment for which a file is wanted.
             target: Absolute path.
 
         Raises:

@@ -1,7 +1,7 @@
 """Comparison of the stores of a replicated pair, byte by byte, from outside of both nodes.
 
 Both nodes run, the replica is in sync, and no client changes anything. Files are compared by name. A segment is
-compared up to the end of its records: the bytes behind them are those of each node's own file.
+compared up to the end of its records: the bytes after them are those of each node's own file.
 The reserve is not compared: each node keeps it by its own free space.
 
 Source: ADR 0057 (the replica executes the same operations on the same files).

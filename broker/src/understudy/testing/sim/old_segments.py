@@ -1,5 +1,5 @@
 """Files of removed segments that an earlier activation has kept: simulated nodes begin with some, so that old records
-lie behind the end of nearly every segment that they write (ADR 0175).
+lie after the end of nearly every segment that they write (ADR 0175).
 
 The old records are those of a node whose history was another one: they are whole, and their sequences are higher than
 those of the run. A reader that does not check the seed of a record takes them for records of the log, or for proof

@@ -1,4 +1,4 @@
-"""The bytes of a file of a store that readers use. What lies behind the records of a segment is of no consequence, and
+"""The bytes of a file of a store that readers use. Bytes after the records of a segment are of no consequence, and
 may differ between two copies: zeros, bytes of an earlier use of the file, parts of a batch that was never synced.
 """
 
