@@ -33,7 +33,7 @@ from understudy.testing.scenarios.wrong_reads_pair import WRONG_READS_KINDS
 from understudy.testing.simulate import quiet_logging
 
 #: Seeds of all scenarios in a short run, in blocks of so many.
-SEEDS = 190
+SEEDS = 200
 BLOCK = 5
 #: Of each scenario, its seeds here. `make simulation-long` runs more of them.
 SHORT = {
@@ -50,6 +50,7 @@ SHORT = {
     "scaled-replicas": range(10),
     "scaled-voters": range(5),
     "wrong-reads": range(5),
+    "amqp091": range(10),
 }
 
 #: Kinds of further scenarios.
@@ -110,6 +111,10 @@ WRONG_READS_REGRESSIONS = {
     300041: "a node did not read the header of a segment again past the cache, and did not start",
     301002: "the harness took a snapshot whose copy was interrupted for one that a node begins with",
 }
+#: Likewise of the scenario `amqp091`.
+AMQP091_REGRESSIONS = {
+    43: "a transaction was committed without the messages for which the disk had been full",
+}
 #: Likewise of the scenario `members`.
 MEMBERS_REGRESSIONS = {
     335: "clients of a node that was scaled down for the second time were served before its messages had moved",
@@ -148,6 +153,11 @@ def test_every_promise_is_kept(scenario, seeds):
 @pytest.mark.parametrize("seed", REGRESSIONS)
 def test_regressions(seed):
     assert judge(seed) == ""
+
+
+@pytest.mark.parametrize("seed", AMQP091_REGRESSIONS)
+def test_regressions_of_amqp_0_9_1(seed):
+    assert judge(seed, SCENARIOS["amqp091"]) == ""
 
 
 @pytest.mark.parametrize("seed", QUORUM_REGRESSIONS)
