@@ -48,6 +48,7 @@ def test_directions() -> None:
     assert direction("test_management_side_by_side", "x") == SAME_PACKETS
     assert direction("test_mixed_cluster", "x") == BETWEEN_NODES
     assert direction("test_pika", "x") == AMQP091
+    assert direction("test_pika_sessions", "x") == AMQP091
     assert direction("test_command_line_side_by_side", "x") == COMMAND_LINE
     assert direction("test_our_client", "a::b[artemis-auto]") == OURS["artemis"]
     assert direction("test_our_client_queues", "a::b[understudy]") == OURS["understudy"]

@@ -67,6 +67,11 @@ def test_parameters_by_semicolon_and_ampersand() -> None:
     assert found.anycast_prefixes == ("jms.queue.", "q.")
     assert found.multicast_prefixes == ("jms.topic.",)
     assert found.parameters["handshake-timeout"] == 3
+    assert found.known_hosts
+
+
+def test_clients_of_an_acceptor_may_be_left_without_known_hosts() -> None:
+    assert not acceptor("tcp://h:1?knownHosts=false").known_hosts
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from support.amqp091 import AmqpClient, AmqpNode, Received, declared, got
 from support.core import FakeConnection
 from understudy.cluster.membership.client_endpoints import EndpointDialer
+from understudy.cluster.membership.services import ClusterServices
 from understudy.cluster.membership.topology import Member
 from understudy.ports import Security
 from understudy.protocols.amqp091.endpoint_checks import EndpointCheck as Check
 from understudy.protocols.amqp091.endpoint_checks import Event, Place, State
 from understudy.protocols.amqp091.host_notices import HostNotices
 from understudy.protocols.amqp091.known_hosts import KnownHosts
+from understudy.protocols.amqp091.protocol import Amqp091Protocol
+from understudy.protocols.handlers import AcceptorOptions
+from understudy.session.prefixes import NO_PREFIXES
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.frames import PROTOCOL_HEADER, FrameDecoder, method_frame
 from understudy.wire.core.packets import ClientEndpoint, ClientEndpoints
@@ -254,6 +258,27 @@ def test_connection_start_names_the_node() -> None:
     client.send_bytes(PROTOCOL_HEADER)
     start, _ = client.only(m.ConnectionStart)
     assert start.server_properties["qpid.cluster.node"] == node.services.node_id
+
+
+@pytest.mark.parametrize("known_hosts", [True, False])
+def test_an_acceptor_may_tell_its_clients_of_no_other_node(known_hosts: bool) -> None:
+    node = AmqpNode()
+    cluster = ClusterServices(node.topology)
+    protocol = Amqp091Protocol(node.services, cluster)
+    node.topology.set_primary(node.services.node_id, connector("here"), 1)
+    node.topology.set_backup(node.services.node_id, connector("other"))
+    stated = ClientEndpoints(node.services.node_id, False, (place("other"),))
+    node.topology.endpoints.learn("backup", stated)
+    made = protocol.handler(cluster, AcceptorOptions(known_hosts=known_hosts))
+    client = AmqpClient(node)
+    client.handler = cast(Any, made(cast(Any, client.connection), NO_PREFIXES))
+    client.send_bytes(PROTOCOL_HEADER)
+    client.received()
+    tune = client.ask(m.ConnectionStartOk({}, "PLAIN", b"\0u\0p", "en_US"), m.ConnectionTune, 0)
+    client.send(m.ConnectionTuneOk(tune.channel_max, tune.frame_max, 0), 0)
+    opened = client.ask(m.ConnectionOpen("/"), m.ConnectionOpenOk, 0)
+    assert opened.known_hosts == ("other:5672" if known_hosts else "")
+    protocol.close()
 
 
 # --- amq.qpid ------------------------------------------------------------------------------------
