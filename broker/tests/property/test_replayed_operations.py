@@ -23,10 +23,12 @@ from understudy.store.log.applier import Applier
 from understudy.store.log.operations import Append, CreateSegment, FinishBodies, RenameFile, SealSegment
 from understudy.store.log.reading.follower import recover
 from understudy.store.log.records import QueueRecord
+from understudy.store.log.segment_pool import PoolSettings, SegmentPool, parse_pool_name
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.quarantine import QuarantineEntry
 from understudy.store.retention import RetentionSettings
 from understudy.testing.sim.disk import SimVolume
+from understudy.testing.sim.valid_bytes import valid_bytes
 
 SEEDS = range(3)
 
@@ -115,7 +117,10 @@ def close(rig: StoreHarness) -> None:
 
 
 def files(volume: SimVolume) -> dict[str, bytes]:
-    return {path: volume.content(path) for path in volume.paths() if path.startswith(DIRECTORY)}
+    """Valid bytes by path, without the files that each node keeps for later segments."""
+    paths = [path for path in volume.paths() if path.startswith(DIRECTORY)]
+    kept = {path for path in paths if parse_pool_name(path.rpartition("/")[2])}
+    return {path: valid_bytes(path, volume.content(path)) for path in paths if path not in kept}
 
 
 def plain(value: object) -> bool:
@@ -130,12 +135,16 @@ def plain(value: object) -> bool:
 @pytest.mark.parametrize("full_disk", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_recorded_operations_give_the_same_files(seed: int, full_disk: bool) -> None:
+    """One replica retains removed segments, the other one keeps their files for later ones."""
     stream, left = recorded(seed, full_disk=full_disk)
-    replica = SimVolume()
-    Applier(replica.disk("replica"), DIRECTORY, RetentionSettings("/kept")).apply(stream)
-    found = files(replica)
-    assert found.keys() == left.keys()
-    assert [path for path in left if found[path] != left[path]] == []
+    retaining, keeping = SimVolume(), SimVolume()
+    Applier(retaining.disk("replica"), DIRECTORY, RetentionSettings("/kept")).apply(stream)
+    pool = SegmentPool(keeping.disk("replica"), DIRECTORY, PoolSettings())
+    Applier(keeping.disk("replica"), DIRECTORY, pool=pool).apply(stream)
+    for replica in (retaining, keeping):
+        found = files(replica)
+        assert found.keys() == left.keys()
+        assert [path for path in left if found[path] != left[path]] == []
     assert all(plain(operation) for operation in stream)
 
 

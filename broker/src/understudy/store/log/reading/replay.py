@@ -200,7 +200,8 @@ def find_next_record(data: bytes, origin: int, seed: int, *, above: int) -> Fram
 
 
 def unfinished_bytes(data: bytes, origin: int, seed: int, *, above: int) -> int:
-    """Bytes that a batch which is not whole has left after the end of the log, at least; 0: nothing was written there.
+    """Bytes that records of a batch which is not whole take after the end of the log, as far as headers say; 0: there
+    are none.
 
     Other bytes there are zeros, or those of an earlier use of the file (docs/build/journal-format.md s. 2.3).
 
