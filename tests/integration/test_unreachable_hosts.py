@@ -57,8 +57,9 @@ def test_a_roll_names_the_hosts_that_cannot_be_reached(tmp_path: Path, lost: tup
         (directory / f"{name}.yml").write_text(f"ansible_host: 127.0.0.{number}\n", encoding="utf-8")
     planned = play(tmp_path, "plan.yml", "--extra-vars", "rolling_kind=restart")
     assert planned.returncode != 0
-    assert "The restart is refused, and nothing was stopped:" in planned.stdout, planned.stdout[-6000:] + planned.stderr[-2000:]
+    output = planned.stdout[-6000:] + planned.stderr[-2000:]
+    assert "The restart is refused, and nothing was stopped:" in planned.stdout, output
     refused = planned.stdout.partition("The restart is refused")[2]
     for name in ("a1", "a2"):
-        assert (f"{name} cannot be reached by Ansible" in refused) == (name in lost), planned.stdout[-6000:]
+        assert (f"{name} cannot be reached by Ansible" in refused) == (name in lost), output
     assert "no node of pair" not in refused

@@ -77,7 +77,7 @@ def rig_with_old_files(seed: int) -> StoreHarness:
     """An active store, all confirmed, that uses files again."""
     rig = StoreHarness(random.Random(seed), compact_segments_min=1, compact_percent=50)
     rig.activate("a")
-    for _ in range(40):
+    for _ in range(120):
         exchange(rig, 25)
         rig.settle()
         if old_bytes(rig) and any(map(parse_pool_name, rig.disk("judge").list(DIRECTORY))):

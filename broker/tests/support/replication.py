@@ -30,6 +30,7 @@ from understudy.store.replication.replica_state import ReplicaState, ReplicaStat
 from understudy.store.replication.store_files import StoreDirectories, list_store
 from understudy.store.snapshots.reserve import RESERVE_NAME
 from understudy.testing.sim.disk import SimDisk, SimVolume
+from understudy.testing.sim.valid_bytes import valid_bytes
 from understudy.testing.sim.writer import SimLogWriter, SimWorker
 
 BODIES = "/bodies"
@@ -328,6 +329,8 @@ def store_files(volume: SimVolume) -> dict[str, bytes]:
 
 
 def differences(one: SimVolume, other: SimVolume) -> list[str]:
-    """Names of files that are not equal byte by byte."""
-    left, right = store_files(one), store_files(other)
+    """Names of files whose valid bytes are not equal; each node has old bytes of its own after the records."""
+    left, right = (
+        {path: valid_bytes(path, content) for path, content in store_files(volume).items()} for volume in (one, other)
+    )
     return sorted(path for path in left.keys() | right.keys() if left.get(path) != right.get(path))
