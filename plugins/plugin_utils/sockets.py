@@ -174,9 +174,9 @@ def open_sockets(name: str, values: Mapping[str, object], prefix: str = "broker_
             problem = f"has the acceptor {AMQP091}, which {prefix}amqp091_port makes too; set that to 0"
             faults.append(("sockets", problem))
         number = port("amqp091_port", amqp091_port)
-        own = amqp091_parameters(core.parameters, _texts(values.get("amqp091_virtual_hosts") or ()))
+        shared = amqp091_parameters(core.parameters, _texts(values.get("amqp091_virtual_hosts") or ()))
         origin = f"{prefix}amqp091_port"
-        others.append(Endpoint(AMQP091, bind_address, number, own, origin, advertised, (CLIENTS,)))
+        others.append(Endpoint(AMQP091, bind_address, number, shared, origin, advertised, (CLIENTS,)))
     connectors = tuple(_connectors(values, prefix, faults))
     own = Endpoint(name, advertised, core_port, _mapping(values, "connector_parameters"), f"{prefix}port")
     faults.extend(("connectors", problem) for problem in _repeated([own, *connectors]))
