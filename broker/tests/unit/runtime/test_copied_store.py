@@ -15,6 +15,7 @@ from understudy.ids import NodeId
 from understudy.runtime.base.disk import RealDisk
 from understudy.runtime.replica.copied_store import TargetCopy
 from understudy.runtime.replica.runner import WorkerRunner
+from understudy.store.settings import StoreSettings
 from understudy.store.replication.copy_messages import CopyIdentity, decode_message, encode_message
 from understudy.store.replication.copy_source import CopySource, SourceState
 from understudy.store.replication.replica_state import ReplicaStatus, read_replica_state
@@ -60,7 +61,8 @@ class Backup:
             configuration=SimpleNamespace(
                 current=SimpleNamespace(
                     journal_directory=f"{directory}/journal", large_messages_directory=f"{directory}/large"
-                )
+                ),
+                store_settings=StoreSettings,
             ),
             watch=SimpleNamespace(forget=lambda: None),
             lock=SimpleNamespace(adopt=self.adopted.append),
