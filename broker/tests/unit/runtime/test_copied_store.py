@@ -15,11 +15,11 @@ from understudy.ids import NodeId
 from understudy.runtime.base.disk import RealDisk
 from understudy.runtime.replica.copied_store import TargetCopy
 from understudy.runtime.replica.runner import WorkerRunner
-from understudy.store.settings import StoreSettings
 from understudy.store.replication.copy_messages import CopyIdentity, decode_message, encode_message
 from understudy.store.replication.copy_source import CopySource, SourceState
 from understudy.store.replication.replica_state import ReplicaStatus, read_replica_state
 from understudy.store.replication.store_files import StoreDirectories
+from understudy.store.settings import StoreSettings
 from understudy.wire.core.packets_replication import REPLICATION_PROTOCOL
 
 Done = Callable[[BaseException | None], None]
