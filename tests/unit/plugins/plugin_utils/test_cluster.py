@@ -252,8 +252,9 @@ def shared_port() -> Hosts:
 
 
 def test_servers_of_colocated_nodes_may_share_a_port() -> None:
-    (acceptor,) = read(shared_port(), "n0").acceptors
-    assert acceptor.http_upgrade is True
+    acceptor, amqp091 = read(shared_port(), "n0").acceptors
+    assert (acceptor.name, acceptor.http_upgrade) == ("core", True)
+    assert (amqp091.name, amqp091.http_upgrade) == ("amqp091", False)
     url = str(node_of(shared_port(), "n0")["client_url"])
     assert "httpUpgradeEnabled=true" in url
     assert "activemqServerName" not in url, "the broker names the server itself (ADR 0179)"

@@ -234,10 +234,12 @@ def test_tls_of_acceptors_and_connectors_is_given_as_parameters() -> None:
     configuration = read_broker_xml(
         rendered({"solo": host}, "solo").encode(), file="broker.xml", base_directory="/srv/etc"
     ).configuration
-    (acceptor,), (connector,) = configuration.acceptors, configuration.connectors
-    assert acceptor.tls is not None
-    assert acceptor.tls.need_client_auth
-    assert acceptor.tls.protocols == ("TLSv1.2", "TLSv1.3")
+    (connector,) = configuration.connectors
+    assert [acceptor.name for acceptor in configuration.acceptors] == ["core", "amqp091"]
+    for acceptor in configuration.acceptors:
+        assert acceptor.tls is not None
+        assert acceptor.tls.need_client_auth
+        assert acceptor.tls.protocols == ("TLSv1.2", "TLSv1.3")
     assert connector.tls is not None
 
 
