@@ -361,8 +361,16 @@ AMQP091_CHANNELS_MAX = 2_047
 AMQP091_MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 #: Body frames of a message beyond those that its size needs.
 AMQP091_BODY_FRAMES_EXTRA_MAX = 8_192
-#: Time for the rest of an AMQP 0-9-1 message after its first frame.
+#: Property lists and bodies of the AMQP 0-9-1 messages of one connection that have not come whole. Bytes.
+AMQP091_CONTENTS_OF_CONNECTION_BYTES_MAX = 128 * 1024 * 1024
+#: Time for the next frame of an AMQP 0-9-1 message that has not come whole.
 AMQP091_CONTENT_TIMEOUT_MS = 30_000
+#: Messages that the open transaction of an AMQP 0-9-1 channel returns to their publisher. Bytes.
+AMQP091_RETURNS_BYTES_MAX = 64 * 1024 * 1024
+#: Number of bytes that each returned message counts in addition to its own bytes.
+AMQP091_RETURN_BYTES = 512
+#: Time after which the frames of one AMQP 0-9-1 connection wait for the next turn of the loop.
+AMQP091_TURN_MS = 20
 #: Deliveries of an AMQP 0-9-1 channel that are not acknowledged.
 AMQP091_UNACKNOWLEDGED_MAX = 1_000_000
 #: Time for the close-ok of an AMQP 0-9-1 client.
@@ -373,11 +381,18 @@ AMQP091_CONSUMERS_MAX = 1_000
 AMQP091_SESSIONS_MAX = 10_000
 AMQP091_SESSIONS_OF_HOST_MAX = 2_000
 AMQP091_SESSIONS_OF_USER_MAX = 100
-#: Exchanges of a node, bindings of one exchange and of all, words of a routing key that topics look at, arguments of a
-#: binding to a headers exchange, and further routing keys (CC, BCC) of a message.
+#: Exchanges of a node, bindings of one exchange and of all, words of a pattern and of a routing key that topics
+#: look at, arguments of a binding to a headers exchange, and further routing keys (CC, BCC) of a message.
 EXCHANGES_MAX = 10_000
 BINDINGS_OF_EXCHANGE_MAX = 10_000
 BINDINGS_MAX = 100_000
 TOPIC_WORDS_MAX = 128
+TOPIC_KEY_WORDS_MAX = 256
 HEADERS_ARGUMENTS_MAX = 64
 FURTHER_ROUTING_KEYS_MAX = 100
+#: Different words after a ``#`` in the patterns of one topic exchange: a message may be compared with all of them at
+#: each of its words. And arguments of all bindings of one headers exchange: a message is compared with all of them.
+TOPIC_PLACES_AFTER_HASH_MAX = 10_000
+HEADERS_ARGUMENTS_OF_EXCHANGE_MAX = 100_000
+#: Encoded arguments of one binding. Bytes.
+BINDING_ARGUMENTS_BYTES_MAX = 8 * 1024

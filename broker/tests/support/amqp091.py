@@ -61,8 +61,10 @@ class AmqpClient:
         peer: str = "10.0.0.1:5000",
         virtual_host: str = "/",
         certificate: str | None = None,
+        frame_max: int | None = None,
     ) -> None:
         self.node = node
+        self._frame_max = frame_max
         self.connection = FakeConnection(peer)
         if certificate is not None:
             self.connection.certificate_subject = subject_of(make(certificate).der)
@@ -126,6 +128,12 @@ class AmqpClient:
         assert isinstance(answer.method, kind), answer
         return answer.method
 
+    def ask_any(self, method: Method, channel: int = 1) -> Received:
+        """Send a request. Returns the one method that comes."""
+        self.send(method, channel)
+        (answer,) = self.received()
+        return answer
+
     def only(self, kind: type[M]) -> tuple[M, Received]:
         """The one method that came since the last call."""
         (found,) = self.received()
@@ -153,7 +161,7 @@ class AmqpClient:
         capabilities: dict[str, Any] = {"capabilities": {"consumer_cancel_notify": True, "connection.blocked": True}}
         capabilities |= properties or {}
         tune = self.ask(m.ConnectionStartOk(capabilities, mechanism, response, "en_US"), m.ConnectionTune, 0)
-        self.send(m.ConnectionTuneOk(tune.channel_max, tune.frame_max, heartbeat), 0)
+        self.send(m.ConnectionTuneOk(tune.channel_max, self._frame_max or tune.frame_max, heartbeat), 0)
         self.ask(m.ConnectionOpen(self._virtual_host), m.ConnectionOpenOk, 0)
 
     def lose(self) -> None:

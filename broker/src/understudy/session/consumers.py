@@ -136,9 +136,15 @@ class SessionConsumers:
 
         Raises:
             MaxConsumersExceeded, NotAuthorized, ObjectClosed
+            LimitExceeded: too many messages were fetched that are not settled.
         """
         state = self._state
         state.check_open()
+        if len(self.by_id) >= CONSUMERS_PER_SESSION_MAX:
+            raise LimitExceeded(
+                f"{len(self.by_id)} consumers and fetched messages that are not settled in a session, limit "
+                f"{CONSUMERS_PER_SESSION_MAX}"
+            )
         state.security.check(Permission.CONSUME, queue.address.name, queue.name)
         consumer = ServerConsumer(consumer_id, state, queue, None, 0, self.disconnected, flow)
         consumer.started = True

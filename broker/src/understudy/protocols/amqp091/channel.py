@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Any, ClassVar
 
 from understudy.errors import BrokerError, DiskFull, RemoteProtocolError, StoreError, forget_frames
-from understudy.limits import AMQP091_CONTENT_TIMEOUT_MS
+from understudy.limits import AMQP091_CONTENT_TIMEOUT_MS, AMQP091_CONTENTS_OF_CONNECTION_BYTES_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.message import LargeMessage
 from understudy.protocols.amqp091.content import Content
@@ -122,14 +122,26 @@ class Amqp091Channel(Machine[State, Event]):
                     raise Amqp091Error(ReplyCode.UNEXPECTED_FRAME, "a method between the frames of a content")
                 method = decode_method(payload)
                 self._carry_out(method, now_ms)
-            elif kind == FrameType.HEADER:
-                if self.content.receive_header(payload):
-                    self._publish()
-            elif self.content.receive_body(payload):
+            elif self._receive_content(kind, payload, now_ms):
                 self._publish()
         except BrokerError as error:
             forget_frames(error)
             self.refuse(error, method)
+
+    def _receive_content(self, kind: int, payload: bytes, now_ms: int) -> bool:
+        """Whether a header or body completes the content. Raises Amqp091Error."""
+        content, peer = self.content, self.link.peer
+        before = content.held_bytes
+        complete = content.receive_header(payload) if kind == FrameType.HEADER else content.receive_body(payload)
+        content.since_ms = now_ms
+        peer.content_bytes += content.held_bytes - before
+        if peer.content_bytes > AMQP091_CONTENTS_OF_CONNECTION_BYTES_MAX:
+            raise Amqp091Error(
+                ReplyCode.RESOURCE_ERROR,
+                f"messages that have not come whole have {peer.content_bytes} bytes, limit "
+                f"{AMQP091_CONTENTS_OF_CONNECTION_BYTES_MAX} on one connection",
+            )
+        return complete
 
     def _receive_closing(self, kind: int, payload: bytes) -> None:
         """A frame that comes after channel.close was sent; contents under way are discarded."""
@@ -152,6 +164,7 @@ class Amqp091Channel(Machine[State, Event]):
         handler(self, method)
 
     def _publish(self) -> None:
+        self.link.peer.content_bytes -= self.content.held_bytes
         method, publish = self.content.take()
         try:
             self.publisher.publish(method, publish)
@@ -200,7 +213,12 @@ class Amqp091Channel(Machine[State, Event]):
         elif self._state is State.OPEN:
             log.info(
                 "channel closed: request failed",
-                extra={"channel": self.number, "code": int(refused.reply_code), "error": str(error)},
+                extra={
+                    "peer": self.link.scope.remote_address,
+                    "channel": self.number,
+                    "code": int(refused.reply_code),
+                    "error": str(error),
+                },
             )
             self.fire(Event.REFUSE, refused, method)
 
@@ -217,6 +235,8 @@ class Amqp091Channel(Machine[State, Event]):
     def _end_session(self) -> None:
         """Return all deliveries to their queues. They count as delivered, because the client may have seen them."""
         self.publisher.closed = True
+        self.link.peer.content_bytes -= self.content.held_bytes
+        self.content = Content()
         if self.publisher.reply_token is not None:
             self.link.services.replies.pop(self.publisher.reply_token, None)
         if not self.session.state.closed:
@@ -271,7 +291,10 @@ class Amqp091Channel(Machine[State, Event]):
 
     def operation_failed(self, error: BrokerError) -> None:
         """A settlement failed."""
-        log.info("request failed", extra={"channel": self.number, "error": str(error)})
+        log.info(
+            "request failed",
+            extra={"peer": self.link.scope.remote_address, "channel": self.number, "error": str(error)},
+        )
 
     def writable(self) -> bool:
         return self.link.writable()

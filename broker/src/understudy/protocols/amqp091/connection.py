@@ -59,7 +59,7 @@ class State(Enum):
     """connection.open is awaited."""
     OPEN = auto()
     CLOSING = auto()
-    """connection.close was sent; everything but close and close-ok is ignored."""
+    """connection.close was sent or received; everything but close and close-ok is ignored."""
     CLOSED = auto()
 
 
@@ -72,6 +72,8 @@ class Event(Enum):
     """A step of the handshake is done."""
     REFUSE = auto()
     """The broker closes the connection."""
+    LEAVE = auto()
+    """The client closes the connection."""
     LOSE = auto()
     """The socket was closed."""
 
@@ -145,7 +147,8 @@ class Amqp091Connection(Machine[State, Event]):
     def _receive_frames(self) -> bool:
         if self._state is State.CHECKING:
             return False
-        now_ms = self.services.shared.clock.monotonic_ms()
+        clock = self.services.shared.clock
+        now_ms = clock.monotonic_ms()
         for _ in range(_FRAMES_PER_TURN):
             try:
                 frame = self._decoder.next()
@@ -158,6 +161,9 @@ class Amqp091Connection(Machine[State, Event]):
             self._receive(frame, now_ms)
             if self._stopped:
                 return False
+            if clock.monotonic_ms() - now_ms >= limits.AMQP091_TURN_MS:
+                # one frame may have much work: a publish that many bindings are compared with
+                break
         return True
 
     @property
@@ -378,6 +384,8 @@ class Amqp091Connection(Machine[State, Event]):
             self._liveness.check_login()
         now_ms = self.services.shared.clock.monotonic_ms()
         for channel in self.channels.values():
+            if self._blocked is not None:
+                channel.content.since_ms = now_ms
             channel.check(now_ms)
 
     def _is_blocked(self) -> bool:
@@ -385,6 +393,9 @@ class Amqp091Connection(Machine[State, Event]):
 
     def _close_by_client(self, method: m.ConnectionClose) -> None:
         self._handshake.session.closed_by_client(method.reply_code)
+        self.fire(Event.LEAVE)
+
+    def _leave(self) -> None:
         self._end_channels()
         self._delete_queues()
         self.send(m.ConnectionCloseOk(), 0)
@@ -452,9 +463,12 @@ class Amqp091Connection(Machine[State, Event]):
 
     def _receive_waiting(self) -> None:
         try:
-            self._receive_frames()
+            more = self._receive_frames()
         except BrokerError as error:
             self.fail(error)
+            return
+        if more:
+            self._go_on()
 
     def _end_channels(self) -> None:
         self._handshake.session.prepare()
@@ -475,6 +489,10 @@ class Amqp091Connection(Machine[State, Event]):
             (State.CHECKING, Event.PROCEED): To(State.TUNING, _go_on),
             (State.TUNING, Event.PROCEED): To(State.OPENING),
             (State.OPENING, Event.PROCEED): To(State.OPEN),
+            (State.STARTING, Event.LEAVE): To(State.CLOSING, _leave),
+            (State.TUNING, Event.LEAVE): To(State.CLOSING, _leave),
+            (State.OPENING, Event.LEAVE): To(State.CLOSING, _leave),
+            (State.OPEN, Event.LEAVE): To(State.CLOSING, _leave),
             (State.TUNING, Event.REFUSE): To(State.CLOSING, _send_close),
             (State.OPENING, Event.REFUSE): To(State.CLOSING, _send_close),
             (State.OPEN, Event.REFUSE): To(State.CLOSING, _send_close),
@@ -486,5 +504,5 @@ class Amqp091Connection(Machine[State, Event]):
             (State.CLOSING, Event.LOSE): To(State.CLOSED, _end),
             (State.CLOSED, Event.LOSE): IGNORED,
         },
-        otherwise={Event.CHECK: ILLEGAL, Event.PROCEED: ILLEGAL, Event.REFUSE: ILLEGAL},
+        otherwise={Event.CHECK: ILLEGAL, Event.PROCEED: ILLEGAL, Event.REFUSE: ILLEGAL, Event.LEAVE: ILLEGAL},
     )

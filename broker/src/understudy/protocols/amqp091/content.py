@@ -55,12 +55,17 @@ class Content(Machine[State, Event]):
         self._size_bytes = 0
         self._frames_left = 0
         self.since_ms = 0
-        """Monotonic time at which the method was received."""
+        """Monotonic time at which its last frame was received."""
 
     @property
     def open(self) -> bool:
         """Whether a content was begun and is not complete."""
         return self._state is not State.IDLE
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the property list and the body that have come."""
+        return len(self._encoded) + len(self._body)
 
     def begin(self, method: BasicPublish, now_ms: int) -> None:
         """A publish was received, whose content follows."""

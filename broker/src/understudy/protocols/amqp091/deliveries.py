@@ -17,7 +17,7 @@ from understudy.limits import AMQP091_CONSUMERS_MAX
 from understudy.message import LargeMessage, Message
 from understudy.protocols.amqp091 import names
 from understudy.protocols.amqp091.link import ConnectionLink
-from understudy.protocols.amqp091.messages import Publish, body_of, large_list, to_delivery
+from understudy.protocols.amqp091.messages import Publish, body_of, fitting, large_list, to_delivery
 from understudy.protocols.amqp091.output import ChannelOutput
 from understudy.protocols.amqp091.prefetch import ConsumerPrefetch, OneMessage, OneSettledMessage, Prefetch, Unlimited
 from understudy.routing.queues.queue import Queue
@@ -218,7 +218,9 @@ class ChannelDeliveries:
         """Send a message that no queue has: a reply."""
         self._last_tag += 1
         method = BasicDeliver(tag, self._last_tag, False, publish.exchange, publish.routing_key)
-        self._output.send_content(method, publish.encoded, publish.body)
+        # the requester may have agreed to smaller frames than the publisher of the reply
+        properties = fitting(publish.encoded, self._link.peer.frame_max - _HEADER_BYTES)
+        self._output.send_content(method, properties, publish.body)
 
     # --- settling --------------------------------------------------------------------------------
 
@@ -250,10 +252,10 @@ class ChannelDeliveries:
                 raise names.refused(f"unknown delivery tag {tag}")
             for each, _ in taken:
                 del unacknowledged[each]
-        if transacted:
-            self._deferred.append((settlement, taken))
-        else:
+        if not transacted:
             self._apply(settlement, taken)
+        elif taken:
+            self._deferred.append((settlement, taken))
 
     def settle_deferred(self) -> None:
         """Settle what the open transaction has settled; its commit follows."""
@@ -264,6 +266,8 @@ class ChannelDeliveries:
     def restore_deferred(self) -> None:
         """The transaction is rolled back: its deliveries are outstanding again."""
         deferred, self._deferred = self._deferred, []
+        if not deferred:
+            return
         for _, taken in deferred:
             self._unacknowledged.update(taken)
         self._unacknowledged = dict(sorted(self._unacknowledged.items()))

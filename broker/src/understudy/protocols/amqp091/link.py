@@ -52,6 +52,8 @@ class Peer:
     frame_max: int = 0
     """Largest frame in bytes."""
     channel_max: int = 0
+    content_bytes: int = 0
+    """Bytes of messages of all channels that have not come whole."""
 
 
 class ConnectionLink(Protocol):

@@ -157,14 +157,18 @@ def to_delivery(message: Message, queue: str, header_bytes_max: int) -> Delivery
             encoded = None
     if not isinstance(encoded, bytes):
         encoded = property_list(message)
-    if len(encoded) > header_bytes_max:
-        kept = replace(decode_properties(encoded), headers={TRUNCATED: True})
-        encoded = encode_properties(kept)
-        if len(encoded) > header_bytes_max:
-            encoded = encode_properties(BasicProperties(headers={TRUNCATED: True}))
+    encoded = fitting(encoded, header_bytes_max)
     exchange = exchange if isinstance(exchange, str) and _is_short(exchange) else ""
     key = key if isinstance(key, str) and _is_short(key) else queue
     return Delivery(exchange, key if _is_short(key) else "", encoded)
+
+
+def fitting(encoded: bytes, header_bytes_max: int) -> bytes:
+    """A property list, without its headers if it does not fit into a frame."""
+    if len(encoded) <= header_bytes_max:
+        return encoded
+    kept = encode_properties(replace(decode_properties(encoded), headers={TRUNCATED: True}))
+    return kept if len(kept) <= header_bytes_max else encode_properties(BasicProperties(headers={TRUNCATED: True}))
 
 
 def _is_short(text: str) -> bool:
@@ -246,8 +250,11 @@ class MessageCarrier:
         if death.routing_key is not None:
             key, cc = death.routing_key, []
         try:
-            encoded = with_fields(encoded, headers=new_headers, fields={"expiration": None})
-        except LocalProtocolError:
+            marked = with_fields(encoded, headers=new_headers, fields={"expiration": None})
+            # one with more values than a list may have would not be sent
+            decode_properties(marked)
+            encoded = marked
+        except (LocalProtocolError, Amqp091Error):
             encoded = with_fields(encoded, fields={"expiration": None})
         values[PROPERTY_LIST] = encoded
         values[EXCHANGE] = death.exchange

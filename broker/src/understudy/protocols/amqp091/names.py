@@ -14,7 +14,7 @@ from understudy.routing.exchanges.queue_arguments import DROP_HEAD, OVERFLOWS, Q
 from understudy.terms import RoutingType
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
 from understudy.wire.amqp091.methods import ExchangeDeclare, QueueDeclare
-from understudy.wire.amqp091.tables import Table, encode_table, join_fields, raw_fields
+from understudy.wire.amqp091.tables import SHORT_TEXT_BYTES_MAX, Table, encode_table, join_fields, raw_fields
 
 DEFAULT_HOST: Final = "/"
 #: Beginning of names that clients may not give to queues and exchanges.
@@ -88,6 +88,17 @@ def check_new(name: str) -> None:
         raise refused("names that begin with '$' or 'activemq.' are names of the broker")
 
 
+def check_exchange(name: str) -> None:
+    """Check the name of an exchange, without the prefix of the virtual host.
+
+    Raises:
+        Amqp091Error: NOT_FOUND: it would be a predeclared exchange of another virtual host.
+    """
+    if "/" in name and is_predeclared(name.rpartition("/")[2]):
+        # such exchanges are made when they are asked for, and clients could ask for any number of them
+        raise Amqp091Error(ReplyCode.NOT_FOUND, f"no exchange {name!r}: a predeclared one has no '/' in its name")
+
+
 def queue_configuration(method: QueueDeclare, name: str, host: str) -> QueueConfiguration:
     """The queue that is declared.
 
@@ -131,9 +142,7 @@ def queue_arguments(table: Table, host: str, *, auto_delete: bool) -> QueueArgum
         ("x-dead-letter-routing-key", "dead_letter_routing_key"),
     ):
         if argument in table:
-            if not isinstance(table[argument], str):
-                raise refused(f"{argument} is no text")
-            values[name] = table[argument]
+            values[name] = _short_text(argument, table[argument])
     if "dead_letter_routing_key" in values and "dead_letter_exchange" not in values:
         raise refused("x-dead-letter-routing-key without x-dead-letter-exchange")
     values["overflow"] = _choice(table, "x-overflow", OVERFLOWS, DROP_HEAD)
@@ -152,6 +161,15 @@ def x_arguments(arguments: QueueArguments) -> dict[str, object]:
     return {_ARGUMENTS[name]: value for name, value in arguments.as_values().items() if name in _ARGUMENTS}
 
 
+def _short_text(argument: str, value: object) -> str:
+    """The name of an exchange or a routing key in an argument, which fits into a short string as all of them do."""
+    if not isinstance(value, str):
+        raise refused(f"{argument} is no text")
+    if len(value.encode()) > SHORT_TEXT_BYTES_MAX:
+        raise refused(f"{argument} has {len(value.encode())} bytes, limit {SHORT_TEXT_BYTES_MAX}")
+    return value
+
+
 def _number(argument: str, value: object, least: int, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise refused(f"{argument} is no number from {least} to {most}")
@@ -168,8 +186,8 @@ def _choice(table: Table, argument: str, choices: tuple[str, ...], default: str)
 def exchange_configuration(method: ExchangeDeclare, host: str) -> ExchangeConfiguration:
     """The exchange that is declared. Raises Amqp091Error: PRECONDITION_FAILED: an argument that cannot be used."""
     alternate = method.arguments.get("alternate-exchange")
-    if alternate is not None and not isinstance(alternate, str):
-        raise refused("alternate-exchange is no text")
+    if alternate is not None:
+        alternate = _short_text("alternate-exchange", alternate)
     return ExchangeConfiguration(
         name=host + plain(method.exchange),
         type=method.type,

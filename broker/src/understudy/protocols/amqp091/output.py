@@ -6,6 +6,7 @@ frames wait until its end.
 
 from __future__ import annotations
 
+from understudy.limits import OUTGOING_BYTES_MAX
 from understudy.protocols.amqp091.link import ConnectionLink
 from understudy.wire.amqp091.frames import OVERHEAD_BYTES, FrameType, content_frames, encode_frame, method_frame
 from understudy.wire.amqp091.layout import Method
@@ -15,13 +16,14 @@ from understudy.wire.amqp091.properties import encode_header
 class ChannelOutput:
     """Sends the frames of one channel, in order."""
 
-    __slots__ = ("_link", "_number", "_waiting")
+    __slots__ = ("_link", "_number", "_waiting", "_waiting_bytes")
 
     def __init__(self, link: ConnectionLink, number: int) -> None:
         self._link = link
         self._number = number
         self._waiting: list[bytes] | None = None
         """Frames that wait for the end of a large message; None: none is delivered."""
+        self._waiting_bytes = 0
 
     @property
     def in_large(self) -> bool:
@@ -41,8 +43,12 @@ class ChannelOutput:
     def _send(self, frames: bytes) -> None:
         if self._waiting is None:
             self._link.send_bytes(frames)
-        else:
-            self._waiting.append(frames)
+            return
+        self._waiting.append(frames)
+        self._waiting_bytes += len(frames)
+        if self._waiting_bytes > OUTGOING_BYTES_MAX:
+            self._waiting.clear()
+            self._link.kill("the client does not read a large message, and too much waits for its end")
 
     def begin_large(self, method: Method, properties: bytes, body_bytes: int) -> int:
         """Send a method and the header of a content whose body comes in pieces. Returns the bytes of the frames."""
@@ -62,6 +68,7 @@ class ChannelOutput:
         self._link.send_bytes(frames)
         if last:
             waiting, self._waiting = self._waiting or [], None
+            self._waiting_bytes = 0
             for each in waiting:
                 self._link.send_bytes(each)
         return len(frames)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from understudy.errors import AddressFull, BrokerError, NotAuthorized
+from understudy.limits import AMQP091_RETURN_BYTES, AMQP091_RETURNS_BYTES_MAX
 from understudy.protocols.amqp091 import names
 from understudy.protocols.amqp091.link import ConnectionLink
 from understudy.protocols.amqp091.messages import Publish, further_keys, to_message
@@ -53,6 +54,8 @@ class ChannelPublisher:
         self._flushing = False
         self._returns: list[tuple[BasicReturn, Publish]] = []
         """Returns that wait for the commit of their transaction."""
+        self._returns_bytes = 0
+        """Bytes of these returns."""
 
     def publish(self, method: BasicPublish, publish: Publish) -> None:
         """Take a publish with its content.
@@ -82,7 +85,8 @@ class ChannelPublisher:
                     # nothing of the transaction counts without this message: its commit reports the error
                     transaction.fail(error)
                 elif not number:
-                    log.info("publish dropped", extra={"exchange": publish.exchange, "error": str(error)})
+                    extra = {"peer": self._link.scope.remote_address, "exchange": publish.exchange}
+                    log.info("publish dropped", extra=extra | {"error": str(error)})
                 else:
                     self._office.acceptance.answer(self._session.state.order, partial(self._done, number), error=error)
                 return
@@ -98,6 +102,7 @@ class ChannelPublisher:
         peer, session = self._link.peer, self._session
         if publish.properties.user_id not in (None, peer.user):
             raise names.refused(f"user-id {publish.properties.user_id!r} is not the name of the login")
+        names.check_exchange(publish.exchange)
         exchange = session.exchanges.exchange(peer.host + publish.exchange)
         if exchange.configuration.internal:
             raise NotAuthorized(f"exchange {publish.exchange!r} is internal")
@@ -133,6 +138,12 @@ class ChannelPublisher:
     def _return(self, publish: Publish) -> None:
         method = BasicReturn(ReplyCode.NO_ROUTE, NO_ROUTE, publish.exchange, publish.routing_key)
         if self.transacted:
+            self._returns_bytes += len(publish.encoded) + len(publish.body) + AMQP091_RETURN_BYTES
+            if self._returns_bytes > AMQP091_RETURNS_BYTES_MAX:
+                raise names.refused(
+                    f"the transaction returns {len(self._returns) + 1} messages without a queue, more than "
+                    f"{AMQP091_RETURNS_BYTES_MAX} bytes: commit earlier"
+                )
             self._returns.append((method, publish))
         else:
             self._output.send_content(method, publish.encoded, publish.body)
@@ -144,13 +155,13 @@ class ChannelPublisher:
 
     def send_returns(self) -> None:
         """Send the returns of a transaction, which is committed."""
-        returns, self._returns = self._returns, []
+        returns, self._returns, self._returns_bytes = self._returns, [], 0
         for method, publish in returns:
             self._output.send_content(method, publish.encoded, publish.body)
 
     def drop_returns(self) -> None:
         """Forget the returns of a transaction, which was rolled back."""
-        self._returns.clear()
+        self._returns, self._returns_bytes = [], 0
 
     # --- confirms --------------------------------------------------------------------------------
 

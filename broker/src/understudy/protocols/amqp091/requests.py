@@ -48,6 +48,7 @@ def _declare_exchange(channel: Amqp091Channel, method: m.ExchangeDeclare) -> Non
     host, name = channel.link.peer.host, names.plain(method.exchange)
     if not name:
         raise Amqp091Error(ReplyCode.ACCESS_REFUSED, "the default exchange cannot be declared")
+    names.check_exchange(name)
     if method.passive:
         channel.session.exchanges.exchange(host + name)
     else:
@@ -60,6 +61,7 @@ def _declare_exchange(channel: Amqp091Channel, method: m.ExchangeDeclare) -> Non
 
 def _delete_exchange(channel: Amqp091Channel, method: m.ExchangeDelete) -> None:
     name = names.plain(method.exchange)
+    names.check_exchange(name)
     channel.session.exchanges.delete_exchange(channel.link.peer.host + name, if_unused=method.if_unused)
     channel.answer(m.ExchangeDeleteOk(), wanted=not method.no_wait)
 
@@ -67,10 +69,12 @@ def _delete_exchange(channel: Amqp091Channel, method: m.ExchangeDelete) -> None:
 def _exchange_binding(channel: Amqp091Channel, method: m.ExchangeBind | m.ExchangeUnbind) -> ExchangeBinding:
     if not method.source or not method.destination:
         raise Amqp091Error(ReplyCode.ACCESS_REFUSED, "the default exchange cannot be bound")
-    host = channel.link.peer.host
+    host, source, destination = channel.link.peer.host, names.plain(method.source), names.plain(method.destination)
+    names.check_exchange(source)
+    names.check_exchange(destination)
     return ExchangeBinding(
-        host + names.plain(method.source),
-        host + names.plain(method.destination),
+        host + source,
+        host + destination,
         True,
         method.routing_key,
         names.binding_arguments(method.arguments),
@@ -138,12 +142,13 @@ def _declare_replies(channel: Amqp091Channel, method: m.QueueDeclare, name: str)
 def _queue_binding(channel: Amqp091Channel, method: m.QueueBind | m.QueueUnbind) -> ExchangeBinding:
     if not method.exchange:
         raise Amqp091Error(ReplyCode.ACCESS_REFUSED, "bindings of the default exchange cannot be changed")
-    key = method.routing_key
+    exchange, key = names.plain(method.exchange), method.routing_key
+    names.check_exchange(exchange)
     if not method.queue and not key:
         # the specification, queue.bind: the name of the queue that was declared last is the key too
         key = channel.last_queue
     return ExchangeBinding(
-        channel.link.peer.host + names.plain(method.exchange),
+        channel.link.peer.host + exchange,
         _queue_name(channel, method.queue),
         False,
         key,

@@ -7,10 +7,16 @@ Not here: queues, the graph of exchanges, records (``exchanges``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from understudy.dataclass import dataclass
-from understudy.limits import HEADERS_ARGUMENTS_MAX, TOPIC_WORDS_MAX
+from understudy.limits import (
+    HEADERS_ARGUMENTS_MAX,
+    HEADERS_ARGUMENTS_OF_EXCHANGE_MAX,
+    TOPIC_KEY_WORDS_MAX,
+    TOPIC_PLACES_AFTER_HASH_MAX,
+    TOPIC_WORDS_MAX,
+)
 from understudy.routing.exchanges.errors import ExchangeMismatch
 
 DIRECT: Final = "direct"
@@ -51,6 +57,9 @@ class ExchangeBinding:
 class Matcher(Protocol):
     """The bindings of an exchange of one type."""
 
+    reads_keys: ClassVar[bool]
+    """Whether the routing key decides which bindings a message matches."""
+
     def add(self, binding: ExchangeBinding, arguments: Mapping[str, object]) -> None:
         """Add a binding. Raises ExchangeMismatch: its key or arguments cannot be used."""
         ...
@@ -77,6 +86,8 @@ class BindingListener(Protocol):
 class DirectMatcher:
     """Bindings by their routing key. Implements ``Matcher``."""
 
+    reads_keys = True
+
     def __init__(self) -> None:
         self._by_key: dict[str, dict[ExchangeBinding, None]] = {}
 
@@ -95,6 +106,8 @@ class DirectMatcher:
 
 class FanoutMatcher:
     """All bindings. Implements ``Matcher``."""
+
+    reads_keys = False
 
     def __init__(self) -> None:
         self._bindings: dict[ExchangeBinding, None] = {}
@@ -124,20 +137,34 @@ class TopicMatcher:
     """Bindings by patterns of words between dots: ``*`` is one word, ``#`` any number of words.
 
     The patterns are a tree of words. A routing key is read word by word with the set of all places that it may have
-    reached, so the cost is limited by words times places, however many ``#`` the patterns have. Implements ``Matcher``.
+    reached, so the cost is limited by words times places, however many ``#`` the patterns have. Only places after a
+    ``#`` can be reached by many words, and their number is limited. Implements ``Matcher``.
     """
+
+    reads_keys = True
 
     def __init__(self) -> None:
         self._root = _Node()
+        self._after_hash = 0
+        """Number of places that have a ``#`` before them."""
 
     def add(self, binding: ExchangeBinding, arguments: Mapping[str, object]) -> None:
         words = binding.key.split(".")
         if len(words) > TOPIC_WORDS_MAX:
             raise ExchangeMismatch(f"a pattern of {len(words)} words, limit {TOPIC_WORDS_MAX}")
-        node = self._root
+        node, follows_hash = self._root, False
         for word in words:
-            node = node.children.setdefault(word, _Node(is_hash=word == "#"))
+            child = node.children.get(word)
+            if child is None:
+                child = node.children[word] = _Node(is_hash=word == "#")
+                self._after_hash += follows_hash
+            node, follows_hash = child, follows_hash or child.is_hash
         node.bindings[binding] = None
+        if self._after_hash > TOPIC_PLACES_AFTER_HASH_MAX:
+            self.remove(binding)
+            raise ExchangeMismatch(
+                f"the patterns of the exchange would have more than {TOPIC_PLACES_AFTER_HASH_MAX} words after '#'"
+            )
 
     def remove(self, binding: ExchangeBinding) -> None:
         path = [self._root]
@@ -145,16 +172,17 @@ class TopicMatcher:
         for word in words:
             path.append(path[-1].children[word])
         del path[-1].bindings[binding]
-        for word in reversed(words):
+        first_hash = words.index("#") if "#" in words else len(words)
+        for number, word in reversed(list(enumerate(words))):
             node = path.pop()
             if node.bindings or node.children:
                 return
             del path[-1].children[word]
+            self._after_hash -= number > first_hash
 
     def match(self, key: str, headers: Mapping[str, object]) -> Iterable[ExchangeBinding]:
-        words = key.split(".")
-        if len(words) > TOPIC_WORDS_MAX:
-            words = words[:TOPIC_WORDS_MAX]
+        # a routing key of 255 bytes has at most 256 words; only one in a header may have more
+        words = key.split(".")[:TOPIC_KEY_WORDS_MAX]
         places = _reached((self._root,))
         for word in words:
             found: list[_Node] = []
@@ -186,7 +214,11 @@ def _reached(places: Iterable[_Node]) -> dict[_Node, None]:
 class HeadersMatcher:
     """Bindings by the headers of a message (``x-match``: all, any, all-with-x, any-with-x). Implements ``Matcher``."""
 
+    reads_keys = False
+
     def __init__(self) -> None:
+        self._arguments = 0
+        """Number of arguments of all bindings."""
         self._bindings: dict[ExchangeBinding, tuple[bool, dict[str, object]]] = {}
 
     def add(self, binding: ExchangeBinding, arguments: Mapping[str, object]) -> None:
@@ -201,10 +233,15 @@ class HeadersMatcher:
         }
         if len(wanted) > HEADERS_ARGUMENTS_MAX:
             raise ExchangeMismatch(f"a binding with {len(wanted)} arguments, limit {HEADERS_ARGUMENTS_MAX}")
+        if self._arguments + len(wanted) > HEADERS_ARGUMENTS_OF_EXCHANGE_MAX:
+            raise ExchangeMismatch(
+                f"the bindings of the exchange would have more than {HEADERS_ARGUMENTS_OF_EXCHANGE_MAX} arguments"
+            )
+        self._arguments += len(wanted)
         self._bindings[binding] = (str(match).startswith("all"), wanted)
 
     def remove(self, binding: ExchangeBinding) -> None:
-        del self._bindings[binding]
+        self._arguments -= len(self._bindings.pop(binding)[1])
 
     def match(self, key: str, headers: Mapping[str, object]) -> Iterable[ExchangeBinding]:
         found: list[ExchangeBinding] = []

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 from understudy.errors import LimitExceeded, StoreError
-from understudy.limits import BINDINGS_MAX, BINDINGS_OF_EXCHANGE_MAX, EXCHANGES_MAX
+from understudy.limits import BINDING_ARGUMENTS_BYTES_MAX, BINDINGS_MAX, BINDINGS_OF_EXCHANGE_MAX, EXCHANGES_MAX
 from understudy.message import Message
 from understudy.routing.addresses.address import Address
 from understudy.routing.addresses.configuration import check_name
@@ -123,7 +123,7 @@ class Exchanges:
         Raises:
             ExchangeNotFound, QueueNotFound: its source or destination is missing.
             ExchangeMismatch: its key or its arguments cannot be used.
-            LimitExceeded: there are too many bindings.
+            LimitExceeded: there are too many bindings, or the arguments of this one are too long.
             StoreFormatHeld, StoreError: it cannot be stored.
         """
         source, durable = self.get(binding.source), self.is_durable(binding)
@@ -133,6 +133,11 @@ class Exchanges:
             raise LimitExceeded(f"{len(source.bindings)} bindings of exchange {source.name!r}")
         if self.binding_count >= BINDINGS_MAX:
             raise LimitExceeded(f"{self.binding_count} bindings of exchanges, limit {BINDINGS_MAX}")
+        if len(binding.arguments) > BINDING_ARGUMENTS_BYTES_MAX:
+            raise LimitExceeded(
+                f"the arguments of a binding of exchange {source.name!r} have {len(binding.arguments)} bytes, limit "
+                f"{BINDING_ARGUMENTS_BYTES_MAX}"
+            )
         self._adopt(source, binding)
         if durable:
             try:
@@ -247,7 +252,7 @@ class Exchanges:
                     yield queue, None
             return
         queues = self._directory.queues
-        for key in keys:
+        for key in keys if exchange.matcher.reads_keys else keys[:1]:
             for binding in exchange.matcher.match(key, headers):
                 if binding.to_exchange:
                     yield None, self.by_name.get(binding.destination)

@@ -235,9 +235,13 @@ def _long(value: int) -> bytes:
     return _NUMBERS[b"l"[0]].pack(value)
 
 
+#: Longest short string. Bytes.
+SHORT_TEXT_BYTES_MAX: Final = 255
+
+
 def encode_short(text: str) -> bytes:
     """A short string: one byte of length, then UTF-8. Raises LocalProtocolError: it has more than 255 bytes."""
     raw = text.encode("utf-8", "surrogatepass")
-    if len(raw) > 255:
-        raise LocalProtocolError(f"a short string of {len(raw)} bytes, limit 255")
+    if len(raw) > SHORT_TEXT_BYTES_MAX:
+        raise LocalProtocolError(f"a short string of {len(raw)} bytes, limit {SHORT_TEXT_BYTES_MAX}")
     return bytes((len(raw),)) + raw
