@@ -1,6 +1,6 @@
 """Programs of random AMQP 0-9-1 requests at our broker and at a real RabbitMQ: the same answers.
 
-RabbitMQ is that of Debian, in directories of its own (``.ci/benchmark-packages`` installs it).
+RabbitMQ is that of Debian, in directories of its own (``.ci/system-packages rabbitmq`` installs it).
 """
 
 from __future__ import annotations
