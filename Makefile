@@ -207,12 +207,12 @@ spark: $(VENV)/.spark ## The journal source and the Spark jobs against plain Pyt
 
 .PHONY: interop-short
 interop-short: $(VENV)/.kernel ## The Artemis command line and JMS client against us, in short
-	@.ci/system-packages java maven
+	@.ci/system-packages java maven rabbitmq
 	$(PYTEST) -m "maven and not long" broker/tests/interop
 
 .PHONY: interop
 interop: $(VENV)/.kernel ## Every scenario with the clients of Artemis, and docs/use/interop.md from it
-	@.ci/system-packages java maven
+	@.ci/system-packages java maven rabbitmq
 	$(PYTEST) -m maven broker/tests/interop; outcome=$$?; $(INTEROP_PAGE); exit $$outcome
 
 .PHONY: differential

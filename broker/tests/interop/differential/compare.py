@@ -99,7 +99,7 @@ def _lines(ours: Any, theirs: Any) -> list[str]:
             if mine != other:
                 lines += [f"[{number}]", *(f"  {line}" for line in _lines(mine, other))]
         return lines
-    return [f"understudy: {_short(ours)}", f"artemis:    {_short(theirs)}"]
+    return [f"understudy: {_short(ours)}", f"the other:  {_short(theirs)}"]
 
 
 def _short(value: Any) -> str:

@@ -269,7 +269,10 @@ def test_an_exclusive_queue_belongs_to_its_connection() -> None:
     node = AmqpNode()
     owner, other = node.channel(), node.channel()
     declared(owner, exclusive=True)
-    for request in (m.QueueDeclare(0, "q", passive=True), m.BasicGet(0, "q"), m.QueueDelete(0, "q")):
+    refused_arguments = m.QueueDeclare(0, "q", arguments={"x-message-ttl": -1})
+    for request in (
+        m.QueueDeclare(0, "q", passive=True), refused_arguments, m.BasicGet(0, "q"), m.QueueDelete(0, "q"),
+    ):  # fmt: skip
         assert other.code(request) == 405
     owner.ask(m.ConnectionClose(200, ""), m.ConnectionCloseOk, 0)
     declared(other, exclusive=True)

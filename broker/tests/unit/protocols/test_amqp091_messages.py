@@ -46,6 +46,12 @@ def test_properties_that_cannot_be_used(properties: dict[str, Any]) -> None:
     assert client.only(m.ChannelClose)[0].reply_code == 406
 
 
+def test_a_missing_exchange_counts_before_the_properties() -> None:
+    client = AmqpNode().channel()
+    client.publish("q", exchange="missing", user_id="somebody", expiration="x")
+    assert client.only(m.ChannelClose)[0].reply_code == 404
+
+
 def test_bodies_are_limited_before_they_come() -> None:
     client = AmqpNode().channel()
     client.send_bytes(
@@ -75,6 +81,39 @@ def test_confirms_wait_for_the_disk_and_returns_come_before_them() -> None:
     node.sync()
     assert client.received()[-1].method in (m.BasicAck(4, multiple=True), m.BasicAck(4))
     assert bodies(client) == [b"1", b"2"]
+
+
+def test_answers_come_in_the_order_of_their_requests() -> None:
+    node = AmqpNode(automatic=False)
+    client = node.channel()
+    client.send(m.QueueDeclare(0, "q", durable=True))
+    for request in (m.BasicQos(0, 1), m.ChannelFlow(True), m.BasicRecover(True)):
+        client.send(request)
+    assert client.received() == []
+    node.sync()
+    assert [each.method for each in client.received()] == [
+        m.QueueDeclareOk("q", 0, 0), m.BasicQosOk(), m.ChannelFlowOk(True), m.BasicRecoverOk(),
+    ]  # fmt: skip
+
+
+def test_a_returned_message_does_not_show_the_keys_of_bcc() -> None:
+    client = AmqpNode().channel()
+    headers = {"CC": ["missing"], "BCC": ["other"], "n": 1}
+    client.publish("nowhere", b"1", mandatory=True, headers=headers)
+    client.send(m.TxSelect())
+    client.publish("nowhere", b"2", mandatory=True, headers=headers)
+    client.send(m.TxCommit())
+    returned = [each.properties.headers for each in client.received() if each.properties is not None]
+    assert returned == [{"CC": ["missing"], "n": 1}] * 2
+
+
+def test_values_that_are_no_keys_are_ignored_in_cc() -> None:
+    client = AmqpNode().channel()
+    declared(client)
+    declared(client, "other")
+    client.publish("q", headers={"CC": [1, "other", None]})
+    assert got(client, "other").properties.headers == {"CC": [1, "other", None]}
+    assert bodies(client) == [b"body"]
 
 
 def test_a_full_queue_rejects_publishes() -> None:

@@ -69,13 +69,17 @@ def expiration_ms(text: str | None) -> int | None:
 
 
 def further_keys(headers: Mapping[str, object]) -> tuple[str, ...]:
-    """Routing keys in the headers CC and BCC. Raises Amqp091Error: PRECONDITION_FAILED."""
+    """Routing keys in the headers CC and BCC; other values in their lists are ignored, as RabbitMQ does.
+
+    Raises:
+        Amqp091Error: PRECONDITION_FAILED: one of them is no list, or has too many keys.
+    """
     keys: list[str] = []
     for name in ("CC", "BCC"):
         values = headers.get(name, ())
-        if not isinstance(values, list | tuple) or not all(isinstance(each, str) for each in values):
+        if not isinstance(values, list | tuple):
             raise Amqp091Error(ReplyCode.PRECONDITION_FAILED, f"header {name} is no list of routing keys")
-        keys += values
+        keys += (each for each in values if isinstance(each, str))
     if len(keys) > FURTHER_ROUTING_KEYS_MAX:
         raise Amqp091Error(ReplyCode.PRECONDITION_FAILED, f"more than {FURTHER_ROUTING_KEYS_MAX} keys in CC and BCC")
     return tuple(keys)
@@ -93,10 +97,7 @@ def to_message(publish: Publish, address: str, now_ms: int) -> Message:
         Amqp091Error: PRECONDITION_FAILED: an expiration that is no number.
     """
     given, headers = publish.properties, publish.properties.headers or {}
-    encoded = publish.encoded
-    if "BCC" in headers:
-        encoded = with_fields(encoded, headers={"BCC": None})
-    values = Properties({PROPERTY_LIST: encoded, EXCHANGE: publish.exchange, ROUTING_KEY: publish.routing_key})
+    values = Properties({PROPERTY_LIST: publish.encoded, EXCHANGE: publish.exchange, ROUTING_KEY: publish.routing_key})
     for name, value in (
         (CORRELATION_ID, given.correlation_id),
         (REPLY_TO, given.reply_to),

@@ -71,7 +71,7 @@ class ChannelPublisher:
         number = 0
         if self.confirms:
             number, self._next = self._next, self._next + 1
-        publish = self._with_reply_address(publish)
+        publish = _without_bcc(self._with_reply_address(publish))
         token = publish.routing_key.removeprefix(_REPLY_PREFIX)
         if not publish.exchange and len(token) < len(publish.routing_key):
             receiver = self._link.services.replies.get(token)
@@ -100,14 +100,14 @@ class ChannelPublisher:
     def _route(self, publish: Publish, number: int) -> bool:
         """Whether a queue gets the message; then it is confirmed by its number when it is safe."""
         peer, session = self._link.peer, self._session
-        if publish.properties.user_id not in (None, peer.user):
-            raise names.refused(f"user-id {publish.properties.user_id!r} is not the name of the login")
         names.check_exchange(publish.exchange)
         exchange = session.exchanges.exchange(peer.host + publish.exchange)
         if exchange.configuration.internal:
             raise NotAuthorized(f"exchange {publish.exchange!r} is internal")
         if exchange.read_only:
             raise NotAuthorized(f"only the broker sends to exchange {publish.exchange!r}")
+        if publish.properties.user_id not in (None, peer.user):
+            raise names.refused(f"user-id {publish.properties.user_id!r} is not the name of the login")
         headers = publish.properties.headers or {}
         keys = (publish.routing_key, *further_keys(headers))
         # through the default exchange the message has the address of its queue
@@ -190,3 +190,10 @@ class ChannelPublisher:
         if self._safe > self._confirmed and not self.closed:
             self._output.send(BasicAck(self._safe, multiple=self._safe > self._confirmed + 1))
             self._confirmed = self._safe
+
+
+def _without_bcc(publish: Publish) -> Publish:
+    """The publish as others may see it, in a delivery or in basic.return; ``properties`` keeps the header BCC."""
+    if "BCC" not in (publish.properties.headers or {}):
+        return publish
+    return publish._replace(encoded=with_fields(publish.encoded, headers={"BCC": None}))

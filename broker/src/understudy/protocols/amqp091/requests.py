@@ -27,7 +27,7 @@ def _not_served(text: str) -> Amqp091Error:
 def _flow(channel: Amqp091Channel, method: m.ChannelFlow) -> None:
     if not method.active:
         raise _not_served("channel.flow with active=false is not served: use basic.qos")
-    channel.output.send(m.ChannelFlowOk(True))
+    channel.in_order(method, lambda: channel.output.send(m.ChannelFlowOk(True)))
 
 
 def _close(channel: Amqp091Channel, method: m.ChannelClose) -> None:
@@ -114,7 +114,10 @@ def _declare_queue(channel: Amqp091Channel, method: m.QueueDeclare) -> None:
         name = queue.name.removeprefix(channel.link.peer.host)
     else:
         if name:
-            if channel.link.peer.host + name not in channel.session.state.office.directory.queues:
+            if channel.link.peer.host + name in channel.session.state.office.directory.queues:
+                # a queue of another connection is refused before its arguments are looked at, as RabbitMQ does
+                channel.session.exchanges.queue(channel.link.peer.host + name)
+            else:
                 names.check_new(name)
         else:
             name = f"amq.gen-{channel.link.services.shared.entropy.token(16).hex()}"
@@ -193,7 +196,7 @@ def _qos(channel: Amqp091Channel, method: m.BasicQos) -> None:
     if method.prefetch_size:
         raise _not_served("basic.qos with a prefetch size is not served")
     channel.deliveries.limit(method.prefetch_count, for_channel=method.for_channel)
-    channel.output.send(m.BasicQosOk())
+    channel.in_order(method, lambda: channel.output.send(m.BasicQosOk()))
 
 
 def _consume(channel: Amqp091Channel, method: m.BasicConsume) -> None:
@@ -258,7 +261,7 @@ def _settle(channel: Amqp091Channel, tag: int, settlement: Settlement, *, multip
 
 def _recover(channel: Amqp091Channel, method: m.BasicRecover) -> None:
     _recover_async(channel, method)
-    channel.output.send(m.BasicRecoverOk())
+    channel.in_order(method, lambda: channel.output.send(m.BasicRecoverOk()))
 
 
 def _recover_async(channel: Amqp091Channel, method: m.BasicRecover | m.BasicRecoverAsync) -> None:
