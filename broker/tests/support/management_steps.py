@@ -448,7 +448,7 @@ EXPECTED: Final = (
     (r"(copyMessage|moveMessages?)\(.*\"absent\"", "target"),
     (r"broker.Status\.", "node"),
     (
-        r"address\.\w+\.Blocked|MessagesReplaced|QuarantinedMessageCount|MessagesWaitingForOtherNodeCount|ConnectionFactoryNames",
+        r"address\.\w+\.Blocked|MessagesReplaced|QuarantinedMessageCount|MessagesWaitingForOtherNodeCount|ConnectionFactoryNames|ExchangeNames",
         "more",
     ),
     (r"updateQueue\(\"short\", \"MULTICAST\"", "routing"),
