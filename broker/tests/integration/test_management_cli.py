@@ -308,8 +308,10 @@ def test_a_server_is_added_and_removed_by_a_reload_and_its_messages_stay(node: M
         node.wait_ready()
         assert node.servers() == ["localhost", "other"]
 
+    # the process is ready with its main server; the other one opens its port after that
+    url = f"tcp://127.0.0.1:{port}?initialConnectAttempts=600&retryInterval=100"
     added()
-    with sync.connect(f"tcp://127.0.0.1:{port}") as connection, connection.session() as session:
+    with sync.connect(url) as connection, connection.session() as session:
         session.producer("kept").send("in the store of the other server")
     node.line(f"{other}:remove")
     # until the reload the server goes on
@@ -319,8 +321,10 @@ def test_a_server_is_added_and_removed_by_a_reload_and_its_messages_stay(node: M
     assert node.servers() == ["localhost"]
     with pytest.raises(Unreachable):
         sync.connect(f"tcp://127.0.0.1:{port}")
+    # the process is ready with its main server; the other one opens its port after that
+    url = f"tcp://127.0.0.1:{port}?initialConnectAttempts=600&retryInterval=100"
     added()
-    with sync.connect(f"tcp://127.0.0.1:{port}") as connection, connection.session() as session:
+    with sync.connect(url) as connection, connection.session() as session:
         message = session.consumer("kept").receive(timeout_s=60)
         assert message is not None
         assert message.text == "in the store of the other server"
