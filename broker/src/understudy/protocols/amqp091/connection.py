@@ -159,17 +159,12 @@ class Amqp091Connection(Machine[State, Event]):
             if frame is None:
                 return False
             self._receive(frame, now_ms)
-            if self._stopped:
+            if self._state in (State.CHECKING, State.CLOSED):
                 return False
             if clock.monotonic_ms() - now_ms >= limits.AMQP091_TURN_MS:
                 # one frame may have much work: a publish that many bindings are compared with
                 break
         return True
-
-    @property
-    def _stopped(self) -> bool:
-        """Whether no further frame is carried out now."""
-        return self._state in (State.CHECKING, State.CLOSED)
 
     def _receive(self, frame: Frame, now_ms: int) -> None:
         try:

@@ -86,7 +86,7 @@ class BindingListener(Protocol):
 class DirectMatcher:
     """Bindings by their routing key. Implements ``Matcher``."""
 
-    reads_keys = True
+    reads_keys: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._by_key: dict[str, dict[ExchangeBinding, None]] = {}
@@ -107,7 +107,7 @@ class DirectMatcher:
 class FanoutMatcher:
     """All bindings. Implements ``Matcher``."""
 
-    reads_keys = False
+    reads_keys: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._bindings: dict[ExchangeBinding, None] = {}
@@ -141,7 +141,7 @@ class TopicMatcher:
     ``#`` can be reached by many words, and their number is limited. Implements ``Matcher``.
     """
 
-    reads_keys = True
+    reads_keys: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._root = _Node()
@@ -214,7 +214,7 @@ def _reached(places: Iterable[_Node]) -> dict[_Node, None]:
 class HeadersMatcher:
     """Bindings by the headers of a message (``x-match``: all, any, all-with-x, any-with-x). Implements ``Matcher``."""
 
-    reads_keys = False
+    reads_keys: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._arguments = 0
