@@ -192,6 +192,9 @@ class Runner:
                 if not channel.unacknowledged.get(method.consumer_tag):
                     channel.outstanding.append((self._step, method.consumer_tag, method.delivery_tag))
                     channel.outstanding.sort()
+            elif isinstance(method, m.BasicCancel):
+                # a notice that comes before or after the answer to the request that has caused it
+                key = f"{key} {method.consumer_tag} cancelled"
             elif isinstance(method, m.BasicGetOk) and not channel.without_ack:
                 channel.outstanding.append((self._step, "", method.delivery_tag))
                 channel.outstanding.sort()

@@ -110,11 +110,12 @@ def _declare_queue(channel: Amqp091Channel, method: m.QueueDeclare) -> None:
         name = queue.name.removeprefix(channel.link.peer.host)
     else:
         if name:
-            if channel.link.peer.host + name in channel.session.state.office.directory.queues:
-                # a queue of another connection is refused before its arguments are looked at, as RabbitMQ does
-                channel.session.exchanges.queue(channel.link.peer.host + name)
-            else:
+            existing = channel.session.state.office.directory.queues.get(channel.link.peer.host + name)
+            if existing is None:
                 names.check_new(name)
+            else:
+                # before the arguments are looked at, as RabbitMQ does
+                channel.session.exchanges.check_exclusive(existing, exclusive=method.exclusive)
         else:
             name = f"amq.gen-{channel.link.services.shared.entropy.token(16).hex()}"
         configuration = names.queue_configuration(method, name, channel.link.peer.host)
