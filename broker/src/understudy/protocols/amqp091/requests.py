@@ -140,6 +140,7 @@ def _declare_replies(channel: Amqp091Channel, method: m.QueueDeclare, name: str)
 
 
 def _queue_binding(channel: Amqp091Channel, method: m.QueueBind | m.QueueUnbind) -> ExchangeBinding:
+    queue = _queue_name(channel, method.queue)
     if not method.exchange:
         raise Amqp091Error(ReplyCode.ACCESS_REFUSED, "bindings of the default exchange cannot be changed")
     key = method.routing_key
@@ -148,7 +149,7 @@ def _queue_binding(channel: Amqp091Channel, method: m.QueueBind | m.QueueUnbind)
         key = channel.last_queue
     return ExchangeBinding(
         channel.link.peer.host + names.plain(method.exchange),
-        _queue_name(channel, method.queue),
+        queue,
         False,
         key,
         names.binding_arguments(method.arguments),
