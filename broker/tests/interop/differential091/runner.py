@@ -213,7 +213,7 @@ class Runner:
         raise TimeoutError(f"the broker at port {self._port} was not at rest after {_ROUNDS_MAX} rounds")
 
     def _flush(self) -> None:
-        """Ask every channel for an answer, and note what comes before it."""
+        """Ask every channel for an answer, and note the methods that come before it."""
         waiting = set(self._channels)
         for place in waiting:
             self._links[place.connection].send(place.channel, m.ChannelFlow(True))
