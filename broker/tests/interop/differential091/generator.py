@@ -1,6 +1,6 @@
 """Random programs, each from its seed.
 
-Left out is what docs/use/amqp091.md names as a difference from RabbitMQ or as not served, and what happens at a moment
+Left out are the differences and missing parts that docs/use/amqp091.md names, and events that happen at a moment
 of the broker's choice: the lifetime of a message is 0 ms, so that it ends at once, or a minute.
 """
 
