@@ -110,6 +110,18 @@ class ExchangeRequests:
         if queue.temporary and self._state.connection.temporary_queues.get(queue.name) is not queue:
             raise QueueLocked(f"queue {queue.name!r} belongs to another connection")
 
+    def check_exclusive(self, queue: Queue, *, exclusive: bool) -> None:
+        """Check that this connection may declare an existing queue again, exclusive or not.
+
+        Raises:
+            QueueLocked: it belongs to another connection, or only one of both is exclusive.
+            NotAuthorized: it is a queue of the broker.
+        """
+        self._check_own(queue)
+        if exclusive is not queue.temporary:
+            kind = "exclusive" if queue.temporary else "not exclusive"
+            raise QueueLocked(f"queue {queue.name!r} exists and is {kind}")
+
     def declare_queue(self, configuration: QueueConfiguration) -> Queue:
         """Make a queue; one that exists must be the same.
 
@@ -129,11 +141,8 @@ class ExchangeRequests:
             queue = self._directory.queue(configuration.name)
             self._routing.expiry.used(queue)
             return queue
-        self._check_own(existing)
+        self.check_exclusive(existing, exclusive=configuration.temporary)
         known = existing.configuration
-        if configuration.temporary is not existing.temporary:
-            kind = "exclusive" if existing.temporary else "not exclusive"
-            raise QueueLocked(f"queue {configuration.name!r} exists and is {kind}")
         wanted: dict[str, object] = {"durable": configuration.durable}
         present: dict[str, object] = {"durable": existing.durable}
         if known.arguments is not None and configuration.arguments is not None:

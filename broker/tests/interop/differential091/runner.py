@@ -192,6 +192,9 @@ class Runner:
                 if not channel.unacknowledged.get(method.consumer_tag):
                     channel.outstanding.append((self._step, method.consumer_tag, method.delivery_tag))
                     channel.outstanding.sort()
+            elif isinstance(method, m.BasicCancel):
+                # a notice that comes before or after the answer to the request that has caused it
+                key = f"{key} {method.consumer_tag} cancelled"
             elif isinstance(method, m.BasicGetOk) and not channel.without_ack:
                 channel.outstanding.append((self._step, "", method.delivery_tag))
                 channel.outstanding.sort()
@@ -210,7 +213,7 @@ class Runner:
         raise TimeoutError(f"the broker at port {self._port} was not at rest after {_ROUNDS_MAX} rounds")
 
     def _flush(self) -> None:
-        """Ask every channel for an answer, and note what comes before it."""
+        """Ask every channel for an answer, and note the methods that come before it."""
         waiting = set(self._channels)
         for place in waiting:
             self._links[place.connection].send(place.channel, m.ChannelFlow(True))

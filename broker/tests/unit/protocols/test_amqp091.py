@@ -283,6 +283,7 @@ def test_a_queue_is_declared_again_as_exclusive_as_it_is() -> None:
     declared(client, exclusive=True)
     declared(client, "shared")
     assert client.code(m.QueueDeclare(0, "q")) == 405
+    assert client.code(m.QueueDeclare(0, "q", arguments={"x-message-ttl": -1})) == 405
     assert client.code(m.QueueDeclare(0, "shared", exclusive=True)) == 405
     declared(client, exclusive=True)
 

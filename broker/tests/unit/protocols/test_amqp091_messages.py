@@ -173,6 +173,16 @@ def test_prefetch_of_a_consumer_and_of_the_channel() -> None:
     assert client.code(m.BasicAck(1)) == 406
 
 
+def test_a_tag_that_is_not_outstanding_settles_no_earlier_deliveries() -> None:
+    client = AmqpNode().channel()
+    declared(client)
+    client.publish("q")
+    client.send(m.BasicGet(0, "q"))
+    client.received()
+    assert client.code(m.BasicAck(2, multiple=True)) == 406
+    assert bodies(client) == [b"body"]
+
+
 def test_deliveries_return_when_their_channel_ends() -> None:
     node = AmqpNode()
     client, other = node.channel(), node.channel()

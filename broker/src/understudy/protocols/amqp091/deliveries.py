@@ -237,19 +237,17 @@ class ChannelDeliveries:
             Amqp091Error: PRECONDITION_FAILED: there is no such delivery.
         """
         unacknowledged = self._unacknowledged
+        if tag not in unacknowledged and (tag or not multiple):
+            # also with ``multiple`` when earlier deliveries are outstanding, as RabbitMQ does
+            raise names.refused(f"unknown delivery tag {tag}")
         if not multiple:
-            found = unacknowledged.pop(tag, None)
-            if found is None:
-                raise names.refused(f"unknown delivery tag {tag}")
-            taken = [(tag, found)]
+            taken = [(tag, unacknowledged.pop(tag))]
         else:
             taken = []
             for each in unacknowledged:
                 if tag and each > tag:
                     break
                 taken.append((each, unacknowledged[each]))
-            if tag and not taken:
-                raise names.refused(f"unknown delivery tag {tag}")
             for each, _ in taken:
                 del unacknowledged[each]
         if not transacted:

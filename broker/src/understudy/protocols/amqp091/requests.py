@@ -114,11 +114,12 @@ def _declare_queue(channel: Amqp091Channel, method: m.QueueDeclare) -> None:
         name = queue.name.removeprefix(channel.link.peer.host)
     else:
         if name:
-            if channel.link.peer.host + name in channel.session.state.office.directory.queues:
-                # a queue of another connection is refused before its arguments are looked at, as RabbitMQ does
-                channel.session.exchanges.queue(channel.link.peer.host + name)
-            else:
+            existing = channel.session.state.office.directory.queues.get(channel.link.peer.host + name)
+            if existing is None:
                 names.check_new(name)
+            else:
+                # before the arguments are looked at, as RabbitMQ does
+                channel.session.exchanges.check_exclusive(existing, exclusive=method.exclusive)
         else:
             name = f"amq.gen-{channel.link.services.shared.entropy.token(16).hex()}"
         configuration = names.queue_configuration(method, name, channel.link.peer.host)
@@ -143,6 +144,7 @@ def _declare_replies(channel: Amqp091Channel, method: m.QueueDeclare, name: str)
 
 
 def _queue_binding(channel: Amqp091Channel, method: m.QueueBind | m.QueueUnbind) -> ExchangeBinding:
+    queue = _queue_name(channel, method.queue)
     if not method.exchange:
         raise Amqp091Error(ReplyCode.ACCESS_REFUSED, "bindings of the default exchange cannot be changed")
     exchange, key = names.plain(method.exchange), method.routing_key
@@ -152,7 +154,7 @@ def _queue_binding(channel: Amqp091Channel, method: m.QueueBind | m.QueueUnbind)
         key = channel.last_queue
     return ExchangeBinding(
         channel.link.peer.host + exchange,
-        _queue_name(channel, method.queue),
+        queue,
         False,
         key,
         names.binding_arguments(method.arguments),
