@@ -34,7 +34,7 @@ NO_PROPERTIES = encode_properties(BasicProperties())
 START_OK = method_frame(m.ConnectionStartOk({}, "PLAIN", PLAIN, "en_US"), 0)
 OPEN_CHANNEL = method_frame(m.ChannelOpen(), 1)
 PUBLISH = method_frame(m.BasicPublish(0, "", "q"), 1)
-#: How much more memory a node may have after a client was refused that filled what it may hold. KiB.
+#: How much more memory a node may have after a client was refused that had reached its limits. KiB.
 GROWTH_KIB_MAX = 3 * limits.AMQP091_CONTENTS_OF_CONNECTION_BYTES_MAX // 1024
 
 

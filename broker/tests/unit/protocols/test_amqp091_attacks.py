@@ -1,4 +1,4 @@
-"""Clients of AMQP 0-9-1 that send garbage or want more than they may: what bounds them, and what they are told."""
+"""Limits of clients of AMQP 0-9-1 that send garbage or ask for too much, and the answers to them."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_returns_of_a_transaction_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     declared(client)
     client.ask(m.TxSelect(), m.TxSelectOk)
     for _ in range(2):
-        # a commit and a rollback make room
+        # a commit and a rollback end it
         for finish in (m.TxCommit(), m.TxRollback()):
             client.publish("none", bytes(4000), mandatory=True)
             client.publish("none", bytes(4000), mandatory=True)
@@ -174,10 +174,10 @@ def test_a_reply_fits_into_the_frames_of_its_receiver() -> None:
     assert len(data) < 4096
 
 
-# --- frames behind a large message ------------------------------------------------------------------------
+# --- frames after a large message -------------------------------------------------------------------------
 
 
-def test_frames_behind_a_large_message_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_after_a_large_message_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that stops reading in a large message makes its other answers wait in memory."""
     monkeypatch.setattr(f"{PUBLISHING}.output.OUTGOING_BYTES_MAX", 200)
     client = AmqpNode().channel()

@@ -67,7 +67,9 @@ def test_arguments_of_a_headers_exchange_are_bounded(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("kind", ["fanout", "headers"])
-def test_further_keys_do_not_repeat_what_no_key_decides(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_further_keys_repeat_no_decision_that_is_the_same_for_all_keys(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node = AmqpNode()
     client = node.channel()
     declared(client)
