@@ -40,7 +40,7 @@ def _group_bindings_forgotten(patch: Patch) -> None:
     old: Callable[..., int] = patch.replace(MessageStore, "store_setting", store_setting)
 
 
-@planted("group-overtaken", promise=_ONE_QUEUE, checks=["group-order"], elsewhere={_MEMBERS: range(91, 105)})
+@planted("group-overtaken", promise=_ONE_QUEUE, checks=["group-order"], elsewhere={_MEMBERS: range(104, 110)})
 def _group_overtaken(patch: Patch) -> type[ScenarioRun]:
     """Messages that have waited for a decision about their group are sent in the opposite order."""
 
