@@ -33,7 +33,7 @@ from rich.table import Table
 
 from benchmarks.content import NUMBER
 from benchmarks.core_link import LinkClient
-from benchmarks.growth import fill
+from benchmarks.growth import Numbers, fill
 from benchmarks.load import CannotRun, RunFailed
 from benchmarks.targets import Artemis, Broker, Understudy
 from benchmarks.usage import process_cpu_seconds
@@ -309,18 +309,6 @@ def _start(name: str, directory: Path, limit_mib: int, revision: str = "") -> Br
     return ours
 
 
-class _Numbers(click.ParamType):
-    name = "numbers"
-
-    def convert(self, value: object, param: click.Parameter | None, context: click.Context | None) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            return tuple(int(each) for each in str(value).split(",") if each)
-        except ValueError:
-            self.fail(f"{value!r} are no numbers with commas", param, context)
-
-
 @click.command("backlog")
 @click.option("--cases", default=",".join(CASES), show_default=True, help="Some of these.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="Medians are printed.")
@@ -328,7 +316,7 @@ class _Numbers(click.ParamType):
 @click.option(
     "--limits-mib",
     "limits",
-    type=_Numbers(),
+    type=Numbers(),
     default="64",
     show_default=True,
     help="Values of global-max-size, with a row for each; 0: the default of each broker.",
@@ -336,7 +324,7 @@ class _Numbers(click.ParamType):
 @click.option("--waiting", default=150_000, show_default=True, help="Messages of 1 KiB that wait in the deep queue.")
 @click.option("--peers", default="", metavar="artemis", help="Also Artemis, with the same limit and backlog.")
 @click.option("--baseline", default="", metavar="REV", help="Also the sources of this commit.")
-@click.option("--curve", type=_Numbers(), default="", help="Instead: a deep queue that grows to each, as 0,1000000.")
+@click.option("--curve", type=Numbers(), default="", help="Instead: a deep queue that grows to each, as 0,1000000.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
 def backlog(
     *,

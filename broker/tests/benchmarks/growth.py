@@ -307,7 +307,9 @@ def measure_beside(
     return found
 
 
-class _Numbers(click.ParamType):
+class Numbers(click.ParamType):
+    """Numbers with commas between them."""
+
     name = "numbers"
 
     def convert(self, value: object, param: click.Parameter | None, context: click.Context | None) -> tuple[int, ...]:
@@ -320,13 +322,13 @@ class _Numbers(click.ParamType):
 
 
 @click.command()
-@click.option("--waiting", type=_Numbers(), default="", help="Messages that wait, as 1000000,10000000.")
+@click.option("--waiting", type=Numbers(), default="", help="Messages that wait, as 1000000,10000000.")
 @click.option("--size", default=1024, show_default=True, help="Bytes of their bodies.")
 @click.option("--snapshots/--no-snapshots", default=True, help="Whether the log is consolidated.")
-@click.option("--queues", type=_Numbers(), default="", help="Queues, as 1,100,1000,10000.")
-@click.option("--starts", type=_Numbers(), default="", help="Queues of nodes that are only started, as 50000.")
+@click.option("--queues", type=Numbers(), default="", help="Queues, as 1,100,1000,10000.")
+@click.option("--starts", type=Numbers(), default="", help="Queues of nodes that are only started, as 50000.")
 @click.option("--each", default=0, show_default=True, help="Messages in each of these queues.")
-@click.option("--connections", type=_Numbers(), default="", help="Idle connections, as 0,100,1000,3000.")
+@click.option("--connections", type=Numbers(), default="", help="Idle connections, as 0,100,1000,3000.")
 @click.option("--rounds", default=5, show_default=True)
 @click.option("--window-ms", default=2000, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
