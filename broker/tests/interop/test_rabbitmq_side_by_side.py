@@ -21,7 +21,7 @@ from support.processes import Node
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.properties import BasicProperties, encode_properties
 
-pytestmark = [pytest.mark.maven, pytest.mark.feature("AMQP 0-9-1: the same as RabbitMQ, answer by answer")]
+pytestmark = pytest.mark.maven
 
 #: Programs that come with every change; make test-all has the others.
 SHORT = range(3)
@@ -53,6 +53,7 @@ def _difference(ports: tuple[int, int], steps: Program, other: Program | None = 
     return first_difference(steps, ours.run(steps), theirs.run(other or steps))
 
 
+@pytest.mark.feature("AMQP 0-9-1: the same as RabbitMQ, answer by answer")
 @pytest.mark.parametrize(
     "seeds", [pytest.param(SHORT, id="short"), pytest.param(LONG, id="long", marks=pytest.mark.long)]
 )
@@ -62,6 +63,7 @@ def test_programs_are_the_same_at_both(ports: tuple[int, int], seeds: range) -> 
         assert found is None, f"seed {seed}:\n{found.describe()}"
 
 
+@pytest.mark.feature("AMQP 0-9-1: the same as RabbitMQ, answer by answer")
 def test_a_difference_is_seen(ports: tuple[int, int]) -> None:
     """The comparison can fail: one broker is given another program."""
     place = Place(0, 1)
