@@ -105,7 +105,7 @@ class Row:
     samples: dict[str, list[Figures]] = field(default_factory=dict)
 
     def median(self, case: str, figure: str) -> float | None:
-        """Of the rounds of a case; None if there is none."""
+        """The median of a figure over the rounds of a case; None if no round has it."""
         values = [float(getattr(each, figure)) for each in self.samples.get(case, ())]
         return statistics.median(values) if values else None
 

@@ -69,7 +69,7 @@ class Target:
         return most is None or ALL[case][1].body_bytes <= most
 
     def median(self, run: str, figure: str) -> float | None:
-        """Of the rounds of a case in a shape; None if there is none."""
+        """The median of a figure over the rounds of a case in a shape; None if no round has it."""
         values = [float(getattr(outcome, figure)) for outcome in self.samples.get(run, [])]
         return statistics.median(values) if values else None
 

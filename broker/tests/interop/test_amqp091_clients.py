@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -144,24 +145,28 @@ class Amqpstorm:
         self._connection.close()
 
 
-class Asynchronous:
+class Asynchronous(ABC):
     """A client on a loop of its own."""
 
     def __init__(self, *ports: int) -> None:
         self._loop = asyncio.new_event_loop()
         self._loop.run_until_complete(self._open(ports))
 
+    @abstractmethod
     async def _open(self, ports: tuple[int, ...]) -> None:
-        raise NotImplementedError
+        """Connect to the first of the ports that answers."""
 
+    @abstractmethod
     async def _publish(self, body: bytes) -> None:
-        raise NotImplementedError
+        """Publish to the queue and wait for the confirm."""
 
+    @abstractmethod
     async def _received(self, count: int) -> list[bytes]:
-        raise NotImplementedError
+        """Bodies of so many messages of the queue, in their order."""
 
+    @abstractmethod
     async def _close(self) -> None:
-        raise NotImplementedError
+        """Close the connection."""
 
     def publish(self, body: bytes) -> None:
         self._loop.run_until_complete(asyncio.wait_for(self._publish(body), 30))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pika.exceptions import AMQPConnectionError, ChannelClosedByBroker  # type: ignore[import-untyped]
+from pika.exceptions import AMQPConnectionError, ChannelClosedByBroker  # type: ignore[import-untyped]  # no types
 
 from support.nodes import nodes_in
 from support.pika_clients import connected

@@ -36,14 +36,14 @@ class _Channel:
     outstanding: list[tuple[int, str, int]] = field(default_factory=list)
     """Step, consumer tag and delivery tag of deliveries to be settled."""
     settled: list[tuple[int, str, int]] = field(default_factory=list)
-    """Those of the open transaction."""
+    """Such deliveries that the open transaction settles."""
     unacknowledged: dict[str, bool] = field(default_factory=dict)
     """Whether the consumer of that tag acknowledges nothing."""
     transacted: bool = False
     published: int = 0
     confirmed: int = 0
     without_ack: bool = False
-    """Of the last basic.get."""
+    """Whether the last basic.get asked for no acknowledgement."""
 
 
 class Runner:

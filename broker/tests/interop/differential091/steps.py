@@ -43,7 +43,7 @@ class Settle:
     choice: int
     """Which one of those that are outstanding, modulo their number."""
     multiple: bool = False
-    """With all deliveries of that step and of earlier ones."""
+    """Whether all deliveries of that step and of earlier ones are settled."""
     requeue: bool = False
 
 

@@ -127,15 +127,15 @@ class Applier:
             kind = type(operation)
             # the two of a batch without another call
             if kind is Append:
-                segment = self._segments[operation.name]  # type: ignore[attr-defined]
+                segment = self._segments[operation.name]  # type: ignore[attr-defined]  # by its kind
                 try:
-                    segment.write(operation.offset, operation.parts)  # type: ignore[attr-defined]
+                    segment.write(operation.offset, operation.parts)  # type: ignore[attr-defined]  # by its kind
                 except DiskFull:
                     if not self._pool.give_back():
                         raise
-                    segment.write(operation.offset, operation.parts)  # type: ignore[attr-defined]
+                    segment.write(operation.offset, operation.parts)  # type: ignore[attr-defined]  # by its kind
             elif kind is SyncFile:
-                self._segments[operation.name].sync()  # type: ignore[attr-defined]
+                self._segments[operation.name].sync()  # type: ignore[attr-defined]  # by its kind
             else:
                 self._execute(operation, disk or self.disk)
 

@@ -69,7 +69,7 @@ def test_bytes_of_an_earlier_use_are_blank(path: str) -> None:
 
 
 def test_a_batch_that_was_begun_is_found_before_bytes_of_an_earlier_use(path: str) -> None:
-    """Its first record is cut off, or only a later one was written."""
+    """The first record of the batch is cut off, or only a later record was written."""
     old = b"".join(record(sequence, number=11, body=b"old" * 50) for sequence in range(5, 1_000))
     file = RealDisk().open(path)
     file.write(4100, (old[10:],))

@@ -145,8 +145,8 @@ def test_a_short_file_is_allocated_to_the_size_of_the_segment() -> None:
     ("number", "epoch"), [(1, EPOCH), (5, EPOCH - 1)], ids=["the same segment", "an earlier epoch"]
 )
 def test_a_file_is_not_used_for_a_segment_that_is_not_later(number: int, epoch: int) -> None:
-    """Its old records could have the seed of the new ones: two nodes may begin the same epoch, and a store may be
-    restored from a copy.
+    """Old records of the file could have the seed of the new ones: two nodes may begin the same epoch, and a store may
+    be restored from a copy.
     """
     rig = Rig()
     rig.fill(1)
@@ -157,7 +157,7 @@ def test_a_file_is_not_used_for_a_segment_that_is_not_later(number: int, epoch: 
 
 
 def test_the_first_segment_of_an_epoch_is_a_new_file() -> None:
-    """Its creation decides between two nodes that begin the same epoch."""
+    """The creation of that file decides between two nodes that begin the same epoch."""
     rig = Rig()
     rig.fill(1)
     rig.remove(1)
@@ -247,7 +247,7 @@ def test_a_start_that_has_lost_the_store_leaves_the_files_alone() -> None:
 
 
 def test_a_file_with_another_header_than_its_name_says_is_not_used() -> None:
-    """Its use had begun, and the power failed before all of its names were durable."""
+    """A later use of the file had begun, and the power failed before all names of the file were durable."""
     rig = Rig()
     rig.fill(1)
     rig.remove(1)
