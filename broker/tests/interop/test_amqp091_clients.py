@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +27,7 @@ from support.nodes import Nodes, nodes_in
 
 #: Messages before and after a kill.
 MESSAGES = 100
+ACTIVATION_TIMEOUT_S = 60
 QUEUE = "work"
 
 
@@ -251,9 +254,13 @@ class AioPika(Asynchronous):
 
 def _first(ports: tuple[int, ...], connect: Any, errors: tuple[type[Exception], ...]) -> Any:
     """A connection to whichever node becomes active; the nodes answer or refuse within the limits of the client."""
-    for attempt in range(600 * len(ports)):
+    # a refusal comes at once, so the time is limited and not the number of attempts
+    deadline = time.monotonic() + ACTIVATION_TIMEOUT_S
+    for port in itertools.cycle(ports):
         with contextlib.suppress(*errors):
-            return connect(ports[attempt % len(ports)])
+            return connect(port)
+        if time.monotonic() > deadline:
+            break
     raise AssertionError(f"no node of {ports} became active")
 
 
