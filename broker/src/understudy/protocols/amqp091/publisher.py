@@ -7,15 +7,18 @@ together. A message that no queue gets is returned if its publisher asked for th
 from __future__ import annotations
 
 import logging
+from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from understudy.errors import AddressFull, BrokerError, NotAuthorized
-from understudy.limits import AMQP091_RETURN_BYTES, AMQP091_RETURNS_BYTES_MAX
+from understudy.limits import AMQP091_KEPT_NUMBERS_MAX, AMQP091_RETURN_BYTES, AMQP091_RETURNS_BYTES_MAX
 from understudy.protocols.amqp091 import names
 from understudy.protocols.amqp091.link import ConnectionLink
 from understudy.protocols.amqp091.messages import Publish, further_keys, to_message
 from understudy.protocols.amqp091.output import ChannelOutput
+from understudy.protocols.amqp091.resumption.records import ChannelRecord
 from understudy.routing.exchanges.errors import PublishRejected
 from understudy.routing.exchanges.publishing import Published
 from understudy.session.session import ServerSession
@@ -56,6 +59,22 @@ class ChannelPublisher:
         """Returns that wait for the commit of their transaction."""
         self._returns_bytes = 0
         """Bytes of these returns."""
+        self._unnumbered = 0
+        """Number of publishes of a channel without confirms."""
+        self.record: ChannelRecord | None = None
+        """Record of the channel, with numbers of confirmed publishes; None: it has none."""
+        self.save: Callable[[], None] = _save_nothing
+        """Records the numbers of returned and rejected publishes."""
+        self.returned: deque[int] = deque(maxlen=AMQP091_KEPT_NUMBERS_MAX)
+        """Newest numbers of publishes that were returned."""
+        self.rejected: deque[int] = deque(maxlen=AMQP091_KEPT_NUMBERS_MAX)
+        """Newest numbers of publishes that were refused."""
+        self.commits = 0
+        """Number of commits that were answered."""
+        self._committing = 0
+        """Number of commits that were requested."""
+        self.rolled_back = False
+        """Whether the open transaction was rolled back without the client, which still has to learn of it."""
 
     def publish(self, method: BasicPublish, publish: Publish) -> None:
         """Take a publish with its content.
@@ -71,6 +90,8 @@ class ChannelPublisher:
         number = 0
         if self.confirms:
             number, self._next = self._next, self._next + 1
+        else:
+            self._unnumbered += 1
         publish = _without_bcc(self._with_reply_address(publish))
         token = publish.routing_key.removeprefix(_REPLY_PREFIX)
         if not publish.exchange and len(token) < len(publish.routing_key):
@@ -88,14 +109,34 @@ class ChannelPublisher:
                     extra = {"peer": self._link.scope.remote_address, "exchange": publish.exchange}
                     log.info("publish dropped", extra=extra | {"error": str(error)})
                 else:
-                    self._office.acceptance.answer(self._session.state.order, partial(self._done, number), error=error)
+                    self.rejected.append(number)
+                    self._answer(number, self.save, error)
                 return
             if routed:
                 return
         if not routed and method.mandatory:
             self._return(publish)
-        if number:
-            self._office.acceptance.answer(self._session.state.order, partial(self._done, number))
+            if number:
+                self.returned.append(number)
+                self._answer(number, self.save)
+        elif number:
+            self._answer(number, partial(self._store_number, number))
+
+    def _store_number(self, number: int) -> None:
+        if self.record is not None:
+            self.record.store_number(number)
+
+    def _answer(self, number: int, store: Callable[[], None], error: BrokerError | None = None) -> None:
+        """Confirm a publish that no queue has got, or refuse it, when the log has its number.
+
+        Args:
+            number: Number of the publish.
+            store: Stores the number, if the channel has a record.
+            error: Reason of the refusal; None: it is confirmed.
+        """
+        store()
+        sequence = self._office.store.context.appended if self.record is not None else 0
+        self._office.acceptance.answer(self._session.state.order, partial(self._done, number), sequence, error)
 
     def _route(self, publish: Publish, number: int) -> bool:
         """Whether a queue gets the message; then it is confirmed by its number when it is safe."""
@@ -118,7 +159,8 @@ class ChannelPublisher:
                 address = queue.address.name
         message = to_message(publish, address, self._office.now_ms)
         done = partial(self._done, number) if number else None
-        queues = session.exchanges.publish(Published(message, exchange, keys, headers), address, done)
+        number_id = self.record.number_id(number) if number and self.record is not None else None
+        queues = session.exchanges.publish(Published(message, exchange, keys, headers, number_id), address, done)
         if not queues:
             return False
         full = self._office.routing.publishing.when_room(queues, self._link, self._link.unblock)
@@ -163,6 +205,58 @@ class ChannelPublisher:
         """Forget the returns of a transaction, which was rolled back."""
         self._returns, self._returns_bytes = [], 0
 
+    # --- without a connection --------------------------------------------------------------------
+
+    @property
+    def mode(self) -> str:
+        """Name of the mode in the status of a channel."""
+        return "confirm" if self.confirms else "tx" if self.transacted else "none"
+
+    @property
+    def accepted(self) -> int:
+        """Number of publishes that are decided; without confirms the number of those that came."""
+        return max(self._confirmed, self._safe) if self.confirms else self._unnumbered
+
+    @property
+    def received(self) -> int:
+        """Number of publishes that came."""
+        return self._next - 1 if self.confirms else self._unnumbered
+
+    def select(self, *, confirms: bool) -> None:
+        """Begin a mode, in which publishes are counted anew."""
+        self.confirms, self.transacted = confirms, not confirms
+        self._unnumbered = 0
+
+    def restore(self, accepted: int) -> None:
+        """Go on behind a number of publishes, or of commits, that an earlier active node has taken."""
+        if self.confirms:
+            self._safe, self._next = accepted, accepted + 1
+        elif self.transacted:
+            self.commits = self._committing = accepted
+            self.rolled_back = True
+
+    def assume(self, publishes: int) -> None:
+        """Take the client's number of publishes of a channel without confirms: an earlier active node has taken what it
+        took.
+        """
+        self._unnumbered = publishes
+
+    def count_commit(self) -> None:
+        """Record the number of the next commit in its transaction."""
+        transaction = self._session.state.transaction
+        if self.record is not None and transaction is not None:
+            self.record.store_number(self._committing + 1, transaction.log_id())
+            self._committing += 1
+
+    def move(self, link: ConnectionLink) -> None:
+        """Use another connection."""
+        self._link = link
+
+    def resume(self) -> None:
+        """Number the next publish behind those that are accepted."""
+        self._confirmed = self._safe = self.accepted if self.confirms else 0
+        self._next = self._confirmed + 1
+
     # --- confirms --------------------------------------------------------------------------------
 
     def _done(self, number: int, error: BrokerError | None) -> None:
@@ -172,6 +266,9 @@ class ChannelPublisher:
         if error is not None:
             self._flush()
             self._confirmed = number
+            if number not in self.rejected:
+                self.rejected.append(number)
+                self.save()
             self._output.send(BasicNack(number))
             return
         self._safe = number
@@ -190,6 +287,10 @@ class ChannelPublisher:
         if self._safe > self._confirmed and not self.closed:
             self._output.send(BasicAck(self._safe, multiple=self._safe > self._confirmed + 1))
             self._confirmed = self._safe
+
+
+def _save_nothing() -> None:
+    """Do nothing: the channel has no record."""
 
 
 def _without_bcc(publish: Publish) -> Publish:

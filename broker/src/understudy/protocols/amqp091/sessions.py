@@ -2,21 +2,23 @@
 
 A client asks for a session in its properties (``session_request``) and enters it with connection.open, when it has
 logged in. The session has the exclusive queues of the client, and the auto-delete queues that it has consumed from.
-While it has no connection they are kept with their messages, until its timeout ends it.
-
-Not here: channels, consumers and deliveries, which end with their connection.
+While it has no connection they are kept with their messages, until its timeout ends it. A client that has asked with
+``start`` or ``resume`` finds its channels again, too (``resumption``).
 """
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from collections.abc import Mapping
 from enum import Enum, auto
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
+from understudy.errors import StoreError
 from understudy.limits import AMQP091_SESSIONS_MAX, AMQP091_SESSIONS_OF_HOST_MAX, AMQP091_SESSIONS_OF_USER_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Timer, Timers
+from understudy.protocols.amqp091.resumption.records import SessionRecords, restored_sessions
 from understudy.protocols.amqp091.session_request import RequestKind, SessionRequest, session_request
 from understudy.routing.post_office import PostOffice
 from understudy.session.connection_scope import ConnectionScope
@@ -24,6 +26,8 @@ from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
 
 #: Reply code of a client's connection.close that keeps the session.
 KEEP_SESSION: Final = 201
+#: Number of generations of delivery tags.
+GENERATIONS: Final = 1 << 15
 #: Reply codes of the broker's connection.close that keep the session: the client has done nothing wrong.
 _KEEPING: Final = (ReplyCode.CONNECTION_FORCED, ReplyCode.INTERNAL_ERROR)
 
@@ -33,6 +37,13 @@ class SessionConnection(Protocol):
 
     def kill(self, reason: str) -> None:
         """Close the connection with 320."""
+
+
+class SessionChannels(Protocol):
+    """The channels of a session while its client has no connection."""
+
+    def end(self) -> None:
+        """End all channels: the session ends."""
 
 
 class State(Enum):
@@ -56,6 +67,21 @@ class Event(Enum):
     """The client ends the session, or its timeout does."""
 
 
+class Client(NamedTuple):
+    """A client of a session."""
+
+    user: str
+    """Login of the client."""
+    host: str
+    """Host from which the client has connected."""
+    virtual_host: str = ""
+    """Prefix of the virtual host, which names of queues have."""
+
+    def may_take(self, other: Client) -> bool:
+        """Whether another connection may have the session of this client: one of its user, from any host."""
+        return (self.user, self.virtual_host) == (other.user, other.virtual_host)
+
+
 class ClientSession(Machine[State, Event]):
     """One session."""
 
@@ -63,19 +89,25 @@ class ClientSession(Machine[State, Event]):
     EVENTS: ClassVar[type[Enum]] = Event
     INITIAL: ClassVar[Enum] = State.ATTACHED
 
-    def __init__(self, sessions: ClientSessions, request: SessionRequest, user: str, host: str) -> None:
+    def __init__(self, sessions: ClientSessions, request: SessionRequest, client: Client) -> None:
         """Begin without a connection; ``place`` follows.
 
         Args:
             sessions: Has the session until it ends.
             request: What the client asked for.
-            user: Login of the client, which alone may resume the session.
-            host: Host from which the client has connected.
+            client: The client, whose user alone may resume the session.
         """
         super().__init__()
         self.uuid = request.uuid
-        self.user = user
-        self.host = host
+        self.client = client
+        self.keeps_channels = request.kind is not RequestKind.ATTACH
+        """Whether the client knows how to resume channels."""
+        self.generation = 0
+        """Generation of the delivery tags of new channels."""
+        self.records: SessionRecords | None = None
+        """Records in the log; None: the session is kept at this node only."""
+        self.channels: SessionChannels | None = None
+        """Channels without a connection; None: there were none."""
         self.timeout_ms = request.timeout_ms
         self.connection: SessionConnection | None = None
         self._sessions = sessions
@@ -90,6 +122,42 @@ class ClientSession(Machine[State, Event]):
             scope.left_queues |= self._scope.left_queues
             self._scope.left_queues = {}
         self.connection, self._scope = connection, scope
+
+    def restore(self, records: SessionRecords, generation: int) -> None:
+        """Be without a connection, with the channels of the log.
+
+        Args:
+            records: Records of the session.
+            generation: Generation before the failover.
+        """
+        self.records = records
+        self.generation = (generation + 1) % GENERATIONS
+        self._scope = ConnectionScope("")
+        self.fire(Event.DETACH)
+
+    def next_generation(self) -> int:
+        """Begin a generation of delivery tags: outstanding deliveries are lost. Returns its number."""
+        self.generation = (self.generation + 1) % GENERATIONS
+        self.save()
+        return self.generation
+
+    def save(self) -> None:
+        """Record the session for the next active node, if its client knows how to resume channels there.
+
+        Raises:
+            Amqp091Error: RESOURCE_ERROR: the disk is full.
+        """
+        if not self.keeps_channels:
+            return
+        records = self.records or SessionRecords(self._sessions.office.store, self.uuid)
+        values = {**self.client._asdict(), "timeout_ms": self.timeout_ms, "generation": self.generation}
+        self.records = records if records.save(values) else None
+
+    @property
+    def scope(self) -> ConnectionScope:
+        """Scope of the connection; while there is none that of the session."""
+        assert self._scope is not None, "the session was placed"
+        return self._scope
 
     def _detach(self) -> None:
         self.connection = None
@@ -110,6 +178,10 @@ class ClientSession(Machine[State, Event]):
         self._stop_timer()
         self.connection = None
         self._sessions.forget(self)
+        if self.channels is not None:
+            self.channels.end()
+        if self.records is not None:
+            self.records.end()
         if self._scope is not None:
             self._scope.delete_temporary_queues(self._sessions.office)
             self._scope.delete_left_queues(self._sessions.office)
@@ -135,16 +207,21 @@ class ClientSessions:
     def __init__(self, office: PostOffice) -> None:
         self.office = office
         self.timers: Timers = office.timers
+        self.last_restored_id = office.store.last_id
+        """Highest id of a message that was in its queue before the activation."""
         self._by_uuid: dict[str, ClientSession] = {}
         self._of_user: Counter[str] = Counter()
         self._of_host: Counter[str] = Counter()
+        self.stale_acknowledgements = 0
+        """Number of acknowledgements that were ignored, of deliveries before a resumption."""
+        self._restore()
 
     @property
     def count(self) -> int:
         """Number of sessions."""
         return len(self._by_uuid)
 
-    def enter(self, request: SessionRequest, user: str, host: str) -> ClientSession:
+    def enter(self, request: SessionRequest, client: Client) -> ClientSession:
         """The session that a client has asked for; it is attached and has no connection yet.
 
         A session that has a connection is taken from it if the same user asks: after a cut link the former connection
@@ -152,53 +229,75 @@ class ClientSessions:
 
         Args:
             request: What the client asks for.
-            user: Login of the client.
-            host: Host of the client.
+            client: The client.
 
         Raises:
-            Amqp091Error: NOT_FOUND: it does not exist, has ended, or belongs to another user. RESOURCE_LOCKED: it
-                exists and shall be new. NOT_ALLOWED: there are too many sessions.
+            Amqp091Error: NOT_FOUND: it does not exist, has ended, or belongs to another user or virtual host.
+                RESOURCE_LOCKED: it exists and shall be new. NOT_ALLOWED: there are too many sessions.
         """
         known = self._by_uuid.get(request.uuid)
-        if known is not None and known.user == user and request.kind is not RequestKind.START:
+        if known is not None and known.client.may_take(client) and request.kind is not RequestKind.START:
             if known.connection is not None:
                 known.connection.kill("the session goes on at another connection")
             if known.state is State.DETACHED:
                 known.fire(Event.ATTACH)
                 known.timeout_ms = request.timeout_ms
+                known.keeps_channels = request.kind is not RequestKind.ATTACH
+                known.save()
                 return known
             known = None
         if request.kind is RequestKind.RESUME:
             raise Amqp091Error(ReplyCode.NOT_FOUND, "there is no such session", closes_connection=True)
         if known is not None:
             raise Amqp091Error(ReplyCode.RESOURCE_LOCKED, "the session is in use", closes_connection=True)
-        return self._start(request, user, host)
+        return self._start(request, client)
 
-    def _start(self, request: SessionRequest, user: str, host: str) -> ClientSession:
+    def _start(self, request: SessionRequest, client: Client) -> ClientSession:
         for count, most, of in (
             (len(self._by_uuid), AMQP091_SESSIONS_MAX, "the node"),
-            (self._of_host[host], AMQP091_SESSIONS_OF_HOST_MAX, "the host of the client"),
-            (self._of_user[user], AMQP091_SESSIONS_OF_USER_MAX, "the user"),
+            (self._of_host[client.host], AMQP091_SESSIONS_OF_HOST_MAX, "the host of the client"),
+            (self._of_user[client.user], AMQP091_SESSIONS_OF_USER_MAX, "the user"),
         ):
             if count >= most:
                 raise Amqp091Error(ReplyCode.NOT_ALLOWED, f"{count} sessions of {of}, the limit")
-        session = ClientSession(self, request, user, host)
-        self._by_uuid[session.uuid] = session
-        self._of_user[user] += 1
-        self._of_host[host] += 1
+        session = ClientSession(self, request, client)
+        session.save()
+        self._add(session)
         return session
+
+    def _add(self, session: ClientSession) -> None:
+        self._by_uuid[session.uuid] = session
+        self._of_user[session.client.user] += 1
+        self._of_host[session.client.host] += 1
+
+    def _restore(self) -> None:
+        """Take over the sessions of the log, which wait for their clients from now on.
+
+        Raises:
+            StoreError: a record that no broker could have written.
+        """
+        try:
+            for uuid, values, records in restored_sessions(self.office.store):
+                request = SessionRequest(RequestKind.RESUME, uuid, int(values["timeout_ms"]))
+                client = Client(str(values["user"]), str(values["host"]), str(values["virtual_host"]))
+                session = ClientSession(self, request, client)
+                session.restore(records, int(values["generation"]))
+                self._add(session)
+        except (ValueError, TypeError, KeyError, struct.error) as error:
+            raise StoreError(f"a client session in the log is none: {error!r}") from error
 
     def forget(self, session: ClientSession) -> None:
         """A session has ended."""
         del self._by_uuid[session.uuid]
-        for counts, key in ((self._of_user, session.user), (self._of_host, session.host)):
+        for counts, key in ((self._of_user, session.client.user), (self._of_host, session.client.host)):
             counts[key] -= 1
             if not counts[key]:
                 del counts[key]
 
     def close(self) -> None:
-        """End all sessions, when the node ends; connections were closed before."""
+        """End all sessions with the node, after its connections. Records stay for the next active node."""
         for session in list(self._by_uuid.values()):
+            session.records = None
             session.fire(Event.END)
 
 
@@ -231,12 +330,16 @@ class SessionPart:
         except Amqp091Error as error:
             self._refusal = error
 
-    def enter(self, user: str, host: str) -> None:
+    @property
+    def session(self) -> ClientSession | None:
+        """The session; None: the client has none."""
+        return self._session
+
+    def enter(self, client: Client) -> None:
         """Enter the session that the client has asked for.
 
         Args:
-            user: Login of the client.
-            host: Host of the client.
+            client: The client.
 
         Raises:
             Amqp091Error: as ``session_request`` and ``ClientSessions.enter``.
@@ -244,7 +347,7 @@ class SessionPart:
         if self._refusal is not None:
             raise self._refusal
         if self._request is not None:
-            self._session = self._sessions.enter(self._request, user, host)
+            self._session = self._sessions.enter(self._request, client)
             self._session.place(self._connection, self._scope)
 
     def closed_by_client(self, code: int) -> None:
@@ -255,10 +358,16 @@ class SessionPart:
         """The broker closes the connection with this reply code."""
         self._keep = code in _KEEPING
 
-    def prepare(self) -> None:
-        """The channels end next: keep the auto-delete queues of their consumers if the session goes on."""
+    def prepare(self) -> ClientSession | None:
+        """The channels end next: keep the auto-delete queues of their consumers if the session goes on.
+
+        Returns:
+            The session if it keeps the channels; None: they end.
+        """
         session = self._session
-        self._scope.keeps_left_queues = self._keep and session is not None and session.timeout_ms > 0
+        goes_on = session is not None and session.state is State.ATTACHED and session.timeout_ms > 0
+        self._scope.keeps_left_queues = goes_on = self._keep and goes_on
+        return session if goes_on and session is not None and session.keeps_channels else None
 
     def leave(self) -> None:
         """The channels have ended: the session waits for its client, or ends."""
