@@ -34,8 +34,15 @@ class Life:
             periods.append(max(1, options.silence_timeout_ms // 4))
         self._period_ms = min(periods, default=None)
 
-    def begin(self, now_ms: int) -> None:
-        """The connection works."""
+    def begin(self, now_ms: int, *, period_max_ms: int | None = None) -> None:
+        """The connection works.
+
+        Args:
+            now_ms: Monotonic time.
+            period_max_ms: Longest time between two pings that the protocol allows.
+        """
+        periods = [each for each in (self._period_ms, period_max_ms) if each is not None]
+        self._period_ms = min(periods, default=None)
         self._checked_ms = self._awake_since_ms = now_ms
         if self._period_ms is not None:
             self.ping_ms = now_ms + self._period_ms

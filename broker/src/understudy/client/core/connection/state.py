@@ -16,9 +16,11 @@ the values that all parts share (``link_state``), listeners for failures (``list
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from understudy.client.core.connection.calls import Calls, Waiter, settle
+from understudy.client.core.connection.codec import CONNECTION_CHANNEL, CONTROL_CHANNEL, Arrival, TransportEnds
 from understudy.client.core.connection.dials import Dials, Link
 from understudy.client.core.connection.failover import Event, Reconnection, State
 from understudy.client.core.connection.life import Life
@@ -30,6 +32,7 @@ from understudy.client.core.connection.sessions import Sessions
 from understudy.client.core.url.options import ClientOptions, ClientUrl, Connector
 from understudy.client.core.url.parsing import connector_of
 from understudy.errors import (
+    AuthenticationFailed,
     BrokerError,
     CallTimedOut,
     ConnectionLost,
@@ -40,7 +43,6 @@ from understudy.errors import (
     Unreachable,
 )
 from understudy.ports import Clock, Entropy
-from understudy.wire.core.codec import MAGIC
 from understudy.wire.core.codes import error_of
 from understudy.wire.core.packets import (
     VERSION,
@@ -58,8 +60,6 @@ from understudy.wire.core.packets import (
 )
 from understudy.wire.core.transport import TransportConfiguration
 
-CONNECTION_CHANNEL: Final = 0
-CONTROL_CHANNEL: Final = 1
 #: Texts of a TLS handshake that meets a port without TLS, in the blocking and the asyncio client.
 _NO_TLS_THERE: Final = ("(EOF)", "WRONG_VERSION_NUMBER", "closed by the other side")
 _REDIRECTS: Final = (DisconnectReason.REDIRECT, DisconnectReason.REDIRECT_ON_CRITICAL_ERROR)
@@ -182,8 +182,13 @@ class ClientState:
             hint = "it speaks HTTP: is that the port of the management?" if data.startswith(b"HTTP") else None
             self._lost(ConnectionLost(f"broker {self.connector} broke the protocol: {error}", hint=hint))
             return
-        sessions = self.sessions.by_channel
-        for channel_id, packet, size_bytes in frames:
+        self._dispatch(frames)
+
+    def _dispatch(self, arrivals: Iterable[Arrival]) -> None:
+        """Give packets to what they are for."""
+        link, sessions = self.link, self.sessions.by_channel
+        decoder = link.decoder
+        for channel_id, packet, size_bytes in arrivals:
             session = sessions.get(channel_id)
             if session is not None:
                 session.receive(packet, size_bytes)
@@ -242,7 +247,6 @@ class ClientState:
         self._retry_ms = None
         self._life.received_ms = link.clock.monotonic_ms()
         link.opened(connector, self.sessions.by_channel.__contains__)
-        link.transmit(MAGIC)
         self._send(CONNECTION_CHANNEL, Ping(link.options.connection_ttl_ms))
         self._restoration = Restoration(link, self.sessions, self._new_calls(), self._cause, self._on_restoration)
         self._restoration.greet(node_id)
@@ -318,6 +322,15 @@ class ClientState:
             self._receive_topology(packet)
         elif isinstance(packet, (Disconnect, DisconnectV2, DisconnectV3)):
             self._receive_disconnect(packet)
+        elif isinstance(packet, TransportEnds):
+            self._transport_ends(packet.error)
+
+    def _transport_ends(self, error: BrokerError) -> None:
+        if isinstance(error, AuthenticationFailed) and self._connect_waiter is not None:
+            # no other node takes a wrong password
+            self.close(error)
+        else:
+            self._lost(error)
 
     def _receive_topology(self, packet: ClusterTopology | ClusterTopologyV2) -> None:
         if isinstance(packet, ClusterTopologyV4):
@@ -416,7 +429,7 @@ class ClientState:
 
     def _watch(self) -> None:
         """Begin to watch the life of the connection."""
-        self._life.begin(self.link.clock.monotonic_ms())
+        self._life.begin(self.link.clock.monotonic_ms(), period_max_ms=self.link.codec.ping_period_ms)
         if self._life.ping_ms is not None:
             self.link.shell.wake_at(self._life.ping_ms)
 

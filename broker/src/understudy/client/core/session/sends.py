@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from understudy.client.core.connection.calls import Waiter, twice_dropped
+from understudy.client.core.connection.codec import Frame
 from understudy.client.core.session.channel import Channel
 from understudy.client.core.session.large_sends import LargeBodySend
 from understudy.errors import AddressFull, BrokerError, IllegalState, SendOutcomeUnknown
@@ -64,7 +65,7 @@ class Pending:
         """Whether the broker answers; otherwise it is done when written."""
         self.resend = resend
         """Whether a second copy is harmless, because it carries a duplicate id."""
-        self.frame = b""
+        self.frame: Frame = b""
 
 
 class ProducerState:
