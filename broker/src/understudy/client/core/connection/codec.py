@@ -51,6 +51,8 @@ class Codec(Protocol):
     """Whether messages carry duplicate ids by which the broker drops the second copy of a send."""
     keeps_sessions: bool
     """Whether the broker may still have the sessions after a lost connection and decide requests under way."""
+    blocked: bool
+    """Whether the broker has said that it takes no messages for now."""
     ping_period_ms: int | None
     """Longest time between two pings; None: the options of the connection decide alone."""
 
@@ -103,6 +105,7 @@ class CoreCodec:
 
     duplicate_ids = True
     keeps_sessions = False
+    blocked = False
     ping_period_ms: int | None = None
 
     def __init__(self, write: Callable[[bytes], None]) -> None:

@@ -62,6 +62,10 @@ class LinkState:
         """Node id of the broker, the same of both nodes of a pair; None before the first topology."""
         return self.topology.own_node_id
 
+    def token(self, length_bytes: int) -> bytes:
+        """Random bytes."""
+        return self._entropy.token(length_bytes)
+
     def new_name(self) -> str:
         """A random name for a session."""
         return uuid_text(self._entropy.token(16))
@@ -110,6 +114,11 @@ class LinkState:
         if not self._flush_wanted:
             self._flush_wanted = True
             self.shell.wants_flush()
+
+    def write(self, data: bytes) -> None:
+        """Send bytes with the next flush."""
+        self._out.append(data)
+        self.want_flush()
 
     def send(self, channel_id: int, packet: Packet) -> None:
         """Send a packet on a channel with the next flush."""

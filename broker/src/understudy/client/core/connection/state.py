@@ -19,11 +19,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from understudy.client.amqp091.codec import Amqp091Codec
+from understudy.client.amqp091.handshake import Login
 from understudy.client.core.connection.calls import Calls, Waiter, settle
 from understudy.client.core.connection.codec import CONNECTION_CHANNEL, CONTROL_CHANNEL, Arrival, TransportEnds
 from understudy.client.core.connection.dials import Dials, Link
 from understudy.client.core.connection.failover import Event, Reconnection, State
-from understudy.client.core.connection.life import Life
+from understudy.client.core.connection.life import Life, heartbeat_s
 from understudy.client.core.connection.link_state import OLDEST_VERSION, LinkState
 from understudy.client.core.connection.listeners import Listeners
 from understudy.client.core.connection.outage import Outage
@@ -83,6 +85,12 @@ class ClientState:
         start: Which connector of the URL to dial first.
         """
         self.link = LinkState(url.options, link, clock, entropy)
+        user = user if user is not None else url.options.user
+        password = password if password is not None else url.options.password
+        if url.virtual_host is not None:
+            login = Login(user, password, url.virtual_host)
+            self.link.codec = Amqp091Codec(self.link, login, heartbeat_s(url.options_with_backup))
+        self.link.on_arrivals = self._dispatch
         self.closed: BrokerError | None = None
         self.failovers = 0
         """Failovers completed."""
@@ -97,8 +105,8 @@ class ClientState:
         self.sessions = Sessions(
             self.link,
             self._control,
-            user if user is not None else url.options.user,
-            password if password is not None else url.options.password,
+            user,
+            password,
         )
         self._restoration: Restoration | None = None
         self._cause: BrokerError = ConnectionLost("not connected yet")
@@ -148,6 +156,11 @@ class ClientState:
             error: Why, if the application did not ask for it: waiting calls and listeners get it.
         """
         self._machine.fire(Event.CLOSE, error)
+
+    def leave(self) -> None:
+        """Write a farewell, if the protocol has one; ``close`` follows when it is flushed."""
+        if self.state is State.CONNECTED:
+            self.link.codec.leave()
 
     # called by the shell
 
@@ -438,6 +451,8 @@ class ClientState:
         if limit_ms is not None:
             self._lost(ConnectionLost(f"{self.connector}: nothing received for {limit_ms} ms"))
             return
+        if self.link.codec.blocked:
+            self.sessions.excuse(now_ms)
         waiting_ms = self.sessions.unconfirmed_too_long(now_ms)
         if waiting_ms is not None:
             self._lost(CallTimedOut(f"{self.connector}: no send confirmed for {waiting_ms} ms"))
