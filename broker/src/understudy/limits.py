@@ -381,6 +381,14 @@ AMQP091_CONSUMERS_MAX = 1_000
 AMQP091_SESSIONS_MAX = 10_000
 AMQP091_SESSIONS_OF_HOST_MAX = 2_000
 AMQP091_SESSIONS_OF_USER_MAX = 100
+#: State of a session of AMQP 0-9-1 without a connection, in nominal bytes (ADR 0195): above it deliveries are returned
+#: to their queues, then channels end.
+AMQP091_SESSION_BYTES_MAX = 64 * 1024
+#: Encoded arguments of a consumer that a session keeps. Bytes.
+AMQP091_KEPT_ARGUMENTS_BYTES_MAX = 4 * 1024
+#: Numbers of publishes of a channel that were returned or rejected, of which its client learns when it resumes: the
+#: newest ones of each.
+AMQP091_KEPT_NUMBERS_MAX = 256
 #: Exchanges of a node, bindings of one exchange and of all, words of a pattern and of a routing key that topics
 #: look at, arguments of a binding to a headers exchange, and further routing keys (CC, BCC) of a message.
 EXCHANGES_MAX = 10_000

@@ -306,6 +306,10 @@ class ServerConsumer(Consumer):
             large.close()
         self.allowance_bytes = 0
 
+    def give_up_large(self) -> None:
+        """Send no further piece of the large message that is being delivered; it stays outstanding."""
+        self._end_large()
+
     def _break_off(self, reference: MessageReference, error: BrokerError) -> None:
         """Close the consumer: its client has a part of a message that has no end, and only closing says so."""
         if self.delivering.take_one(reference.message_id):

@@ -16,6 +16,7 @@ and the end. Not here: packets, channels, confirmation windows.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 from understudy.errors import BrokerError, TransactionRolledBack
@@ -211,6 +212,20 @@ class ServerSession:
                 returned.setdefault(consumer.queue, []).extend(outstanding)
         for queue, references in returned.items():
             self._office.redelivery.cancel(queue, references)
+
+    def give_back_of(self, consumer_id: int, message_ids: Iterable[int]) -> ServerConsumer | None:
+        """Return single deliveries to their queue, in no transaction. They count as delivered, because the client may
+        have seen them.
+
+        Returns:
+            The consumer that had them; None: it is gone, and they are back already.
+        """
+        consumer = self.consumers.by_id.get(consumer_id)
+        if consumer is not None:
+            parts = [consumer.delivering.take_one(message_id) for message_id in message_ids]
+            references = [reference for part in parts for reference in part]
+            self._office.redelivery.cancel(consumer.queue, references, delay_redelivery=False)
+        return consumer
 
     # -- end --------------------------------------------------------------------------------------
 

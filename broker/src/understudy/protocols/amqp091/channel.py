@@ -30,7 +30,7 @@ from understudy.store.messages.reference import Part
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
 from understudy.wire.amqp091.frames import FrameType
 from understudy.wire.amqp091.layout import Method, decode_method
-from understudy.wire.amqp091.methods import BasicCancel, BasicPublish, ChannelClose, ChannelCloseOk
+from understudy.wire.amqp091.methods import BasicCancel, BasicPublish, ChannelClose, ChannelCloseOk, ChannelOpenOk
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,10 @@ class State(Enum):
     """States of a channel."""
 
     OPEN = auto()
+    DETACHED = auto()
+    """The connection is gone, and the session keeps the channel (ADR 0195)."""
+    RESUMING = auto()
+    """The client has another connection, and channel.open-ok waits for what the channel sent before."""
     CLOSING = auto()
     """channel.close was sent; everything but close and close-ok is ignored."""
     CLOSED = auto()
@@ -52,7 +56,13 @@ class Event(Enum):
     CLOSE = auto()
     """The client closes the channel, or confirms its end."""
     LOSE = auto()
-    """The connection ends."""
+    """The connection or the session ends, and the channel with it."""
+    DETACH = auto()
+    """The connection ends, and the session keeps the channel."""
+    RESUME = auto()
+    """The client goes on at another connection."""
+    READY = auto()
+    """What the channel sent before is decided."""
 
 
 class Amqp091Channel(Machine[State, Event]):
@@ -90,6 +100,8 @@ class Amqp091Channel(Machine[State, Event]):
         self.deliveries = ChannelDeliveries(link, self.session, self.output)
         self.last_queue = ""
         """Queue that was declared last, which requests without a name mean."""
+        self.lost = False
+        """Whether deliveries went back to their queues since the client has last read the status of the channel."""
         self.reply_tag: str | None = None
         """Tag of the consumer of direct replies; None: there is none."""
         self.session.consumers.start()
@@ -98,6 +110,11 @@ class Amqp091Channel(Machine[State, Event]):
     def open(self) -> bool:
         """Whether requests are carried out."""
         return self._state is State.OPEN
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a session may keep the channel when its connection ends."""
+        return self.deliveries.keeps and self._state in (State.OPEN, State.RESUMING)
 
     # --- frames ----------------------------------------------------------------------------------
 
@@ -112,6 +129,10 @@ class Amqp091Channel(Machine[State, Event]):
         Raises:
             Amqp091Error: after channel.close a method that cannot be read.
         """
+        if self._state is State.RESUMING:
+            text = f"channel {self.number} is not open before channel.open-ok"
+            self.link.refuse(Amqp091Error(ReplyCode.CHANNEL_ERROR, text), None)
+            return
         if self._state is not State.OPEN:
             self._receive_closing(kind, payload)
             return
@@ -232,17 +253,84 @@ class Amqp091Channel(Machine[State, Event]):
         self._end_session()
         self.link.channel_ended(self.number)
 
-    def _end_session(self) -> None:
-        """Return all deliveries to their queues. They count as delivered, because the client may have seen them."""
-        self.publisher.closed = True
+    # --- without a connection --------------------------------------------------------------------
+
+    def resume_deliveries(self) -> None:
+        """Go on with deliveries: the socket takes data again."""
+        if self._state is State.OPEN:
+            self.deliveries.send_again()
+
+    def _drop_input(self) -> None:
+        """Forget a content that has not come whole, and the consumer of direct replies."""
         self.link.peer.content_bytes -= self.content.held_bytes
         self.content = Content()
         if self.publisher.reply_token is not None:
             self.link.services.replies.pop(self.publisher.reply_token, None)
+            self.publisher.reply_token = self.reply_tag = None
+
+    def _move(self, link: ConnectionLink) -> None:
+        self.link = link
+        self.session.state.move(link.scope)
+
+    def _move_output(self) -> None:
+        for part in (self.output, self.publisher, self.deliveries):
+            part.move(self.link)
+
+    def _detach(self, link: ConnectionLink) -> None:
+        self._drop_input()
+        self.deliveries.detach()
+        self._move(link)
+        self._move_output()
+        link.services.shared.connections.session_ended()
+
+    def _resume(self, link: ConnectionLink, seen_tag: int, answer: Callable[[], bytes]) -> None:
+        """Go on at a connection: answer when everything before is decided, then send deliveries again. Confirms of
+        earlier publishes are in the answer, and none is sent before it.
+        """
+        self._move(link)
+        link.services.shared.connections.session_opened()
+
+        def ready() -> None:
+            if self._state is State.RESUMING and self.link is link:
+                self.fire(Event.READY, seen_tag, answer)
+
+        self.session.state.when_durable(ready)
+
+    def _ready(self, seen_tag: int, answer: Callable[[], bytes]) -> None:
+        self._move_output()
+        self.publisher.resume()
+        self.deliveries.resume(seen_tag)
+        try:
+            self.output.send(ChannelOpenOk(answer()))
+        except Amqp091Error as error:
+            self.link.refuse(error, None)
+            return
+        self.lost = False
+        self.deliveries.send_again()
+
+    def lose_deliveries(self, generation: int) -> None:
+        """Return all deliveries and roll the open transaction back, because the client cannot be told of them."""
+        transaction = self.session.state.transaction
+        if transaction is not None:
+            self.publisher.rolled_back = True
+            self.publisher.drop_returns()
+            self.session.undo()
+        self.lost = True
+        self.deliveries.lose(generation)
+
+    def _end_session(self) -> None:
+        """Return all deliveries to their queues. They count as delivered, because the client may have seen them."""
+        self.publisher.closed = True
+        self._drop_input()
         if not self.session.state.closed:
             self.session.close(failed=True)
             self.session.release_parts()
             self.link.services.shared.connections.session_ended()
+
+    def _end_detached(self) -> None:
+        # a channel without a connection does not count as open
+        self.link.services.shared.connections.session_opened()
+        self._end_session()
 
     def check(self, now_ms: int) -> None:
         """Check for a content that does not come. Raises RemoteProtocolError."""
@@ -310,8 +398,14 @@ class Amqp091Channel(Machine[State, Event]):
             (State.CLOSING, Event.CLOSE): To(State.CLOSED, _free),
             (State.CLOSING, Event.LOSE): To(State.CLOSED, _end_session),
             (State.CLOSED, Event.LOSE): IGNORED,
+            (State.OPEN, Event.DETACH): To(State.DETACHED, _detach),
+            (State.RESUMING, Event.DETACH): To(State.DETACHED, _detach),
+            (State.DETACHED, Event.RESUME): To(State.RESUMING, _resume),
+            (State.RESUMING, Event.READY): To(State.OPEN, _ready),
+            (State.DETACHED, Event.LOSE): To(State.CLOSED, _end_detached),
+            (State.RESUMING, Event.LOSE): To(State.CLOSED, _end_session),
         },
-        otherwise={Event.REFUSE: ILLEGAL, Event.CLOSE: ILLEGAL, Event.LOSE: ILLEGAL},
+        otherwise=dict.fromkeys(Event, ILLEGAL),
     )
 
 

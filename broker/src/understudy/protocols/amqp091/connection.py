@@ -24,6 +24,8 @@ from understudy.protocols.amqp091.handshake import Handshake
 from understudy.protocols.amqp091.heart import Heart
 from understudy.protocols.amqp091.link import Amqp091Services, Peer
 from understudy.protocols.amqp091.requests import HANDLERS
+from understudy.protocols.amqp091.resumption.kept_channels import KeptChannels
+from understudy.protocols.amqp091.resumption.request import channel_request
 from understudy.protocols.liveness import Liveness
 from understudy.routing.memory import AddressMemory
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
@@ -281,8 +283,16 @@ class Amqp091Connection(Machine[State, Event]):
             text = f"{len(self.channels)} channels are open, channel-max is {self.peer.channel_max}"
             self.refuse(Amqp091Error(ReplyCode.NOT_ALLOWED, text), method)
             return
-        if method.reserved_1.startswith(("resume", "status")):
-            self.refuse(Amqp091Error(ReplyCode.NOT_IMPLEMENTED, "channels are not resumed"), method)
+        client_session = self._handshake.session.session
+        kept = None if client_session is None else KeptChannels.of(client_session)
+        try:
+            request = channel_request(method.reserved_1)
+            if request is not None and kept is None:
+                raise Amqp091Error(ReplyCode.COMMAND_INVALID, "the connection has no session")
+            if kept is not None and kept.resume(number, request, self, self.channels):
+                return
+        except Amqp091Error as error:
+            self.refuse(error, method)
             return
         options = SessionOptions(validated_user=shared.access.validated_user(principal))
         security = shared.access.permissions(principal)
@@ -299,12 +309,18 @@ class Amqp091Connection(Machine[State, Event]):
 
         try:
             shared.connections.check_accepting()
-            self.channels[number] = Amqp091Channel(self, number, make_session, HANDLERS)
+            channel = self.channels[number] = Amqp091Channel(self, number, make_session, HANDLERS)
         except BrokerError as error:
             self.refuse(Amqp091Error(ReplyCode.RESOURCE_ERROR, shared.error_texts.remote(error)), method)
             return
         shared.connections.session_opened()
-        self.send(m.ChannelOpenOk(), number)
+        if client_session is not None and client_session.keeps_channels:
+            channel.deliveries.keeps = True
+            channel.deliveries.begin(client_session.generation)
+        status = b""
+        if kept is not None and request is not None:
+            status = kept.status(channel, self.channels, resumed=False)
+        self.send(m.ChannelOpenOk(status), number)
 
     def channel_ended(self, number: int) -> None:
         self.channels.pop(number, None)
@@ -343,8 +359,7 @@ class Amqp091Connection(Machine[State, Event]):
     def resume_deliveries(self) -> None:
         self.held_back = False
         for channel in list(self.channels.values()):
-            if channel.open:
-                channel.session.consumers.resume_deliveries()
+            channel.resume_deliveries()
 
     # --- full addresses ----------------------------------------------------------------------------
 
@@ -466,11 +481,15 @@ class Amqp091Connection(Machine[State, Event]):
             self._go_on()
 
     def _end_channels(self) -> None:
-        self._handshake.session.prepare()
+        part = self._handshake.session
+        session = part.prepare()
         channels, self.channels = self.channels, {}
-        for channel in channels.values():
+        kept = {} if session is None else {number: each for number, each in channels.items() if each.goes_on}
+        for channel in (each for number, each in channels.items() if number not in kept):
             channel.fire(ChannelEvent.LOSE)
-        self._handshake.session.leave()
+        part.leave()
+        if session is not None:
+            KeptChannels.of(session).keep(kept, self, session.scope)
 
     def _delete_queues(self) -> None:
         self.scope.delete_temporary_queues(self.services.shared.sessions.post_office)

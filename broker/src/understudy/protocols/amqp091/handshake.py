@@ -10,7 +10,7 @@ from understudy.ports import Security
 from understudy.protocols.amqp091 import names, sasl
 from understudy.protocols.amqp091.endpoint_checks import NODE_PROPERTY
 from understudy.protocols.amqp091.link import HandshakeOwner
-from understudy.protocols.amqp091.sessions import SessionPart
+from understudy.protocols.amqp091.sessions import Client, SessionPart
 from understudy.protocols.login import LoginStep
 from understudy.security.authentication import Principal
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
@@ -133,7 +133,7 @@ class Handshake:
         """
         owner = self._owner
         owner.peer.host = names.host_prefix(method.virtual_host, owner.services.options.virtual_hosts)
-        self.session.enter(owner.peer.user, self.host)
+        self.session.enter(Client(owner.peer.user, self.host, owner.peer.host))
         owner.proceed()
         owner.send(ConnectionOpenOk(self.known_hosts()), 0)
 

@@ -30,6 +30,11 @@ class ChannelOutput:
         """Whether a large message is begun and not at its end."""
         return self._waiting is not None
 
+    def move(self, link: ConnectionLink) -> None:
+        """Use another connection; what waits for the end of a large message is dropped."""
+        self._link = link
+        self._waiting, self._waiting_bytes = None, 0
+
     def send(self, method: Method) -> None:
         """Send a method without a content."""
         self._send(method_frame(method, self._number))

@@ -7,11 +7,12 @@ together. A message that no queue gets is returned if its publisher asked for th
 from __future__ import annotations
 
 import logging
+from collections import deque
 from functools import partial
 from typing import Final
 
 from understudy.errors import AddressFull, BrokerError, NotAuthorized
-from understudy.limits import AMQP091_RETURN_BYTES, AMQP091_RETURNS_BYTES_MAX
+from understudy.limits import AMQP091_KEPT_NUMBERS_MAX, AMQP091_RETURN_BYTES, AMQP091_RETURNS_BYTES_MAX
 from understudy.protocols.amqp091 import names
 from understudy.protocols.amqp091.link import ConnectionLink
 from understudy.protocols.amqp091.messages import Publish, further_keys, to_message
@@ -56,6 +57,16 @@ class ChannelPublisher:
         """Returns that wait for the commit of their transaction."""
         self._returns_bytes = 0
         """Bytes of these returns."""
+        self._unnumbered = 0
+        """Number of publishes of a channel without confirms."""
+        self.returned: deque[int] = deque(maxlen=AMQP091_KEPT_NUMBERS_MAX)
+        """Newest numbers of publishes that were returned."""
+        self.rejected: deque[int] = deque(maxlen=AMQP091_KEPT_NUMBERS_MAX)
+        """Newest numbers of publishes that were refused."""
+        self.commits = 0
+        """Number of commits that were answered."""
+        self.rolled_back = False
+        """Whether the open transaction was rolled back without the client, which still has to learn of it."""
 
     def publish(self, method: BasicPublish, publish: Publish) -> None:
         """Take a publish with its content.
@@ -71,6 +82,8 @@ class ChannelPublisher:
         number = 0
         if self.confirms:
             number, self._next = self._next, self._next + 1
+        else:
+            self._unnumbered += 1
         publish = _without_bcc(self._with_reply_address(publish))
         token = publish.routing_key.removeprefix(_REPLY_PREFIX)
         if not publish.exchange and len(token) < len(publish.routing_key):
@@ -94,6 +107,8 @@ class ChannelPublisher:
                 return
         if not routed and method.mandatory:
             self._return(publish)
+            if number:
+                self.returned.append(number)
         if number:
             self._office.acceptance.answer(self._session.state.order, partial(self._done, number))
 
@@ -163,6 +178,37 @@ class ChannelPublisher:
         """Forget the returns of a transaction, which was rolled back."""
         self._returns, self._returns_bytes = [], 0
 
+    # --- without a connection --------------------------------------------------------------------
+
+    @property
+    def mode(self) -> str:
+        """Name of the mode in the status of a channel."""
+        return "confirm" if self.confirms else "tx" if self.transacted else "none"
+
+    @property
+    def accepted(self) -> int:
+        """Number of publishes that are decided; without confirms the number of those that came."""
+        return max(self._confirmed, self._safe) if self.confirms else self._unnumbered
+
+    @property
+    def received(self) -> int:
+        """Number of publishes that came."""
+        return self._next - 1 if self.confirms else self._unnumbered
+
+    def select(self, *, confirms: bool) -> None:
+        """Begin a mode, in which publishes are counted anew."""
+        self.confirms, self.transacted = confirms, not confirms
+        self._unnumbered = 0
+
+    def move(self, link: ConnectionLink) -> None:
+        """Use another connection."""
+        self._link = link
+
+    def resume(self) -> None:
+        """Number the next publish behind those that are accepted."""
+        self._confirmed = self._safe = self.accepted if self.confirms else 0
+        self._next = self._confirmed + 1
+
     # --- confirms --------------------------------------------------------------------------------
 
     def _done(self, number: int, error: BrokerError | None) -> None:
@@ -172,6 +218,7 @@ class ChannelPublisher:
         if error is not None:
             self._flush()
             self._confirmed = number
+            self.rejected.append(number)
             self._output.send(BasicNack(number))
             return
         self._safe = number

@@ -278,7 +278,8 @@ def _recover_async(channel: Amqp091Channel, method: m.BasicRecover | m.BasicReco
 def _select_confirms(channel: Amqp091Channel, method: m.ConfirmSelect) -> None:
     if channel.publisher.transacted:
         raise names.refused("the channel is transacted")
-    channel.publisher.confirms = True
+    if not channel.publisher.confirms:
+        channel.publisher.select(confirms=True)
     channel.answer(m.ConfirmSelectOk(), wanted=not method.no_wait)
 
 
@@ -286,16 +287,20 @@ def _select_transactions(channel: Amqp091Channel, method: m.TxSelect) -> None:
     if channel.publisher.confirms:
         raise names.refused("publishes of the channel are confirmed")
     if not channel.publisher.transacted:
-        channel.publisher.transacted = True
+        channel.publisher.select(confirms=False)
         channel.session.begin_transactions()
     channel.answer(m.TxSelectOk())
 
 
 def _commit(channel: Amqp091Channel, method: m.TxCommit) -> None:
     _check_transacted(channel)
+    if channel.publisher.rolled_back:
+        raise names.refused("the transaction was rolled back without its client: tx.rollback begins a new one")
     channel.deliveries.settle_deferred()
 
     def done(error: BrokerError | None) -> None:
+        if error is None:
+            channel.publisher.commits += 1
         if not channel.open:
             return
         if error is not None:
@@ -312,6 +317,7 @@ def _rollback(channel: Amqp091Channel, method: m.TxRollback) -> None:
     _check_transacted(channel)
     channel.deliveries.restore_deferred()
     channel.publisher.drop_returns()
+    channel.publisher.rolled_back = False
     channel.session.undo()
     channel.answer(m.TxRollbackOk())
 

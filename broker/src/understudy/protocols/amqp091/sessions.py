@@ -2,9 +2,8 @@
 
 A client asks for a session in its properties (``session_request``) and enters it with connection.open, when it has
 logged in. The session has the exclusive queues of the client, and the auto-delete queues that it has consumed from.
-While it has no connection they are kept with their messages, until its timeout ends it.
-
-Not here: channels, consumers and deliveries, which end with their connection.
+While it has no connection they are kept with their messages, until its timeout ends it. A client that has asked with
+``start`` or ``resume`` finds its channels again, too (``resumption``).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from enum import Enum, auto
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 from understudy.limits import AMQP091_SESSIONS_MAX, AMQP091_SESSIONS_OF_HOST_MAX, AMQP091_SESSIONS_OF_USER_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
@@ -24,6 +23,8 @@ from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
 
 #: Reply code of a client's connection.close that keeps the session.
 KEEP_SESSION: Final = 201
+#: Number of generations of delivery tags.
+GENERATIONS: Final = 1 << 15
 #: Reply codes of the broker's connection.close that keep the session: the client has done nothing wrong.
 _KEEPING: Final = (ReplyCode.CONNECTION_FORCED, ReplyCode.INTERNAL_ERROR)
 
@@ -33,6 +34,13 @@ class SessionConnection(Protocol):
 
     def kill(self, reason: str) -> None:
         """Close the connection with 320."""
+
+
+class SessionChannels(Protocol):
+    """The channels of a session while its client has no connection."""
+
+    def end(self) -> None:
+        """End all channels: the session ends."""
 
 
 class State(Enum):
@@ -56,6 +64,21 @@ class Event(Enum):
     """The client ends the session, or its timeout does."""
 
 
+class Client(NamedTuple):
+    """A client of a session."""
+
+    user: str
+    """Login of the client."""
+    host: str
+    """Host from which the client has connected."""
+    virtual_host: str = ""
+    """Prefix of the virtual host, which names of queues have."""
+
+    def may_take(self, other: Client) -> bool:
+        """Whether another connection may have the session of this client: one of its user, from any host."""
+        return (self.user, self.virtual_host) == (other.user, other.virtual_host)
+
+
 class ClientSession(Machine[State, Event]):
     """One session."""
 
@@ -63,19 +86,23 @@ class ClientSession(Machine[State, Event]):
     EVENTS: ClassVar[type[Enum]] = Event
     INITIAL: ClassVar[Enum] = State.ATTACHED
 
-    def __init__(self, sessions: ClientSessions, request: SessionRequest, user: str, host: str) -> None:
+    def __init__(self, sessions: ClientSessions, request: SessionRequest, client: Client) -> None:
         """Begin without a connection; ``place`` follows.
 
         Args:
             sessions: Has the session until it ends.
             request: What the client asked for.
-            user: Login of the client, which alone may resume the session.
-            host: Host from which the client has connected.
+            client: The client, whose user alone may resume the session.
         """
         super().__init__()
         self.uuid = request.uuid
-        self.user = user
-        self.host = host
+        self.client = client
+        self.keeps_channels = request.kind is not RequestKind.ATTACH
+        """Whether the client knows how to resume channels."""
+        self.generation = 0
+        """Generation of the delivery tags of new channels."""
+        self.channels: SessionChannels | None = None
+        """Channels without a connection; None: there were none."""
         self.timeout_ms = request.timeout_ms
         self.connection: SessionConnection | None = None
         self._sessions = sessions
@@ -90,6 +117,17 @@ class ClientSession(Machine[State, Event]):
             scope.left_queues |= self._scope.left_queues
             self._scope.left_queues = {}
         self.connection, self._scope = connection, scope
+
+    def next_generation(self) -> int:
+        """Begin a generation of delivery tags: outstanding deliveries are lost. Returns its number."""
+        self.generation = (self.generation + 1) % GENERATIONS
+        return self.generation
+
+    @property
+    def scope(self) -> ConnectionScope:
+        """Scope of the connection; while there is none that of the session."""
+        assert self._scope is not None, "the session was placed"
+        return self._scope
 
     def _detach(self) -> None:
         self.connection = None
@@ -110,6 +148,8 @@ class ClientSession(Machine[State, Event]):
         self._stop_timer()
         self.connection = None
         self._sessions.forget(self)
+        if self.channels is not None:
+            self.channels.end()
         if self._scope is not None:
             self._scope.delete_temporary_queues(self._sessions.office)
             self._scope.delete_left_queues(self._sessions.office)
@@ -138,13 +178,15 @@ class ClientSessions:
         self._by_uuid: dict[str, ClientSession] = {}
         self._of_user: Counter[str] = Counter()
         self._of_host: Counter[str] = Counter()
+        self.stale_acknowledgements = 0
+        """Number of acknowledgements that were ignored, of deliveries before a resumption."""
 
     @property
     def count(self) -> int:
         """Number of sessions."""
         return len(self._by_uuid)
 
-    def enter(self, request: SessionRequest, user: str, host: str) -> ClientSession:
+    def enter(self, request: SessionRequest, client: Client) -> ClientSession:
         """The session that a client has asked for; it is attached and has no connection yet.
 
         A session that has a connection is taken from it if the same user asks: after a cut link the former connection
@@ -152,46 +194,46 @@ class ClientSessions:
 
         Args:
             request: What the client asks for.
-            user: Login of the client.
-            host: Host of the client.
+            client: The client.
 
         Raises:
-            Amqp091Error: NOT_FOUND: it does not exist, has ended, or belongs to another user. RESOURCE_LOCKED: it
-                exists and shall be new. NOT_ALLOWED: there are too many sessions.
+            Amqp091Error: NOT_FOUND: it does not exist, has ended, or belongs to another user or virtual host.
+                RESOURCE_LOCKED: it exists and shall be new. NOT_ALLOWED: there are too many sessions.
         """
         known = self._by_uuid.get(request.uuid)
-        if known is not None and known.user == user and request.kind is not RequestKind.START:
+        if known is not None and known.client.may_take(client) and request.kind is not RequestKind.START:
             if known.connection is not None:
                 known.connection.kill("the session goes on at another connection")
             if known.state is State.DETACHED:
                 known.fire(Event.ATTACH)
                 known.timeout_ms = request.timeout_ms
+                known.keeps_channels = request.kind is not RequestKind.ATTACH
                 return known
             known = None
         if request.kind is RequestKind.RESUME:
             raise Amqp091Error(ReplyCode.NOT_FOUND, "there is no such session", closes_connection=True)
         if known is not None:
             raise Amqp091Error(ReplyCode.RESOURCE_LOCKED, "the session is in use", closes_connection=True)
-        return self._start(request, user, host)
+        return self._start(request, client)
 
-    def _start(self, request: SessionRequest, user: str, host: str) -> ClientSession:
+    def _start(self, request: SessionRequest, client: Client) -> ClientSession:
         for count, most, of in (
             (len(self._by_uuid), AMQP091_SESSIONS_MAX, "the node"),
-            (self._of_host[host], AMQP091_SESSIONS_OF_HOST_MAX, "the host of the client"),
-            (self._of_user[user], AMQP091_SESSIONS_OF_USER_MAX, "the user"),
+            (self._of_host[client.host], AMQP091_SESSIONS_OF_HOST_MAX, "the host of the client"),
+            (self._of_user[client.user], AMQP091_SESSIONS_OF_USER_MAX, "the user"),
         ):
             if count >= most:
                 raise Amqp091Error(ReplyCode.NOT_ALLOWED, f"{count} sessions of {of}, the limit")
-        session = ClientSession(self, request, user, host)
+        session = ClientSession(self, request, client)
         self._by_uuid[session.uuid] = session
-        self._of_user[user] += 1
-        self._of_host[host] += 1
+        self._of_user[client.user] += 1
+        self._of_host[client.host] += 1
         return session
 
     def forget(self, session: ClientSession) -> None:
         """A session has ended."""
         del self._by_uuid[session.uuid]
-        for counts, key in ((self._of_user, session.user), (self._of_host, session.host)):
+        for counts, key in ((self._of_user, session.client.user), (self._of_host, session.client.host)):
             counts[key] -= 1
             if not counts[key]:
                 del counts[key]
@@ -231,12 +273,16 @@ class SessionPart:
         except Amqp091Error as error:
             self._refusal = error
 
-    def enter(self, user: str, host: str) -> None:
+    @property
+    def session(self) -> ClientSession | None:
+        """The session; None: the client has none."""
+        return self._session
+
+    def enter(self, client: Client) -> None:
         """Enter the session that the client has asked for.
 
         Args:
-            user: Login of the client.
-            host: Host of the client.
+            client: The client.
 
         Raises:
             Amqp091Error: as ``session_request`` and ``ClientSessions.enter``.
@@ -244,7 +290,7 @@ class SessionPart:
         if self._refusal is not None:
             raise self._refusal
         if self._request is not None:
-            self._session = self._sessions.enter(self._request, user, host)
+            self._session = self._sessions.enter(self._request, client)
             self._session.place(self._connection, self._scope)
 
     def closed_by_client(self, code: int) -> None:
@@ -255,10 +301,16 @@ class SessionPart:
         """The broker closes the connection with this reply code."""
         self._keep = code in _KEEPING
 
-    def prepare(self) -> None:
-        """The channels end next: keep the auto-delete queues of their consumers if the session goes on."""
+    def prepare(self) -> ClientSession | None:
+        """The channels end next: keep the auto-delete queues of their consumers if the session goes on.
+
+        Returns:
+            The session if it keeps the channels; None: they end.
+        """
         session = self._session
-        self._scope.keeps_left_queues = self._keep and session is not None and session.timeout_ms > 0
+        goes_on = session is not None and session.state is State.ATTACHED and session.timeout_ms > 0
+        self._scope.keeps_left_queues = goes_on = self._keep and goes_on
+        return session if goes_on and session is not None and session.keeps_channels else None
 
     def leave(self) -> None:
         """The channels have ended: the session waits for its client, or ends."""

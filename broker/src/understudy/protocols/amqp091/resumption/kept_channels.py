@@ -1,0 +1,134 @@
+"""The channels of a session while their client has no connection, and how it finds them again (ADR 0195)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from understudy.limits import AMQP091_SESSION_BYTES_MAX
+from understudy.protocols.amqp091.channel import Amqp091Channel, Event, State
+from understudy.protocols.amqp091.deliveries import GENERATION_SHIFT
+from understudy.protocols.amqp091.link import ConnectionLink
+from understudy.protocols.amqp091.resumption.absent_link import AbsentLink
+from understudy.protocols.amqp091.resumption.request import ChannelRequest
+from understudy.protocols.amqp091.resumption.status import encoded_status
+from understudy.protocols.amqp091.sessions import ClientSession
+from understudy.session.connection_scope import ConnectionScope
+from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
+
+#: Nominal memory of a channel without its consumers, of a delivery, and of the number of a publish. Bytes.
+_CHANNEL_BYTES: Final = 1_024
+_DELIVERY_BYTES: Final = 24
+_NUMBER_BYTES: Final = 8
+
+
+class KeptChannels:
+    """The kept channels of one session. Implements ``SessionChannels``."""
+
+    def __init__(self, session: ClientSession) -> None:
+        self._session = session
+        self._kept: dict[int, Amqp091Channel] = {}
+
+    @classmethod
+    def of(cls, session: ClientSession) -> KeptChannels:
+        """The kept channels of a session, which has none before its first connection."""
+        found = session.channels
+        if not isinstance(found, cls):
+            found = session.channels = cls(session)
+        return found
+
+    # --- the connection has ended ------------------------------------------------------------------
+
+    def keep(self, channels: Mapping[int, Amqp091Channel], link: ConnectionLink, scope: ConnectionScope) -> None:
+        """Keep the channels of a connection that has ended.
+
+        Args:
+            channels: Open channels.
+            link: The connection.
+            scope: Scope of the session while it has no connection.
+        """
+        for number, channel in channels.items():
+            channel.fire(Event.DETACH, AbsentLink(link, scope, partial(self.drop, number)))
+            self._kept[number] = channel
+        if self.state_bytes > AMQP091_SESSION_BYTES_MAX:
+            generation = self._session.next_generation()
+            for channel in self._kept.values():
+                channel.lose_deliveries(generation)
+        while self.state_bytes > AMQP091_SESSION_BYTES_MAX:
+            self.drop(max(self._kept))
+
+    @property
+    def state_bytes(self) -> int:
+        """Nominal memory of all kept channels. Bytes."""
+        return sum(map(_state_bytes, self._kept.values()))
+
+    def drop(self, number: int) -> None:
+        """End a channel, if it is kept."""
+        channel = self._kept.pop(number, None)
+        if channel is not None:
+            channel.fire(Event.LOSE)
+
+    def end(self) -> None:
+        """End all channels: the session ends."""
+        while self._kept:
+            self.drop(next(iter(self._kept)))
+
+    # --- the client is back ------------------------------------------------------------------------
+
+    def resume(
+        self, number: int, request: ChannelRequest | None, link: ConnectionLink, channels: dict[int, Amqp091Channel]
+    ) -> bool:
+        """Resume a channel if the client asks for that and it is kept. Otherwise the kept one ends.
+
+        Args:
+            number: Number of the channel.
+            request: What the client asks for; None: a new channel.
+            link: The connection of the client.
+            channels: Open channels of the connection, which gets the resumed one.
+
+        Returns:
+            Whether the channel is resumed; channel.open-ok follows.
+
+        Raises:
+            Amqp091Error: PRECONDITION_FAILED: the client has seen a delivery that was not sent, or has sent fewer
+                publishes than came.
+        """
+        channel = self._kept.get(number)
+        if channel is None or request is None or not request.resume:
+            self.drop(number)
+            return False
+        last = channel.deliveries.last_tag
+        if request.tag > last and request.tag >> GENERATION_SHIFT == last >> GENERATION_SHIFT:
+            raise _contradiction(f"delivery {request.tag} was not sent, the last one was {last}")
+        if request.publishes < channel.publisher.received:
+            raise _contradiction(f"{channel.publisher.received} publishes came, more than {request.publishes}")
+        channels[number] = self._kept.pop(number)
+        channel.fire(Event.RESUME, link, request.tag, partial(self.status, channel, channels, resumed=True))
+        return True
+
+    def status(self, channel: Amqp091Channel, channels: Mapping[int, Amqp091Channel], *, resumed: bool) -> bytes:
+        """The status of a channel (``encoded_status``). Raises Amqp091Error.
+
+        Args:
+            channel: The channel.
+            channels: Open channels of the connection.
+            resumed: Whether the channel was kept.
+        """
+        numbers = {number for number, each in channels.items() if each.state is not State.CLOSING}
+        return encoded_status(self._session, channel, numbers | self._kept.keys(), resumed=resumed)
+
+
+def _contradiction(text: str) -> Amqp091Error:
+    return Amqp091Error(ReplyCode.PRECONDITION_FAILED, text, closes_connection=True)
+
+
+def _state_bytes(channel: Amqp091Channel) -> int:
+    deliveries, publisher = channel.deliveries, channel.publisher
+    return (
+        _CHANNEL_BYTES
+        + sum(each.state_bytes for each in deliveries.kept)
+        + sum(each.state_bytes for each, _ in deliveries.cancelled.values())
+        + _DELIVERY_BYTES * deliveries.unacknowledged_count
+        + _NUMBER_BYTES * (len(publisher.returned) + len(publisher.rejected))
+    )
