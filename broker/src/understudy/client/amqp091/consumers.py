@@ -18,10 +18,11 @@ from understudy.client.amqp091.content import Content
 from understudy.client.amqp091.messages import delivery_count, incoming
 from understudy.client.amqp091.output import Output
 from understudy.dataclass import dataclass
-from understudy.errors import BrokerError, LimitExceeded
+from understudy.errors import LimitExceeded
 from understudy.limits import FRAME_BYTES_MAX
 from understudy.message import FORCED_DELIVERY, Message
 from understudy.properties import Properties
+from understudy.wire.amqp091.codes import Amqp091Error
 from understudy.wire.amqp091.methods import (
     BasicAck,
     BasicCancel,
@@ -267,11 +268,16 @@ class ConsumerParts:
                 raise LimitExceeded(f"a message of {content.size_bytes} bytes, limit {FRAME_BYTES_MAX}; it was skipped")
             message = incoming(content.properties, content.body, address, tag)
             count = delivery_count(content.properties, redelivered=method.redelivered)
-        except BrokerError as error:
+        except (Amqp091Error, LimitExceeded) as error:
             self._out.send(BasicReject(tag, requeue=False), self._number)
             self._unsettled.pop(tag, None)
             unread = ReceiveMessage(Message(), consumer.consumer_id, 1)
-            self._out.report(self._channel_id, RefusedPacket(ReceiveMessage, unread, error), size_bytes)
+            refused = (
+                error
+                if isinstance(error, LimitExceeded)
+                else LimitExceeded(f"a message of queue {consumer.queue}: {error}")
+            )
+            self._out.report(self._channel_id, RefusedPacket(ReceiveMessage, refused, unread), size_bytes)
             return
         self._out.report(self._channel_id, ReceiveMessage(message, consumer.consumer_id, count), size_bytes)
 

@@ -65,7 +65,7 @@ def topology_of(handshake: Handshake, connector: Connector, event: int) -> Itera
 def _configuration(connector: Connector | None) -> TransportConfiguration | None:
     if connector is None:
         return None
-    parameters: dict[str, object] = {"host": connector.host, "port": str(connector.port)}
+    parameters: dict[str, bool | int | str] = {"host": connector.host, "port": str(connector.port)}
     if connector.tls is not None:
         parameters["sslEnabled"] = "true"
     return TransportConfiguration(connector.name, parameters=parameters)

@@ -49,12 +49,18 @@ class Codec(Protocol):
     """Channel version by which packets are made."""
     duplicate_ids: bool
     """Whether messages carry duplicate ids by which the broker drops the second copy of a send."""
-    keeps_sessions: bool
-    """Whether the broker may still have the sessions after a lost connection and decide requests under way."""
-    blocked: bool
-    """Whether the broker has said that it takes no messages for now."""
     ping_period_ms: int | None
     """Longest time between two pings; None: the options of the connection decide alone."""
+
+    @property
+    def keeps_sessions(self) -> bool:
+        """Whether the broker may still have the sessions after a lost connection and decide requests under way."""
+        ...
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the broker has said that it takes no messages for now."""
+        ...
 
     def opened(self, connector: Connector, can_refuse: Callable[[int], bool]) -> Decoder:
         """Begin the protocol on a new transport.
