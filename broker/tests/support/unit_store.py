@@ -73,13 +73,22 @@ class UnitStore(MessageStore):
     def begin(cls, *, automatic: bool = True, **settings: Any) -> Self:
         """A store that is empty."""
         volume = SimVolume()
+        volume.disk("node").make_directory(DIRECTORY)
+        return cls._activated(volume, automatic=automatic, **settings)
+
+    def restarted(self) -> Self:
+        """The store of the next activation, which has what is durable in this one; this one is not used any more."""
+        return self._activated(self.volume, automatic=True)
+
+    @classmethod
+    def _activated(cls, volume: SimVolume, *, automatic: bool, **settings: Any) -> Self:
         disk = volume.disk("node")
-        disk.make_directory(DIRECTORY)
         applier = Applier(disk, DIRECTORY)
         writer = QueuedWriter(applier)
         failed: list[BaseException] = []
+        follower = Follower(disk, DIRECTORY)
         store = cls.activate(
-            Follower(disk, DIRECTORY),
+            follower,
             files=LogFiles(applier, writer, writer),
             clock=ManualTime(),
             node_id=NODE_ID,

@@ -37,6 +37,7 @@ from understudy.routing.transit import transfer_of
 from understudy.store.log.operation_context import Lane, tell_owner
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.messages.reference import Arrival, Part, References, RunSlice, parts_of
+from understudy.store.session_numbers import NO_ADDRESS
 
 
 def scheduled_ms(message: Message) -> int:
@@ -102,7 +103,7 @@ class Acceptance:
     ) -> None:
         """Append a message that has its id, and make it visible in these queues when that is safe. Raises DiskFull."""
         store = self.store
-        order, done, transaction, duplicate_id = request
+        order, done, transaction, duplicate_id, number = request
         message, deliveries = arriving(message, queues)
         location = None
         transaction_id = 0
@@ -119,10 +120,14 @@ class Acceptance:
                     address.address_id,
                     durable_ids,
                     tx_id=transaction_id,
-                    duplicate_id=duplicate_id or b"",
+                    duplicate_id=duplicate_id or number or b"",
                     scheduled_ms=scheduled_ms,
                     large=message.is_large,
                 )
+        logged = location is not None
+        if number is not None and not logged:
+            store.store_duplicate_ids(NO_ADDRESS, (number,))
+            logged = True
         if duplicate_id is not None:
             self.remember(address, (duplicate_id,), transaction, logged=location is not None)
         parts = references_of(store, message, queues, location, scheduled_ms)
@@ -130,7 +135,7 @@ class Acceptance:
             self._delivered_before(queues, parts, deliveries, logged=transaction is None)
         self.charge(queues, parts[0])
         answers = ((done, None),) if done is not None else ()
-        self.release(queues, (parts,), answers, order, transaction, address.lane, logged=location is not None)
+        self.release(queues, (parts,), answers, order, transaction, address.lane, logged=logged)
 
     def release(
         self,

@@ -449,7 +449,7 @@ class PostOffice:
         """Drop a message that no queue takes, or send it to the dead letter address if configured. Raises
         QueueNotFound: its sender wants to know.
         """
-        order, done, transaction, duplicate_id = request
+        order, done, transaction, duplicate_id, _ = request
         address.messages_unrouted += 1
         if refuses_no_queue(message):
             raise QueueNotFound(f"no queue of address {address.name!r} takes the message")

@@ -127,3 +127,5 @@ class SendRequest(NamedTuple):
     """The message becomes visible with it; None: when it is safe."""
     duplicate_id: bytes | None = None
     """Remembered for the address; None: the message has none."""
+    number: bytes | None = None
+    """Number of the publish of a client session, which the log gets with the message (``store.session_numbers``)."""

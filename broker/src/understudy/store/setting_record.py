@@ -1,7 +1,7 @@
 """SETTING records: address settings and security settings that management added or removed at run time, the
 target of a scale-down that is not complete, XA branches that it moved, stores of other nodes whose messages have moved
-here, the bindings of message groups in a cluster, bridges that management created, named readers, and the exchanges of
-AMQP 0-9-1 with their bindings (docs/build/journal-format.md s. 4.15).
+here, the bindings of message groups in a cluster, bridges that management created, named readers, the exchanges of
+AMQP 0-9-1 with their bindings, and client sessions of AMQP 0-9-1 (docs/build/journal-format.md s. 4.15).
 
 The store keeps the values as a JSON object and does not interpret them: ``config.json_settings``
 does. A later record for the same kind and match replaces an earlier one; a record without values
@@ -42,6 +42,9 @@ class SettingKind(StrEnum):
     """The exchange of AMQP 0-9-1 whose name is the match (ADR 0185)."""
     EXCHANGE_BINDING = "exchange-binding"
     """A binding of such an exchange; the match has what identifies it."""
+    CLIENT_SESSION = "client-session"
+    """The client session of AMQP 0-9-1 whose UUID is the match, or with ``/`` and a number behind it a channel of it
+    (ADR 0195)."""
     READER = "reader"
     """The reader of the log whose name is the match (``store.named_readers``)."""
 
@@ -60,6 +63,7 @@ _VERSIONS: Final = {
     SettingKind.MOVED_STORE: 5,
     SettingKind.EXCHANGE: 6,
     SettingKind.EXCHANGE_BINDING: 6,
+    SettingKind.CLIENT_SESSION: 7,
 }
 
 

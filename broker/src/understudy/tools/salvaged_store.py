@@ -16,6 +16,7 @@ from understudy.store.log.segment import NEW_SUFFIX, segment_name
 from understudy.store.messages.large_messages import LargeMessages
 from understudy.store.messages.message_store import MessageStore, StoreOwner
 from understudy.store.messages.reference import MessageReference
+from understudy.store.session_numbers import NO_ADDRESS
 from understudy.store.settings import StoreSettings
 from understudy.tools.salvage import ID_CACHE_SIZE, Salvage
 from understudy.tools.step_writer import stepped
@@ -77,6 +78,7 @@ class _Writing:
         for address_id, ids in state.duplicate_ids.items():
             store.store_duplicate_ids(address_id, list(ids))
             self._settle_some()
+        store.store_duplicate_ids(NO_ADDRESS, list(state.session_numbers.ids()))
         for queue_id, reference, record in salvage.messages():
             self._store_message(queue_id, reference, record, 0)
             backlog = state.references.get(queue_id)

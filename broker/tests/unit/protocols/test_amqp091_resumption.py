@@ -146,7 +146,7 @@ def test_a_large_message_comes_anew() -> None:
     node.channel().publish("q", large)
     first.lose()
     again = connected(node)
-    status, came = resumed(again)
+    _, came = resumed(again)
     (found,) = came or [delivery(each) for each in again.received()]
     assert found[1:] == (True, large)
 

@@ -283,17 +283,6 @@ class Amqp091Connection(Machine[State, Event]):
             text = f"{len(self.channels)} channels are open, channel-max is {self.peer.channel_max}"
             self.refuse(Amqp091Error(ReplyCode.NOT_ALLOWED, text), method)
             return
-        client_session = self._handshake.session.session
-        kept = None if client_session is None else KeptChannels.of(client_session)
-        try:
-            request = channel_request(method.reserved_1)
-            if request is not None and kept is None:
-                raise Amqp091Error(ReplyCode.COMMAND_INVALID, "the connection has no session")
-            if kept is not None and kept.resume(number, request, self, self.channels):
-                return
-        except Amqp091Error as error:
-            self.refuse(error, method)
-            return
         options = SessionOptions(validated_user=shared.access.validated_user(principal))
         security = shared.access.permissions(principal)
 
@@ -307,20 +296,36 @@ class Amqp091Connection(Machine[State, Event]):
                 options=options,
             )
 
-        try:
+        def make() -> Amqp091Channel:
             shared.connections.check_accepting()
-            channel = self.channels[number] = Amqp091Channel(self, number, make_session, HANDLERS)
+            channel = Amqp091Channel(self, number, make_session, HANDLERS)
+            shared.connections.session_opened()
+            return channel
+
+        session = self._handshake.session.session
+        kept = None if session is None else KeptChannels.of(session)
+        try:
+            request = channel_request(method.reserved_1)
+            if request is not None and kept is None:
+                raise Amqp091Error(ReplyCode.COMMAND_INVALID, "the connection has no session")
+            if kept is not None and kept.resume(number, request, self, self.channels, make):
+                return
+            channel = self.channels[number] = make()
+            if kept is not None:
+                kept.begin(number, channel)
+        except Amqp091Error as error:
+            self.refuse(error, method)
+            return
         except BrokerError as error:
             self.refuse(Amqp091Error(ReplyCode.RESOURCE_ERROR, shared.error_texts.remote(error)), method)
             return
-        shared.connections.session_opened()
-        if client_session is not None and client_session.keeps_channels:
-            channel.deliveries.keeps = True
-            channel.deliveries.begin(client_session.generation)
         status = b""
         if kept is not None and request is not None:
             status = kept.status(channel, self.channels, resumed=False)
-        self.send(m.ChannelOpenOk(status), number)
+        if channel.publisher.record is None:
+            self.send(m.ChannelOpenOk(status), number)
+        else:
+            channel.answer(m.ChannelOpenOk(status))
 
     def channel_ended(self, number: int) -> None:
         self.channels.pop(number, None)

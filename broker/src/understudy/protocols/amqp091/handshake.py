@@ -10,6 +10,7 @@ from understudy.ports import Security
 from understudy.protocols.amqp091 import names, sasl
 from understudy.protocols.amqp091.endpoint_checks import NODE_PROPERTY
 from understudy.protocols.amqp091.link import HandshakeOwner
+from understudy.protocols.amqp091.session_request import TIMEOUT_PROPERTY
 from understudy.protocols.amqp091.sessions import Client, SessionPart
 from understudy.protocols.login import LoginStep
 from understudy.security.authentication import Principal
@@ -28,7 +29,7 @@ from understudy.wire.amqp091.methods import (
 HEARTBEAT_S: Final = 60
 _CAPABILITIES: Final = (
     "publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify", "connection.blocked",
-    "consumer_priorities", "authentication_failure_close", "per_consumer_qos", "direct_reply_to",
+    "consumer_priorities", "authentication_failure_close", "per_consumer_qos", "direct_reply_to", "qpid.session",
 )  # fmt: skip
 
 
@@ -61,6 +62,7 @@ class Handshake:
             "copyright": "",
             "information": "",
             NODE_PROPERTY: self._owner.services.shared.node_id,
+            TIMEOUT_PROPERTY: limits.DETACHED_SESSION_MS_MAX // 1000,
             "capabilities": dict.fromkeys(_CAPABILITIES, True),
         }
         self._owner.send(ConnectionStart(0, 9, properties, " ".join(offered).encode(), b"en_US"), 0)

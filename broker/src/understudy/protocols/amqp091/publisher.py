@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -17,6 +18,7 @@ from understudy.protocols.amqp091 import names
 from understudy.protocols.amqp091.link import ConnectionLink
 from understudy.protocols.amqp091.messages import Publish, further_keys, to_message
 from understudy.protocols.amqp091.output import ChannelOutput
+from understudy.protocols.amqp091.resumption.records import ChannelRecord
 from understudy.routing.exchanges.errors import PublishRejected
 from understudy.routing.exchanges.publishing import Published
 from understudy.session.session import ServerSession
@@ -59,12 +61,18 @@ class ChannelPublisher:
         """Bytes of these returns."""
         self._unnumbered = 0
         """Number of publishes of a channel without confirms."""
+        self.record: ChannelRecord | None = None
+        """Record of the channel, with numbers of confirmed publishes; None: it has none."""
+        self.save: Callable[[], None] = _save_nothing
+        """Records the numbers of returned and rejected publishes."""
         self.returned: deque[int] = deque(maxlen=AMQP091_KEPT_NUMBERS_MAX)
         """Newest numbers of publishes that were returned."""
         self.rejected: deque[int] = deque(maxlen=AMQP091_KEPT_NUMBERS_MAX)
         """Newest numbers of publishes that were refused."""
         self.commits = 0
         """Number of commits that were answered."""
+        self._committing = 0
+        """Number of commits that were requested."""
         self.rolled_back = False
         """Whether the open transaction was rolled back without the client, which still has to learn of it."""
 
@@ -101,7 +109,8 @@ class ChannelPublisher:
                     extra = {"peer": self._link.scope.remote_address, "exchange": publish.exchange}
                     log.info("publish dropped", extra=extra | {"error": str(error)})
                 else:
-                    self._office.acceptance.answer(self._session.state.order, partial(self._done, number), error=error)
+                    self.rejected.append(number)
+                    self._answer(number, self.save, error)
                 return
             if routed:
                 return
@@ -109,8 +118,25 @@ class ChannelPublisher:
             self._return(publish)
             if number:
                 self.returned.append(number)
-        if number:
-            self._office.acceptance.answer(self._session.state.order, partial(self._done, number))
+                self._answer(number, self.save)
+        elif number:
+            self._answer(number, partial(self._store_number, number))
+
+    def _store_number(self, number: int) -> None:
+        if self.record is not None:
+            self.record.store_number(number)
+
+    def _answer(self, number: int, store: Callable[[], None], error: BrokerError | None = None) -> None:
+        """Confirm a publish that no queue has got, or refuse it, when the log has its number.
+
+        Args:
+            number: Number of the publish.
+            store: Stores the number, if the channel has a record.
+            error: Reason of the refusal; None: it is confirmed.
+        """
+        store()
+        sequence = self._office.store.context.appended if self.record is not None else 0
+        self._office.acceptance.answer(self._session.state.order, partial(self._done, number), sequence, error)
 
     def _route(self, publish: Publish, number: int) -> bool:
         """Whether a queue gets the message; then it is confirmed by its number when it is safe."""
@@ -133,7 +159,8 @@ class ChannelPublisher:
                 address = queue.address.name
         message = to_message(publish, address, self._office.now_ms)
         done = partial(self._done, number) if number else None
-        queues = session.exchanges.publish(Published(message, exchange, keys, headers), address, done)
+        number_id = self.record.number_id(number) if number and self.record is not None else None
+        queues = session.exchanges.publish(Published(message, exchange, keys, headers, number_id), address, done)
         if not queues:
             return False
         full = self._office.routing.publishing.when_room(queues, self._link, self._link.unblock)
@@ -200,6 +227,27 @@ class ChannelPublisher:
         self.confirms, self.transacted = confirms, not confirms
         self._unnumbered = 0
 
+    def restore(self, accepted: int) -> None:
+        """Go on behind a number of publishes, or of commits, that an earlier active node has taken."""
+        if self.confirms:
+            self._safe, self._next = accepted, accepted + 1
+        elif self.transacted:
+            self.commits = self._committing = accepted
+            self.rolled_back = True
+
+    def assume(self, publishes: int) -> None:
+        """Take the client's number of publishes of a channel without confirms: an earlier active node has taken what it
+        took.
+        """
+        self._unnumbered = publishes
+
+    def count_commit(self) -> None:
+        """Record the number of the next commit in its transaction."""
+        transaction = self._session.state.transaction
+        if self.record is not None and transaction is not None:
+            self.record.store_number(self._committing + 1, transaction.log_id())
+            self._committing += 1
+
     def move(self, link: ConnectionLink) -> None:
         """Use another connection."""
         self._link = link
@@ -218,7 +266,9 @@ class ChannelPublisher:
         if error is not None:
             self._flush()
             self._confirmed = number
-            self.rejected.append(number)
+            if number not in self.rejected:
+                self.rejected.append(number)
+                self.save()
             self._output.send(BasicNack(number))
             return
         self._safe = number
@@ -237,6 +287,10 @@ class ChannelPublisher:
         if self._safe > self._confirmed and not self.closed:
             self._output.send(BasicAck(self._safe, multiple=self._safe > self._confirmed + 1))
             self._confirmed = self._safe
+
+
+def _save_nothing() -> None:
+    """Do nothing: the channel has no record."""
 
 
 def _without_bcc(publish: Publish) -> Publish:

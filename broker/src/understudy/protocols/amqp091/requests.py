@@ -10,6 +10,7 @@ from understudy.errors import BrokerError
 from understudy.protocols.amqp091 import names
 from understudy.protocols.amqp091.channel import Amqp091Channel, Event
 from understudy.protocols.amqp091.deliveries import Settlement
+from understudy.protocols.amqp091.resumption.kept_consumer import KeptConsumer
 from understudy.routing.exchanges.exchange import ExchangeBinding
 from understudy.routing.queues.queue import Queue
 from understudy.wire.amqp091 import methods as m
@@ -198,7 +199,11 @@ def _qos(channel: Amqp091Channel, method: m.BasicQos) -> None:
     if method.prefetch_size:
         raise _not_served("basic.qos with a prefetch size is not served")
     channel.deliveries.limit(method.prefetch_count, for_channel=method.for_channel)
-    channel.in_order(method, lambda: channel.output.send(m.BasicQosOk()))
+    channel.save()
+    if channel.publisher.record is not None:
+        channel.answer(m.BasicQosOk())
+    else:
+        channel.in_order(method, lambda: channel.output.send(m.BasicQosOk()))
 
 
 def _consume(channel: Amqp091Channel, method: m.BasicConsume) -> None:
@@ -209,13 +214,21 @@ def _consume(channel: Amqp091Channel, method: m.BasicConsume) -> None:
         return
     name = _queue_name(channel, method.queue)
 
+    record = channel.publisher.record
+
     def consume() -> None:
+        if record is not None:
+            record.awaited.pop(tag, None)
         channel.deliveries.check_tag(tag)
         channel.deliveries.consume(method, channel.session.exchanges.queue(name), tag)
         if not method.no_wait:
             channel.output.send(m.BasicConsumeOk(tag))
 
-    channel.in_order(method, consume)
+    if record is not None:
+        # deliveries follow the answer, which follows the record
+        record.awaited[tag] = KeptConsumer.of(method, tag, name.removeprefix(channel.link.peer.host))
+        channel.save()
+    channel.in_order(method, consume, durable=record is not None)
 
 
 def _consume_replies(channel: Amqp091Channel, method: m.BasicConsume, tag: str) -> None:
@@ -236,6 +249,7 @@ def _cancel(channel: Amqp091Channel, method: m.BasicCancel) -> None:
         channel.reply_tag = channel.publisher.reply_token = None
     else:
         channel.deliveries.cancel(method.consumer_tag)
+        channel.save()
     channel.answer(m.BasicCancelOk(method.consumer_tag), wanted=not method.no_wait)
 
 
@@ -280,6 +294,7 @@ def _select_confirms(channel: Amqp091Channel, method: m.ConfirmSelect) -> None:
         raise names.refused("the channel is transacted")
     if not channel.publisher.confirms:
         channel.publisher.select(confirms=True)
+        channel.save()
     channel.answer(m.ConfirmSelectOk(), wanted=not method.no_wait)
 
 
@@ -289,6 +304,7 @@ def _select_transactions(channel: Amqp091Channel, method: m.TxSelect) -> None:
     if not channel.publisher.transacted:
         channel.publisher.select(confirms=False)
         channel.session.begin_transactions()
+        channel.save()
     channel.answer(m.TxSelectOk())
 
 
@@ -297,6 +313,7 @@ def _commit(channel: Amqp091Channel, method: m.TxCommit) -> None:
     if channel.publisher.rolled_back:
         raise names.refused("the transaction was rolled back without its client: tx.rollback begins a new one")
     channel.deliveries.settle_deferred()
+    channel.publisher.count_commit()
 
     def done(error: BrokerError | None) -> None:
         if error is None:

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from understudy.limits import DETACHED_SESSION_MS_MAX
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
 
-#: Client property with the timeout in seconds.
-_TIMEOUT: Final = "qpid.session.timeout"
+#: Client property with the timeout in seconds, and server property with the longest one.
+TIMEOUT_PROPERTY: Final = "qpid.session.timeout"
 #: Timeout in seconds of a client that asks for none.
 _TIMEOUT_S: Final = 60
 #: A UUID of version 4, which is random.
@@ -54,7 +54,7 @@ def session_request(properties: Mapping[str, object]) -> SessionRequest | None:
     uuid = uuid.lower() if isinstance(uuid, str) else ""
     if not _UUID.fullmatch(uuid):
         raise Amqp091Error(ReplyCode.SYNTAX_ERROR, f"{kind.value} is no UUID of version 4")
-    timeout_ms = _seconds(properties.get(_TIMEOUT, _TIMEOUT_S)) * 1000
+    timeout_ms = _seconds(properties.get(TIMEOUT_PROPERTY, _TIMEOUT_S)) * 1000
     return SessionRequest(kind, uuid, min(timeout_ms, DETACHED_SESSION_MS_MAX))
 
 
@@ -63,4 +63,4 @@ def _seconds(value: object) -> int:
         return value
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20:
         return int(value)
-    raise Amqp091Error(ReplyCode.SYNTAX_ERROR, f"{_TIMEOUT} is no number of seconds")
+    raise Amqp091Error(ReplyCode.SYNTAX_ERROR, f"{TIMEOUT_PROPERTY} is no number of seconds")

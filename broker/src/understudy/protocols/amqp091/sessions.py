@@ -8,14 +8,17 @@ While it has no connection they are kept with their messages, until its timeout 
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from collections.abc import Mapping
 from enum import Enum, auto
 from typing import ClassVar, Final, NamedTuple, Protocol
 
+from understudy.errors import StoreError
 from understudy.limits import AMQP091_SESSIONS_MAX, AMQP091_SESSIONS_OF_HOST_MAX, AMQP091_SESSIONS_OF_USER_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Timer, Timers
+from understudy.protocols.amqp091.resumption.records import SessionRecords, restored_sessions
 from understudy.protocols.amqp091.session_request import RequestKind, SessionRequest, session_request
 from understudy.routing.post_office import PostOffice
 from understudy.session.connection_scope import ConnectionScope
@@ -101,6 +104,8 @@ class ClientSession(Machine[State, Event]):
         """Whether the client knows how to resume channels."""
         self.generation = 0
         """Generation of the delivery tags of new channels."""
+        self.records: SessionRecords | None = None
+        """Records in the log; None: the session is kept at this node only."""
         self.channels: SessionChannels | None = None
         """Channels without a connection; None: there were none."""
         self.timeout_ms = request.timeout_ms
@@ -118,10 +123,35 @@ class ClientSession(Machine[State, Event]):
             self._scope.left_queues = {}
         self.connection, self._scope = connection, scope
 
+    def restore(self, records: SessionRecords, generation: int) -> None:
+        """Be without a connection, with the channels of the log.
+
+        Args:
+            records: Records of the session.
+            generation: Generation before the failover.
+        """
+        self.records = records
+        self.generation = (generation + 1) % GENERATIONS
+        self._scope = ConnectionScope("")
+        self.fire(Event.DETACH)
+
     def next_generation(self) -> int:
         """Begin a generation of delivery tags: outstanding deliveries are lost. Returns its number."""
         self.generation = (self.generation + 1) % GENERATIONS
+        self.save()
         return self.generation
+
+    def save(self) -> None:
+        """Record the session for the next active node, if its client knows how to resume channels there.
+
+        Raises:
+            Amqp091Error: RESOURCE_ERROR: the disk is full.
+        """
+        if not self.keeps_channels:
+            return
+        records = self.records or SessionRecords(self._sessions.office.store, self.uuid)
+        values = {**self.client._asdict(), "timeout_ms": self.timeout_ms, "generation": self.generation}
+        self.records = records if records.save(values) else None
 
     @property
     def scope(self) -> ConnectionScope:
@@ -150,6 +180,8 @@ class ClientSession(Machine[State, Event]):
         self._sessions.forget(self)
         if self.channels is not None:
             self.channels.end()
+        if self.records is not None:
+            self.records.end()
         if self._scope is not None:
             self._scope.delete_temporary_queues(self._sessions.office)
             self._scope.delete_left_queues(self._sessions.office)
@@ -175,11 +207,14 @@ class ClientSessions:
     def __init__(self, office: PostOffice) -> None:
         self.office = office
         self.timers: Timers = office.timers
+        self.last_restored_id = office.store.last_id
+        """Highest id of a message that was in its queue before the activation."""
         self._by_uuid: dict[str, ClientSession] = {}
         self._of_user: Counter[str] = Counter()
         self._of_host: Counter[str] = Counter()
         self.stale_acknowledgements = 0
         """Number of acknowledgements that were ignored, of deliveries before a resumption."""
+        self._restore()
 
     @property
     def count(self) -> int:
@@ -208,6 +243,7 @@ class ClientSessions:
                 known.fire(Event.ATTACH)
                 known.timeout_ms = request.timeout_ms
                 known.keeps_channels = request.kind is not RequestKind.ATTACH
+                known.save()
                 return known
             known = None
         if request.kind is RequestKind.RESUME:
@@ -225,10 +261,30 @@ class ClientSessions:
             if count >= most:
                 raise Amqp091Error(ReplyCode.NOT_ALLOWED, f"{count} sessions of {of}, the limit")
         session = ClientSession(self, request, client)
-        self._by_uuid[session.uuid] = session
-        self._of_user[client.user] += 1
-        self._of_host[client.host] += 1
+        session.save()
+        self._add(session)
         return session
+
+    def _add(self, session: ClientSession) -> None:
+        self._by_uuid[session.uuid] = session
+        self._of_user[session.client.user] += 1
+        self._of_host[session.client.host] += 1
+
+    def _restore(self) -> None:
+        """Take over the sessions of the log, which wait for their clients from now on.
+
+        Raises:
+            StoreError: a record that no broker could have written.
+        """
+        try:
+            for uuid, values, records in restored_sessions(self.office.store):
+                request = SessionRequest(RequestKind.RESUME, uuid, int(values["timeout_ms"]))
+                client = Client(str(values["user"]), str(values["host"]), str(values["virtual_host"]))
+                session = ClientSession(self, request, client)
+                session.restore(records, int(values["generation"]))
+                self._add(session)
+        except (ValueError, TypeError, KeyError, struct.error) as error:
+            raise StoreError(f"a client session in the log is none: {error!r}") from error
 
     def forget(self, session: ClientSession) -> None:
         """A session has ended."""
@@ -239,8 +295,9 @@ class ClientSessions:
                 del counts[key]
 
     def close(self) -> None:
-        """End all sessions, when the node ends; connections were closed before."""
+        """End all sessions with the node, after its connections. Records stay for the next active node."""
         for session in list(self._by_uuid.values()):
+            session.records = None
             session.fire(Event.END)
 
 

@@ -39,6 +39,8 @@ class Published:
     keys: tuple[str, ...]
     """Routing keys, the first one and those of the headers CC and BCC."""
     headers: Mapping[str, object]
+    number: bytes | None = None
+    """Number of the publish of a client session (``store.session_numbers``); the last record of the message has it."""
 
 
 class Publishing:
@@ -83,7 +85,8 @@ class Publishing:
         try:
             for number, ((priority, expiration), group) in enumerate(variants, 1):
                 last = number == len(variants)
-                request = SendRequest(order, done if last else None, transaction)
+                number_id = published.number if last else None
+                request = SendRequest(order, done if last else None, transaction, number=number_id)
                 self._accept(message, priority, expiration, tuple(group), request)
         except DiskFull as error:
             raise AddressFull("the disk of the broker is full", hint=error.hint) from error

@@ -242,7 +242,7 @@ class Diverts:
             QueueNotFound: no queue takes it, and its sender wants to know.
         """
         acceptance = self._acceptance
-        order, done, transaction, duplicate_id = request
+        order, done, transaction, duplicate_id, _ = request
         parcels = self._parcels(address, message, routing_type, only)
         if not parcels and refuses_no_queue(message):
             raise QueueNotFound(

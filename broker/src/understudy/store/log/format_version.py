@@ -10,6 +10,7 @@ that needs it (``store.log_format``): in a new segment, so that an older node re
 4. SETTING records of XA branches that a scale-down moved.
 5. SETTING records of stores of other nodes, whose messages have moved here.
 6. SETTING records of exchanges of AMQP 0-9-1 and of their bindings.
+7. SETTING records of client sessions of AMQP 0-9-1, and duplicate ids that are numbers of their publishes.
 """
 
 from __future__ import annotations
@@ -18,4 +19,4 @@ from typing import Final
 
 FORMAT_VERSION_FIRST: Final = 1
 #: Newest version that this Understudy reads.
-FORMAT_VERSION: Final = 6
+FORMAT_VERSION: Final = 7

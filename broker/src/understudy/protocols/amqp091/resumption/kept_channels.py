@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -11,6 +11,7 @@ from understudy.protocols.amqp091.channel import Amqp091Channel, Event, State
 from understudy.protocols.amqp091.deliveries import GENERATION_SHIFT
 from understudy.protocols.amqp091.link import ConnectionLink
 from understudy.protocols.amqp091.resumption.absent_link import AbsentLink
+from understudy.protocols.amqp091.resumption.records import ChannelRecord
 from understudy.protocols.amqp091.resumption.request import ChannelRequest
 from understudy.protocols.amqp091.resumption.status import encoded_status
 from understudy.protocols.amqp091.sessions import ClientSession
@@ -68,6 +69,8 @@ class KeptChannels:
         channel = self._kept.pop(number, None)
         if channel is not None:
             channel.fire(Event.LOSE)
+        if self._session.records is not None:
+            self._session.records.save_channel(number, None)
 
     def end(self) -> None:
         """End all channels: the session ends."""
@@ -76,8 +79,25 @@ class KeptChannels:
 
     # --- the client is back ------------------------------------------------------------------------
 
+    def begin(self, number: int, channel: Amqp091Channel) -> None:
+        """Have a new channel, if the client knows how to resume channels. Raises Amqp091Error."""
+        session = self._session
+        if not session.keeps_channels:
+            return
+        record = None
+        if session.records is not None:
+            incarnation = int.from_bytes(channel.link.services.shared.entropy.token(4), "big")
+            record = ChannelRecord(session.records, number, incarnation)
+        channel.keep(session.generation, record)
+        channel.save()
+
     def resume(
-        self, number: int, request: ChannelRequest | None, link: ConnectionLink, channels: dict[int, Amqp091Channel]
+        self,
+        number: int,
+        request: ChannelRequest | None,
+        link: ConnectionLink,
+        channels: dict[int, Amqp091Channel],
+        make: Callable[[], Amqp091Channel],
     ) -> bool:
         """Resume a channel if the client asks for that and it is kept. Otherwise the kept one ends.
 
@@ -86,6 +106,7 @@ class KeptChannels:
             request: What the client asks for; None: a new channel.
             link: The connection of the client.
             channels: Open channels of the connection, which gets the resumed one.
+            make: Makes a channel, for one that an earlier active node had.
 
         Returns:
             Whether the channel is resumed; channel.open-ok follows.
@@ -94,18 +115,38 @@ class KeptChannels:
             Amqp091Error: PRECONDITION_FAILED: the client has seen a delivery that was not sent, or has sent fewer
                 publishes than came.
         """
-        channel = self._kept.get(number)
-        if channel is None or request is None or not request.resume:
+        if request is None or not request.resume:
             self.drop(number)
+            return False
+        channel = self._kept.get(number) or self._restored(number, request, make)
+        if channel is None:
             return False
         last = channel.deliveries.last_tag
         if request.tag > last and request.tag >> GENERATION_SHIFT == last >> GENERATION_SHIFT:
             raise _contradiction(f"delivery {request.tag} was not sent, the last one was {last}")
         if request.publishes < channel.publisher.received:
             raise _contradiction(f"{channel.publisher.received} publishes came, more than {request.publishes}")
-        channels[number] = self._kept.pop(number)
+        channels[number] = channel
+        del self._kept[number]
         channel.fire(Event.RESUME, link, request.tag, partial(self.status, channel, channels, resumed=True))
         return True
+
+    def _restored(
+        self, number: int, request: ChannelRequest, make: Callable[[], Amqp091Channel]
+    ) -> Amqp091Channel | None:
+        """A channel that an earlier active node had, without its deliveries; it is kept. None: there was none."""
+        session, records = self._session, self._session.records
+        values = None if records is None else records.channels.get(number)
+        if records is None or values is None:
+            return None
+        channel = make()
+        link = channel.link
+        channel.fire(Event.DETACH, AbsentLink(link, link.scope, partial(self.drop, number)))
+        self._kept[number] = channel
+        channel.keep(session.generation, ChannelRecord(records, number, values.incarnation))
+        channel.restore(values, records.accepted(number))
+        channel.publisher.assume(request.publishes)
+        return channel
 
     def status(self, channel: Amqp091Channel, channels: Mapping[int, Amqp091Channel], *, resumed: bool) -> bytes:
         """The status of a channel (``encoded_status``). Raises Amqp091Error.
@@ -116,7 +157,10 @@ class KeptChannels:
             resumed: Whether the channel was kept.
         """
         numbers = {number for number, each in channels.items() if each.state is not State.CLOSING}
-        return encoded_status(self._session, channel, numbers | self._kept.keys(), resumed=resumed)
+        numbers |= self._kept.keys()
+        if self._session.records is not None:
+            numbers |= self._session.records.channels.keys()
+        return encoded_status(self._session, channel, numbers, resumed=resumed)
 
 
 def _contradiction(text: str) -> Amqp091Error:

@@ -1,4 +1,4 @@
-"""The out-of-band string of channel.open, in which a client of a session asks for the status of a channel (ADR 0195)."""
+"""The out-of-band string of channel.open, in which clients of a session ask for the status of a channel (ADR 0195)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,92 @@
+"""Numbers of publishes and commits that channels of AMQP 0-9-1 have in the log (ADR 0195).
+
+A number is a duplicate id of its own form. Of each channel the log keeps the highest one: the client learns after a
+failover which of its publishes were accepted. Such ids are in no circle of an address, where other clients displace
+ids.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import Final
+from uuid import UUID
+
+#: Address id of the records of numbers that no MESSAGE_ADD has.
+NO_ADDRESS: Final = 0
+_PREFIX: Final = b"\0session\0"
+#: UUID of the session, channel, incarnation, number.
+_LAYOUT: Final = struct.Struct(f">{len(_PREFIX)}s16sHIQ")
+_NUMBER: Final = struct.Struct(">Q")
+#: Bytes of each such id.
+NUMBER_ID_BYTES: Final = _LAYOUT.size
+_CHANNEL: Final = slice(0, NUMBER_ID_BYTES - _NUMBER.size)
+
+
+def number_id(uuid: str, channel: int, incarnation: int, number: int) -> bytes:
+    """The duplicate id of a number.
+
+    Args:
+        uuid: UUID of the session, as text.
+        channel: Number of the channel.
+        incarnation: Distinguishes channels of one number, which count anew.
+        number: Number of the publish or commit.
+    """
+    return _LAYOUT.pack(_PREFIX, UUID(uuid).bytes, channel, incarnation, number)
+
+
+def has_numbers(ids: Sequence[bytes]) -> bool:
+    """Whether numbers of sessions are among duplicate ids."""
+    return any(map(bytes.startswith, ids, repeat(_PREFIX))) and any(map(is_number, ids))
+
+
+def is_number(duplicate_id: bytes) -> bool:
+    """Whether a duplicate id is the number of a session."""
+    return len(duplicate_id) == NUMBER_ID_BYTES and duplicate_id.startswith(_PREFIX)
+
+
+def session_of(duplicate_id: bytes) -> str:
+    """UUID of the session of a number."""
+    return str(UUID(bytes=_LAYOUT.unpack(duplicate_id)[1]))
+
+
+class SessionNumbers:
+    """The highest number of each channel."""
+
+    def __init__(self) -> None:
+        self._highest: dict[bytes, bytes] = {}
+        """The last eight bytes of an id by those before, which have the same order as the numbers."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SessionNumbers) and self._highest == other._highest
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def note(self, duplicate_id: bytes) -> None:
+        """A number is in the log."""
+        channel, number = duplicate_id[_CHANNEL], duplicate_id[_CHANNEL.stop :]
+        self._highest[channel] = max(number, self._highest.get(channel, number))
+
+    def highest(self, uuid: str, channel: int, incarnation: int) -> int:
+        """The highest number of a channel; 0: it has none."""
+        found = self._highest.get(number_id(uuid, channel, incarnation, 0)[_CHANNEL])
+        return 0 if found is None else int(_NUMBER.unpack(found)[0])
+
+    def forget(self, uuid: str, channel: int | None = None, kept: int | None = None) -> None:
+        """Remove numbers of a session that has ended.
+
+        Args:
+            uuid: UUID of the session.
+            channel: Only those of this channel; None: of all.
+            kept: Incarnation of the channel that stays; None: none does.
+        """
+        raw = UUID(uuid).bytes
+        for each in list(self._highest):
+            _, session, number, incarnation, _ = _LAYOUT.unpack(each + bytes(_NUMBER.size))
+            if session == raw and channel in (None, number) and incarnation != kept:
+                del self._highest[each]
+
+    def ids(self) -> Iterator[bytes]:
+        """All as duplicate ids."""
+        return (channel + number for channel, number in self._highest.items())
