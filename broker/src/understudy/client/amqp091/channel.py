@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from understudy.client.amqp091.consumers import ConsumerParts
-from understudy.client.amqp091.content import Content
+from understudy.client.amqp091.content import Content, ContentState
 from understudy.client.amqp091.declarations import Declarations, queue_info
 from understudy.client.amqp091.messages import Outgoing, not_possible, outgoing
 from understudy.client.amqp091.output import Output
@@ -31,6 +31,7 @@ from understudy.errors import AddressNotFound, BrokerError, ConnectionLost, Queu
 from understudy.limits import AMQP091_MESSAGE_BYTES_MAX
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
+from understudy.wire.amqp091.frames import Frame
 from understudy.wire.amqp091.layout import Method
 from understudy.wire.core import packets as p
 
@@ -75,7 +76,7 @@ class SessionChannel:
     ) -> None:
         """Args:
         out: Output of the connection.
-        declarations: Its requests about queues.
+        declarations: Requests about queues.
         request: How the client wants the session.
         number: Number of the channel at the broker.
         wall_ms: Wall clock.
@@ -104,6 +105,7 @@ class SessionChannel:
         self._closing = False
         self._large: LargeSend | None = None
         self._fetches: deque[tuple[int, int]] = deque()
+        self._content = ContentState()
         self.publishes = Publishes(out, self.channel_id, number, complain)
         self.publishes.confirms = not self._transacted
         self.consumers = ConsumerParts(out, self.channel_id, number, self._limit, no_ack=request.pre_acknowledge)
@@ -129,7 +131,7 @@ class SessionChannel:
         done()
 
     def resume(self, done: Callable[[], None]) -> None:
-        """Open the channel as it was, and decide what was under way.
+        """Open the channel as the broker has kept it, and decide the requests that had no answer.
 
         Args:
             done: Called when the channel can be used.
@@ -179,6 +181,7 @@ class SessionChannel:
         self._deferred.clear()
         self._fetches.clear()
         self._large = None
+        self._content.clear()
         self.publishes.returned.clear()
 
     # packets of the client
@@ -333,8 +336,20 @@ class SessionChannel:
 
     # methods of the broker
 
-    def receive(self, method: Method) -> None:
-        """Handle a method without a content. Raises Amqp091Error: it cannot be expected."""
+    def receive(self, frame: Frame) -> None:
+        """Handle a frame of the channel.
+
+        Raises:
+            Amqp091Error: it cannot be expected, or cannot be read.
+            ConnectionLost: the broker has closed the channel.
+        """
+        found = self._content.receive(frame)
+        if isinstance(found, Content):
+            self._receive_content(found)
+        elif found is not None:
+            self._receive_method(found)
+
+    def _receive_method(self, method: Method) -> None:
         if isinstance(method, m.BasicAck | m.BasicNack):
             self.publishes.settled(method.delivery_tag, multiple=method.multiple, taken=isinstance(method, m.BasicAck))
         elif isinstance(method, m.BasicGetEmpty):
@@ -352,8 +367,7 @@ class SessionChannel:
         else:
             raise Amqp091Error(ReplyCode.UNEXPECTED_FRAME, f"{method.name} is not expected")
 
-    def receive_content(self, content: Content) -> None:
-        """Handle a method with its content."""
+    def _receive_content(self, content: Content) -> None:
         method = content.method
         if isinstance(method, m.BasicDeliver):
             self.consumers.delivered(content)

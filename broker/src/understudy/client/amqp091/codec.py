@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from understudy.client.amqp091.channel import SessionChannel
-from understudy.client.amqp091.content import ContentState
+from understudy.client.amqp091.content import method_of
 from understudy.client.amqp091.declarations import CHANNEL, Declarations
 from understudy.client.amqp091.handshake import ClientSession, Handshake, Login, State
 from understudy.client.amqp091.messages import Outgoing, outgoing
@@ -28,11 +28,9 @@ from understudy.client.core.connection.codec import (
 )
 from understudy.client.core.connection.link_state import LinkState
 from understudy.client.core.url.options import Connector
-from understudy.errors import BrokerError, ConnectionLost, LimitExceeded, ProtocolError
+from understudy.errors import BrokerError, ConnectionLost, LimitExceeded, ProtocolError, RemoteProtocolError
 from understudy.message import Message
 from understudy.wire.amqp091 import frames as f
-from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
-from understudy.wire.amqp091.layout import decode_method
 from understudy.wire.amqp091.methods import ConnectionClose
 from understudy.wire.core import packets as p
 
@@ -56,22 +54,22 @@ class Amqp091Codec:
 
     version = p.VERSION
     duplicate_ids = False
+    stored_ids = False
 
-    def __init__(self, link: LinkState, login: Login, heartbeat_s: int) -> None:
+    def __init__(self, link: LinkState, login: tuple[str | None, str | None, str], heartbeat_s: int) -> None:
         """Args:
         link: The connection.
-        login: Login and virtual host.
+        login: User, password and virtual host.
         heartbeat_s: Interval of heartbeats, in seconds, that the time limits of the connection need; 0: none.
         """
         self.ping_period_ms: int | None = None
         self._link = link
-        self._login = login
+        self._login = Login(*login)
         self._heartbeat_s = heartbeat_s
         self._out = Output(link.write, lambda: link.before_flush(self._deliver))
         self._declarations = Declarations(self._out)
         self._session = ClientSession()
         self._channels: dict[int, SessionChannel] = {}
-        self._contents: dict[int, ContentState] = {}
         self._decoder = f.FrameDecoder(self._out.frame_max)
         self._handshake: Handshake | None = None
         self._connector = Connector("", 0)
@@ -104,7 +102,6 @@ class Amqp091Codec:
         self._handshake = None
         self._out.clear()
         self._declarations.lost()
-        self._contents.clear()
         for channel in self._channels.values():
             channel.lost()
         self._forget_ended()
@@ -222,33 +219,14 @@ class Amqp091Codec:
         if frame.type == f.FrameType.HEARTBEAT:
             return
         if frame.channel > CHANNEL:
-            self._receive_on_channel(frame)
-            return
-        if frame.type != f.FrameType.METHOD:
-            raise Amqp091Error(ReplyCode.UNEXPECTED_FRAME, f"a frame of type {frame.type} on channel {frame.channel}")
-        method = decode_method(frame.payload)
-        if frame.channel == CHANNEL:
-            self._declarations.receive(method)
-        elif self._handshake is not None and self._handshake.receive(method):
+            channel = next((each for each in self._channels.values() if each.number == frame.channel), None)
+            if channel is None:
+                raise RemoteProtocolError(f"a frame on channel {frame.channel}, which is not open")
+            channel.receive(frame)
+        elif frame.channel == CHANNEL:
+            self._declarations.receive(method_of(frame))
+        elif self._handshake is not None and self._handshake.receive(method_of(frame)):
             self._connection_open(self._handshake)
-
-    def _receive_on_channel(self, frame: f.Frame) -> None:
-        channel = next((each for each in self._channels.values() if each.number == frame.channel), None)
-        if channel is None:
-            raise Amqp091Error(ReplyCode.CHANNEL_ERROR, f"channel {frame.channel} is not open")
-        content = self._contents.setdefault(frame.channel, ContentState())
-        if frame.type == f.FrameType.METHOD:
-            if content.open:
-                raise Amqp091Error(ReplyCode.UNEXPECTED_FRAME, "a method between the frames of a content")
-            method = decode_method(frame.payload)
-            if method.has_content:
-                content.begin(method)
-            else:
-                channel.receive(method)
-            return
-        whole = content.header(frame.payload) if frame.type == f.FrameType.HEADER else content.body(frame.payload)
-        if whole is not None:
-            channel.receive_content(whole)
 
     def _connection_open(self, handshake: Handshake) -> None:
         self._decoder.payload_max = self._out.frame_max

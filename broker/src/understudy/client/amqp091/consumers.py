@@ -123,7 +123,7 @@ class ConsumerParts:
         self.started = False
         """Whether the application wants deliveries."""
         self.dropping = False
-        """Whether deliveries are on their way that the broker has been told to take back."""
+        """Whether deliveries may come that the broker takes back by basic.recover."""
         self.last_tag = 0
         """Largest delivery tag that came."""
 
@@ -344,7 +344,7 @@ class ConsumerParts:
                 delivery.consumer.outstanding -= 1
 
     def committed(self) -> None:
-        """A commit has settled what was acknowledged in its transaction."""
+        """A commit has settled the acknowledgements of its transaction."""
         for consumer in self._by_id.values():
             consumer.outstanding = sum(each.consumer_tag == consumer.tag for each in self._unsettled.values())
             self._renew(consumer)

@@ -6,8 +6,16 @@ from typing import NamedTuple
 
 from understudy.limits import FRAME_BYTES_MAX
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
-from understudy.wire.amqp091.layout import Method
+from understudy.wire.amqp091.frames import Frame, FrameType
+from understudy.wire.amqp091.layout import Method, decode_method
 from understudy.wire.amqp091.properties import decode_header
+
+
+def method_of(frame: Frame) -> Method:
+    """The method of a frame. Raises Amqp091Error: it is a frame of another type, or cannot be read."""
+    if frame.type != FrameType.METHOD:
+        raise Amqp091Error(ReplyCode.UNEXPECTED_FRAME, f"a frame of type {frame.type} on channel {frame.channel}")
+    return decode_method(frame.payload)
 
 
 class Content(NamedTuple):
@@ -36,24 +44,34 @@ class ContentState:
         self._received_bytes = 0
         self._pieces: list[bytes] = []
 
-    @property
-    def open(self) -> bool:
-        """Whether a method waits for its content."""
-        return self._method is not None
+    def receive(self, frame: Frame) -> Method | Content | None:
+        """Take a frame of the channel.
 
-    def begin(self, method: Method) -> None:
-        """A method with a content has come."""
+        Returns:
+            A method without a content, or a whole content; None: frames of a content follow.
+
+        Raises:
+            Amqp091Error: the frame cannot be expected, or cannot be read.
+        """
+        if frame.type == FrameType.HEADER:
+            return self._header(frame.payload)
+        if frame.type == FrameType.BODY:
+            return self._body(frame.payload)
+        method = method_of(frame)
+        if self._method is not None:
+            raise Amqp091Error(ReplyCode.UNEXPECTED_FRAME, "a method between the frames of a content")
+        if not method.has_content:
+            return method
         self._method = method
+        return None
 
-    def header(self, payload: bytes) -> Content | None:
-        """The header has come. Returns the content if it has no body. Raises Amqp091Error."""
+    def _header(self, payload: bytes) -> Content | None:
         if self._method is None or self._properties is not None:
             raise Amqp091Error(ReplyCode.UNEXPECTED_FRAME, "a content header without its method")
         self._size_bytes, self._properties = decode_header(payload)
         return self._whole()
 
-    def body(self, payload: bytes) -> Content | None:
-        """A part of the body has come. Returns the content if it is the last one. Raises Amqp091Error."""
+    def _body(self, payload: bytes) -> Content | None:
         if self._properties is None:
             raise Amqp091Error(ReplyCode.UNEXPECTED_FRAME, "a content body without its header")
         self._received_bytes += len(payload)

@@ -34,7 +34,7 @@ from understudy.wire.amqp091.core_messages import (
 from understudy.wire.amqp091.properties import PERSISTENT, decode_properties
 
 _MULTICAST: Final = 0
-#: Properties that the broker reads in messages of CORE only, and what they ask for.
+#: Properties that the broker reads in messages of CORE only, and the names of their features.
 _NOT_SERVED: Final = {
     SCHEDULED_DELIVERY: "a delayed message",
     GROUP_ID: "a message group",

@@ -1,4 +1,4 @@
-"""What one connection of AMQP 0-9-1 sends: methods to the broker, packets to the parts of the client."""
+"""Output of one connection of AMQP 0-9-1: methods to the broker, packets to the parts of the client."""
 
 from __future__ import annotations
 

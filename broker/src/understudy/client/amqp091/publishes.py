@@ -1,5 +1,4 @@
-"""The publishes of one channel with confirms: their numbers, confirms, and what becomes of them when a channel is
-resumed.
+"""The publishes of one channel with confirms: their numbers, their confirms, and their outcome in a resumed channel.
 
 Publishes are numbered from 1 in the order in which they are sent, on both sides. A resumed channel goes on after the
 last one that the broker has accepted, so a publish that is sent again has its former number, and the broker stores each
@@ -114,7 +113,9 @@ class Publishes:
             self._complain(text)
 
     def resumed(self, status: ChannelStatus) -> None:
-        """The channel goes on at the broker: answer what it has decided; the rest is sent again by the client."""
+        """The channel goes on at the broker: answer the publishes that it has decided. The client sends the others
+        again.
+        """
         for number, found in self._unconfirmed.items():
             if number <= status.accepted:
                 if number in status.returned:

@@ -13,7 +13,7 @@ from understudy.wire.amqp091.core_messages import is_short
 from understudy.wire.core import packets as p
 from understudy.wire.core.transport import TransportConfiguration
 
-#: Requests that have no method, and what the application has asked for.
+#: Requests that have no method, and the names of their features.
 _NOT_SERVED: Final[Mapping[type[p.Packet], str]] = {
     p.AddMetadataV2: "metadata of a session",
     p.UniqueAddMetadata: "metadata of a session",
@@ -52,9 +52,9 @@ def topology_of(handshake: Handshake, connector: Connector, event: int) -> Itera
     """The topology that a broker of CORE would tell: the broker, then the other known hosts.
 
     Args:
-        handshake: Of the broker.
+        handshake: The finished one.
         connector: Place of the broker.
-        event: Number of the connection, which orders what is known of the nodes.
+        event: Number of the connection, which orders the announcements of nodes.
     """
     first, *others = handshake.known_hosts or (None,)
     for place in others:

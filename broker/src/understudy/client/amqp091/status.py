@@ -13,7 +13,7 @@ from understudy.wire.amqp091.tables import decode_table
 
 @dataclass(frozen=True, slots=True)
 class ChannelStatus:
-    """What the broker has kept of a channel."""
+    """State of a channel that the broker has kept."""
 
     accepted: int = 0
     """Number of the last publish that is durable and decided."""

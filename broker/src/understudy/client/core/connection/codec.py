@@ -1,8 +1,8 @@
 """How the packets of a connection become bytes, and bytes packets: the protocol at the other end of the transport.
 
 The parts of the client speak in packets of CORE. ``CoreCodec`` writes them as they are. A codec of another protocol
-(``client.amqp091``) carries each packet out with the methods of that protocol, and reports what comes as the packets
-that a broker of CORE would have sent.
+(``client.amqp091``) carries each packet out with the methods of that protocol, and reports the methods of the broker
+as the packets that a broker of CORE would have sent.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ class Codec(Protocol):
     """Channel version by which packets are made."""
     duplicate_ids: bool
     """Whether messages carry duplicate ids by which the broker drops the second copy of a send."""
+    stored_ids: bool
+    """Whether a delivery has the id of the stored message."""
     ping_period_ms: int | None
     """Longest time between two pings; None: the options of the connection decide alone."""
 
@@ -110,6 +112,7 @@ class CoreCodec:
     """The protocol CORE. Implements ``Codec``."""
 
     duplicate_ids = True
+    stored_ids = True
     keeps_sessions = False
     blocked = False
     ping_period_ms: int | None = None

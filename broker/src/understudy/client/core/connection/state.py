@@ -20,7 +20,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from understudy.client.amqp091.codec import Amqp091Codec
-from understudy.client.amqp091.handshake import Login
 from understudy.client.core.connection.calls import Calls, Waiter, settle
 from understudy.client.core.connection.codec import CONNECTION_CHANNEL, CONTROL_CHANNEL, Arrival, TransportEnds
 from understudy.client.core.connection.dials import Dials, Link
@@ -88,8 +87,8 @@ class ClientState:
         user = user if user is not None else url.options.user
         password = password if password is not None else url.options.password
         if url.virtual_host is not None:
-            login = Login(user, password, url.virtual_host)
-            self.link.codec = Amqp091Codec(self.link, login, heartbeat_s(url.options_with_backup))
+            interval_s = heartbeat_s(url.options_with_backup)
+            self.link.codec = Amqp091Codec(self.link, (user, password, url.virtual_host), interval_s)
         self.link.on_arrivals = self._dispatch
         self.closed: BrokerError | None = None
         self.failovers = 0
@@ -198,7 +197,7 @@ class ClientState:
         self._dispatch(frames)
 
     def _dispatch(self, arrivals: Iterable[Arrival]) -> None:
-        """Give packets to what they are for."""
+        """Give packets to the sessions, or to the connection."""
         link, sessions = self.link, self.sessions.by_channel
         decoder = link.decoder
         for channel_id, packet, size_bytes in arrivals:
@@ -336,14 +335,11 @@ class ClientState:
         elif isinstance(packet, (Disconnect, DisconnectV2, DisconnectV3)):
             self._receive_disconnect(packet)
         elif isinstance(packet, TransportEnds):
-            self._transport_ends(packet.error)
-
-    def _transport_ends(self, error: BrokerError) -> None:
-        if isinstance(error, AuthenticationFailed) and self._connect_waiter is not None:
-            # no other node takes a wrong password
-            self.close(error)
-        else:
-            self._lost(error)
+            if isinstance(packet.error, AuthenticationFailed) and self._connect_waiter is not None:
+                # no other node takes a wrong password
+                self.close(packet.error)
+            else:
+                self._lost(packet.error)
 
     def _receive_topology(self, packet: ClusterTopology | ClusterTopologyV2) -> None:
         if isinstance(packet, ClusterTopologyV4):

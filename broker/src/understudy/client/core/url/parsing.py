@@ -6,8 +6,8 @@ the bracket belong to the connection, those inside it to one connector. Without 
 serves both, split by name. ``udp://231.7.7.7:9876?refreshTimeout=5000`` listens for brokers that
 broadcast their connectors; ``jgroups://channel?file=stack.xml`` does so in the way that a JGroups
 stack says. ``tcp://user:password@host`` has a login. ``amqp091://`` and ``amqp091+tls://`` are URLs of
-AMQP 0-9-1 (``amqp091``). Several hosts fail over unless the URL says otherwise (``ha=false``, ``reconnectAttempts``). Names and defaults: artemis-ha s. 8; connector
-keys: artemis-core s. 1.5.
+AMQP 0-9-1 (``amqp091``). Several hosts fail over unless the URL says otherwise (``ha=false``,
+``reconnectAttempts``). Names and defaults: artemis-ha s. 8; connector keys: artemis-core s. 1.5.
 
 Invariant: a parameter is honoured, listed as without effect, or refused by name (``parameters``);
 none is dropped silently. Not here: dialling, or the choice of the next connector (``failover``).
