@@ -7,7 +7,8 @@ from understudy.limits import AMQP091_FRAME_BYTES_BEFORE_LOGIN_MAX
 from understudy.message import Message
 from understudy.properties import Properties
 from understudy.protocols.amqp091 import sasl
-from understudy.protocols.amqp091.messages import PROPERTY_LIST, MessageCarrier, to_delivery
+from understudy.protocols.amqp091.messages import MessageCarrier, to_delivery
+from understudy.wire.amqp091.core_messages import PROPERTY_LIST
 from understudy.protocols.amqp091.session_request import session_request
 from understudy.routing.exchanges.carrier import Death, Reason
 from understudy.wire.amqp091.codes import Amqp091Error

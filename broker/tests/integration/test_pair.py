@@ -12,6 +12,7 @@ import pytest
 
 from support import forked
 from support.processes import COMMAND, Pair
+from support.transports import TRANSPORTS, url_by
 
 
 def start(*arguments: object) -> subprocess.Popen[str]:
@@ -29,15 +30,19 @@ def check_ledgers(*ledgers: Path) -> dict[str, object]:
     return json.loads(finish(start("ledger", "check", "--json", *ledgers)))
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("ack", [pytest.param("transacted", marks=pytest.mark.long), "auto"])
-def test_nothing_is_lost_when_the_active_is_killed_and_comes_back(pair: Pair, tmp_path: Path, ack: str) -> None:
+def test_nothing_is_lost_when_the_active_is_killed_and_comes_back(
+    pair: Pair, tmp_path: Path, ack: str, transport: str
+) -> None:
     pair.start()
+    url = url_by(transport, pair.url)
     produced, consumed = tmp_path / "produced.jsonl", tmp_path / "consumed.jsonl"
     count = 3_000
     # not --count: messages of a commit of unknown outcome do not come again, so the test ends the consumer
-    consumer = start("consume", "--url", pair.url, "--queue", "q", "--ack", ack, "--batch", 20,
+    consumer = start("consume", "--url", url, "--queue", "q", "--ack", ack, "--batch", 20,
                      "--follow", "--ledger", consumed)  # fmt: skip
-    producer = start("produce", "--url", pair.url, "--queue", "q", "--count", count, "--size", 200, "--rate", 500,
+    producer = start("produce", "--url", url, "--queue", "q", "--count", count, "--size", 200, "--rate", 500,
                      "--ledger", produced)  # fmt: skip
     while not produced.exists() or produced.read_bytes().count(b"\n") < count // 4:
         assert producer.poll() is None, finish(producer)

@@ -23,6 +23,7 @@ from support.replicated import (
     wait_logged,
     wait_until,
 )
+from support.transports import TRANSPORTS, url_by
 from understudy.client.sync import connect
 from understudy.errors import BrokerError
 from understudy.ha.replication.policy import IN_LINE
@@ -35,8 +36,8 @@ def traffic(tmp_path: Path) -> Iterator[MakeTraffic]:
     """Makes a producer and a consumer."""
     made: list[Traffic] = []
 
-    def make(pair: ReplicatedPair, count: int) -> Traffic:
-        made.append(Traffic(pair.url, tmp_path, count))
+    def make(pair: ReplicatedPair, count: int, transport: str = "core") -> Traffic:
+        made.append(Traffic(url_by(transport, pair.url), tmp_path, count))
         return made[-1]
 
     yield make
@@ -44,12 +45,13 @@ def traffic(tmp_path: Path) -> Iterator[MakeTraffic]:
         each.end()
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_backup_that_came_into_sync_under_load_serves_after_a_kill(
-    make_pair: Callable[..., ReplicatedPair], traffic: MakeTraffic
+    make_pair: Callable[..., ReplicatedPair], traffic: MakeTraffic, transport: str
 ) -> None:
     pair = make_pair()
     pair.primary.start().wait_ready("active")
-    load = traffic(pair, 3_000)
+    load = traffic(pair, 3_000, transport)
     load.wait_confirmed(200)
     pair.backup.start()
     wait_in_sync(pair.primary, pair.backup)

@@ -200,7 +200,7 @@ class Consumption:
                 ReceivedCopy(
                     self._intake.consumer,
                     self._intake.queue,
-                    received.message_id,
+                    received.stored_id,
                     body_digest(received),
                     origin_of(received),
                 ),

@@ -312,6 +312,7 @@ class Link:
 
     def close(self) -> None:
         """End at once; pending output is given to the transport first."""
+        self.core.leave()
         self._flush()
         self.core.close()
         if self._timer is not None:

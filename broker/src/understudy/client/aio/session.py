@@ -514,9 +514,10 @@ class Session:
 
     @exclusive
     def _producer(self, address: str | None, window: int, kind: int | None, duplicate_ids: bool) -> Producer:
-        state = self._state.open_producer(address, window)
         marked = duplicate_ids and self._state.options.auto_commit_sends
-        prefix = uuid_text(self._link.entropy(16)) + ":" if marked else None
+        by_id = self._link.core.link.codec.duplicate_ids
+        state = self._state.open_producer(address, window, repeats=marked and not by_id)
+        prefix = uuid_text(self._link.entropy(16)) + ":" if marked and by_id else None
         return Producer(self, self._link, self._state, state, kind, prefix)
 
     async def consumer(

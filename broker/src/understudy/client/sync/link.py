@@ -503,6 +503,7 @@ class Link:
         if isinstance(self.lock, _OtherProcess):
             return
         with self.lock, self:
+            self.core.leave()
             self._flush()
             self.core.close()
 

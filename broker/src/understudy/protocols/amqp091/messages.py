@@ -11,13 +11,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from understudy.errors import LocalProtocolError, RemoteProtocolError
-from understudy.ids import uuid_bytes, uuid_text
+from understudy.errors import LocalProtocolError
 from understudy.limits import FURTHER_ROUTING_KEYS_MAX
-from understudy.message import CORRELATION_ID, REPLY_TO, LargeMessage, Message, MessageType
-from understudy.properties import Properties, decode_simple_string
+from understudy.message import CORRELATION_ID, REPLY_TO, LargeMessage, Message
+from understudy.properties import Properties
 from understudy.routing.exchanges.carrier import DeadLetter, Death, Reason
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
+from understudy.wire.amqp091.core_messages import (
+    PROPERTY_LIST,
+    TYPE,
+    is_property,
+    is_short,
+    property_list,
+    uuid_of,
+)
 from understudy.wire.amqp091.properties import (
     PERSISTENT,
     BasicProperties,
@@ -27,23 +34,12 @@ from understudy.wire.amqp091.properties import (
 )
 from understudy.wire.amqp091.tables import Timestamp, decode_table, encode_short, encode_value
 
-#: Property with the encoded property list of AMQP 0-9-1.
-PROPERTY_LIST: Final = "_UND_AMQP091"
 #: Properties with the exchange and the routing key of the publish, without the prefix of the virtual host.
 EXCHANGE: Final = "amqp_exchange"
 ROUTING_KEY: Final = "amqp_routing_key"
 #: Header that says that a property list did not fit into a frame.
 TRUNCATED: Final = "x-understudy-truncated"
-_TYPE: Final = "JMSType"
-#: Beginnings of header names that do not become properties: they have a meaning for the broker or for JMS.
-_KEPT_APART: Final = ("_AMQ", "_UND_", "_hornetq", "JMS", "amqp_")
 _DEATHS: Final = "x-death"
-_CONTENT_TYPES: Final[Mapping[int, str]] = {
-    MessageType.TEXT: "text/plain; charset=utf-8",
-    MessageType.MAP: "application/x-understudy-map",
-    MessageType.STREAM: "application/x-understudy-stream",
-    MessageType.OBJECT: "application/x-understudy-object",
-}
 _MILLISECONDS_MAX: Final = (1 << 32) - 1
 
 
@@ -101,13 +97,12 @@ def to_message(publish: Publish, address: str, now_ms: int) -> Message:
     for name, value in (
         (CORRELATION_ID, given.correlation_id),
         (REPLY_TO, given.reply_to),
-        (_TYPE, given.type),
+        (TYPE, given.type),
     ):
         if value is not None:
             values[name] = value
     for name, value in headers.items():
-        fits = isinstance(value, int) and -(1 << 63) <= value < 1 << 63
-        if (fits or isinstance(value, bool | str | float | bytes)) and not name.startswith(_KEPT_APART):
+        if is_property(name, value):
             values[name] = value
     ttl_ms = expiration_ms(given.expiration)
     return Message(
@@ -117,18 +112,9 @@ def to_message(publish: Publish, address: str, now_ms: int) -> Message:
         priority=4 if given.priority is None else min(given.priority, 9),
         expiration=0 if ttl_ms is None else now_ms + ttl_ms,
         timestamp=now_ms if given.timestamp is None else min(given.timestamp * 1000, (1 << 63) - 1),
-        user_id=_uuid_bytes(given.message_id),
+        user_id=uuid_of(given.message_id),
         properties=values,
     )
-
-
-def _uuid_bytes(text: str | None) -> bytes | None:
-    if text is None or len(text) != 36:
-        return None
-    try:
-        return uuid_bytes(text)
-    except ValueError:
-        return None
 
 
 class Delivery(NamedTuple):
@@ -159,9 +145,9 @@ def to_delivery(message: Message, queue: str, header_bytes_max: int) -> Delivery
     if not isinstance(encoded, bytes):
         encoded = property_list(message)
     encoded = fitting(encoded, header_bytes_max)
-    exchange = exchange if isinstance(exchange, str) and _is_short(exchange) else ""
-    key = key if isinstance(key, str) and _is_short(key) else queue
-    return Delivery(exchange, key if _is_short(key) else "", encoded)
+    exchange = exchange if isinstance(exchange, str) and is_short(exchange) else ""
+    key = key if isinstance(key, str) and is_short(key) else queue
+    return Delivery(exchange, key if is_short(key) else "", encoded)
 
 
 def fitting(encoded: bytes, header_bytes_max: int) -> bytes:
@@ -170,46 +156,6 @@ def fitting(encoded: bytes, header_bytes_max: int) -> bytes:
         return encoded
     kept = encode_properties(replace(decode_properties(encoded), headers={TRUNCATED: True}))
     return kept if len(kept) <= header_bytes_max else encode_properties(BasicProperties(headers={TRUNCATED: True}))
-
-
-def _is_short(text: str) -> bool:
-    return len(text.encode("utf-8", "surrogatepass")) <= 255
-
-
-def property_list(message: Message) -> bytes:
-    """The property list of a message that has none: its properties are headers, as far as they can be."""
-    headers: dict[str, object] = {}
-    for name, value in message.properties.items():
-        if not name.startswith(_KEPT_APART) and _is_short(name):
-            headers[name] = value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
-    texts = {
-        field: value
-        for field, name in (("correlation_id", CORRELATION_ID), ("reply_to", REPLY_TO), ("type", _TYPE))
-        if isinstance(value := message.properties.get(name), str) and _is_short(value)
-    }
-    return encode_properties(
-        BasicProperties(
-            content_type=_CONTENT_TYPES.get(message.type),
-            headers=headers or None,
-            delivery_mode=PERSISTENT if message.durable else 1,
-            priority=message.priority,
-            message_id=None if message.user_id is None else uuid_text(message.user_id),
-            timestamp=message.timestamp // 1000 if message.timestamp > 0 else None,
-            **texts,
-        )
-    )
-
-
-def body_of(message: Message) -> bytes:
-    """The body that a client gets: text as UTF-8, everything else as it is."""
-    body = message.body
-    if message.type == MessageType.TEXT and body[:1] == b"\x01":
-        try:
-            text, end = decode_simple_string(body, 1, len(body))
-        except RemoteProtocolError:
-            return body
-        return text.encode("utf-8", "replace") if end == len(body) else body
-    return b"" if message.type == MessageType.TEXT and body == b"\x00" else body
 
 
 class MessageCarrier:
@@ -301,7 +247,7 @@ def _with_death(
         "exchange": route[0],
         "routing-keys": route[1:],
     }
-    if expiration is not None and _is_short(expiration):
+    if expiration is not None and is_short(expiration):
         new["original-expiration"] = expiration
     return [new, *entries]
 

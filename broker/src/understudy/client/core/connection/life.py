@@ -9,6 +9,17 @@ from __future__ import annotations
 from understudy.client.core.url.options import ClientOptions
 
 
+def heartbeat_s(options: ClientOptions) -> int:
+    """Interval in seconds of heartbeats with which the silence of a broker is noticed in time; 0: none are needed.
+
+    Each side sends one in each half of the interval and gives the other one up after two intervals (AMQP 0-9-1).
+    """
+    limits_ms = [options.connection_ttl_ms] if options.connection_ttl_ms >= 0 else []
+    if options.ha and options.reconnect_attempts == -1 and options.silence_timeout_ms > 0:
+        limits_ms.append(options.silence_timeout_ms)
+    return max(1, min(limits_ms) // 1000) if limits_ms else 0
+
+
 class Life:
     """The silence of the broker at the other end of one transport."""
 
@@ -34,8 +45,15 @@ class Life:
             periods.append(max(1, options.silence_timeout_ms // 4))
         self._period_ms = min(periods, default=None)
 
-    def begin(self, now_ms: int) -> None:
-        """The connection works."""
+    def begin(self, now_ms: int, *, period_max_ms: int | None = None) -> None:
+        """The connection works.
+
+        Args:
+            now_ms: Monotonic time.
+            period_max_ms: Longest time between two pings that the protocol allows.
+        """
+        periods = [each for each in (self._period_ms, period_max_ms) if each is not None]
+        self._period_ms = min(periods, default=None)
         self._checked_ms = self._awake_since_ms = now_ms
         if self._period_ms is not None:
             self.ping_ms = now_ms + self._period_ms

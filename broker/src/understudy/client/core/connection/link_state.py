@@ -7,17 +7,17 @@ dialled (``failover``), and the packets of channels 0 and 1 (``connection``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from understudy.client.core.connection.calls import Calls
+from understudy.client.core.connection.codec import Arrival, Codec, CoreCodec, Decoder, Frame
 from understudy.client.core.connection.dials import Link
 from understudy.client.core.connection.pump import Pump
 from understudy.client.core.connection.topology import Topology
 from understudy.client.core.url.options import ClientOptions, Connector, ServingNode
 from understudy.ids import uuid_text
 from understudy.ports import Clock, Entropy
-from understudy.wire.core.codec import FrameDecoder, encode
 from understudy.wire.core.packets import VERSION, Packet
 
 #: Oldest server version spoken: pipelined sends need correlation ids.
@@ -28,32 +28,43 @@ class LinkState:
     """The transport of a connection without I/O, and the values that outlive it."""
 
     def __init__(self, options: ClientOptions, link: Link, clock: Clock, entropy: Entropy) -> None:
+        self._out: list[bytes] = []
+        self.codec: Codec = CoreCodec(self._out.append)
+        """The protocol; CORE, if it is not replaced before the first transport."""
+        self.on_arrivals: Callable[[Iterable[Arrival]], None] = lambda arrivals: None
+        """Called with packets that the codec answers itself."""
         self.options = options
         self.clock = clock
         self.shell = link
-        self.version = VERSION
-        """Channel version used for encoding: the lower of both sides'."""
         self.topology = Topology()
         """The nodes of the cluster, and which of them the connection is bound to."""
         self.connector: Connector | None = None
         """Connector of the transport that was opened last."""
         self.serving_node = ServingNode()
         """The node that made a session last, and its epoch."""
-        self.decoder: FrameDecoder | None = None
+        self.decoder: Decoder | None = None
         """Decoder of the present transport; None while there is none."""
         self.now_ms = clock.monotonic_ms()
         """Monotonic time at the last arrival of bytes: cheap, and exact enough for time limits."""
         self.pump = Pump(self.want_flush)
         """Large messages on their way; the shell tells it whether the socket takes bytes."""
         self._entropy = entropy
-        self._out: list[bytes] = []
         self._flush_wanted = False
         self._before_flush: list[Callable[[], None]] = []
+
+    @property
+    def version(self) -> int:
+        """Channel version used for encoding: the lower of both sides'."""
+        return self.codec.version
 
     @property
     def node_id(self) -> str | None:
         """Node id of the broker, the same of both nodes of a pair; None before the first topology."""
         return self.topology.own_node_id
+
+    def token(self, length_bytes: int) -> bytes:
+        """Random bytes."""
+        return self._entropy.token(length_bytes)
 
     def new_name(self) -> str:
         """A random name for a session."""
@@ -83,30 +94,35 @@ class LinkState:
             can_refuse: Whether a frame beyond the limits on that channel is skipped instead of ending the connection.
         """
         self.connector = connector
-        self.decoder = decoder = FrameDecoder("client")
-        decoder.version = self.version
-        decoder.can_refuse = can_refuse
         self.topology.complete = False
+        self.decoder = self.codec.opened(connector, can_refuse)
+        self.want_flush()
 
     def lost(self) -> None:
         """The transport is gone, and every frame that was not written."""
         self.decoder = None
+        self.codec.lost()
         self._out.clear()
         self._before_flush.clear()
         self.pump.clear()
 
     # frames
 
-    def transmit(self, frame: bytes) -> None:
+    def transmit(self, frame: Frame) -> None:
         """Send a frame with the next flush."""
-        self._out.append(frame)
+        self.codec.write(frame)
         if not self._flush_wanted:
             self._flush_wanted = True
             self.shell.wants_flush()
 
+    def write(self, data: bytes) -> None:
+        """Send bytes with the next flush."""
+        self._out.append(data)
+        self.want_flush()
+
     def send(self, channel_id: int, packet: Packet) -> None:
         """Send a packet on a channel with the next flush."""
-        self.transmit(encode(packet, channel_id, self.version))
+        self.transmit(self.codec.encode(channel_id, packet))
 
     def want_flush(self) -> None:
         """Have the shell fetch ``data_to_send`` before this turn of the loop ends."""
@@ -134,16 +150,15 @@ class LinkState:
         out = self._out
         if not out:
             return b""
-        self._out = []
-        return b"".join(out)
+        data = b"".join(out)
+        out.clear()
+        return data
 
     # the server
 
     def learn_version(self, server_version: int) -> None:
         """Use the server's version of the protocol if it is lower than the client's."""
-        self.version = min(VERSION, server_version)
-        if self.decoder is not None:
-            self.decoder.version = self.version
+        self.codec.learn_version(min(VERSION, server_version))
 
     def lower_version(self) -> bool:
         """Offer the next older version (artemis-core s. 3.2); whether there is one."""

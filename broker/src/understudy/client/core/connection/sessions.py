@@ -166,6 +166,11 @@ class Sessions:
                 return waiting_ms
         return None
 
+    def excuse(self, now_ms: int) -> None:
+        """The broker takes no messages for now, so the time limits of confirmations begin again."""
+        for session in self.by_channel.values():
+            session.channel.last_confirmation_ms = now_ms
+
     def confirm_received(self) -> None:
         """Confirm the commands that have arrived, of every session."""
         for session in self.by_channel.values():

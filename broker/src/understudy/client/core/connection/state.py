@@ -16,12 +16,15 @@ the values that all parts share (``link_state``), listeners for failures (``list
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
+from understudy.client.amqp091.codec import Amqp091Codec
 from understudy.client.core.connection.calls import Calls, Waiter, settle
+from understudy.client.core.connection.codec import CONNECTION_CHANNEL, CONTROL_CHANNEL, Arrival, TransportEnds
 from understudy.client.core.connection.dials import Dials, Link
 from understudy.client.core.connection.failover import Event, Reconnection, State
-from understudy.client.core.connection.life import Life
+from understudy.client.core.connection.life import Life, heartbeat_s
 from understudy.client.core.connection.link_state import OLDEST_VERSION, LinkState
 from understudy.client.core.connection.listeners import Listeners
 from understudy.client.core.connection.outage import Outage
@@ -30,6 +33,7 @@ from understudy.client.core.connection.sessions import Sessions
 from understudy.client.core.url.options import ClientOptions, ClientUrl, Connector
 from understudy.client.core.url.parsing import connector_of
 from understudy.errors import (
+    AuthenticationFailed,
     BrokerError,
     CallTimedOut,
     ConnectionLost,
@@ -40,7 +44,6 @@ from understudy.errors import (
     Unreachable,
 )
 from understudy.ports import Clock, Entropy
-from understudy.wire.core.codec import MAGIC
 from understudy.wire.core.codes import error_of
 from understudy.wire.core.packets import (
     VERSION,
@@ -58,8 +61,6 @@ from understudy.wire.core.packets import (
 )
 from understudy.wire.core.transport import TransportConfiguration
 
-CONNECTION_CHANNEL: Final = 0
-CONTROL_CHANNEL: Final = 1
 #: Texts of a TLS handshake that meets a port without TLS, in the blocking and the asyncio client.
 _NO_TLS_THERE: Final = ("(EOF)", "WRONG_VERSION_NUMBER", "closed by the other side")
 _REDIRECTS: Final = (DisconnectReason.REDIRECT, DisconnectReason.REDIRECT_ON_CRITICAL_ERROR)
@@ -83,6 +84,12 @@ class ClientState:
         start: Which connector of the URL to dial first.
         """
         self.link = LinkState(url.options, link, clock, entropy)
+        user = user if user is not None else url.options.user
+        password = password if password is not None else url.options.password
+        if url.virtual_host is not None:
+            interval_s = heartbeat_s(url.options_with_backup)
+            self.link.codec = Amqp091Codec(self.link, (user, password, url.virtual_host), interval_s)
+        self.link.on_arrivals = self._dispatch
         self.closed: BrokerError | None = None
         self.failovers = 0
         """Failovers completed."""
@@ -97,8 +104,8 @@ class ClientState:
         self.sessions = Sessions(
             self.link,
             self._control,
-            user if user is not None else url.options.user,
-            password if password is not None else url.options.password,
+            user,
+            password,
         )
         self._restoration: Restoration | None = None
         self._cause: BrokerError = ConnectionLost("not connected yet")
@@ -149,6 +156,11 @@ class ClientState:
         """
         self._machine.fire(Event.CLOSE, error)
 
+    def leave(self) -> None:
+        """Write a farewell, if the protocol has one; ``close`` follows when it is flushed."""
+        if self.state is State.CONNECTED:
+            self.link.codec.leave()
+
     # called by the shell
 
     def transport_up(self, attempt: int) -> None:
@@ -182,8 +194,13 @@ class ClientState:
             hint = "it speaks HTTP: is that the port of the management?" if data.startswith(b"HTTP") else None
             self._lost(ConnectionLost(f"broker {self.connector} broke the protocol: {error}", hint=hint))
             return
-        sessions = self.sessions.by_channel
-        for channel_id, packet, size_bytes in frames:
+        self._dispatch(frames)
+
+    def _dispatch(self, arrivals: Iterable[Arrival]) -> None:
+        """Give packets to the sessions, or to the connection."""
+        link, sessions = self.link, self.sessions.by_channel
+        decoder = link.decoder
+        for channel_id, packet, size_bytes in arrivals:
             session = sessions.get(channel_id)
             if session is not None:
                 session.receive(packet, size_bytes)
@@ -242,7 +259,6 @@ class ClientState:
         self._retry_ms = None
         self._life.received_ms = link.clock.monotonic_ms()
         link.opened(connector, self.sessions.by_channel.__contains__)
-        link.transmit(MAGIC)
         self._send(CONNECTION_CHANNEL, Ping(link.options.connection_ttl_ms))
         self._restoration = Restoration(link, self.sessions, self._new_calls(), self._cause, self._on_restoration)
         self._restoration.greet(node_id)
@@ -318,6 +334,12 @@ class ClientState:
             self._receive_topology(packet)
         elif isinstance(packet, (Disconnect, DisconnectV2, DisconnectV3)):
             self._receive_disconnect(packet)
+        elif isinstance(packet, TransportEnds):
+            if isinstance(packet.error, AuthenticationFailed) and self._connect_waiter is not None:
+                # no other node takes a wrong password
+                self.close(packet.error)
+            else:
+                self._lost(packet.error)
 
     def _receive_topology(self, packet: ClusterTopology | ClusterTopologyV2) -> None:
         if isinstance(packet, ClusterTopologyV4):
@@ -416,7 +438,7 @@ class ClientState:
 
     def _watch(self) -> None:
         """Begin to watch the life of the connection."""
-        self._life.begin(self.link.clock.monotonic_ms())
+        self._life.begin(self.link.clock.monotonic_ms(), period_max_ms=self.link.codec.ping_period_ms)
         if self._life.ping_ms is not None:
             self.link.shell.wake_at(self._life.ping_ms)
 
@@ -425,6 +447,8 @@ class ClientState:
         if limit_ms is not None:
             self._lost(ConnectionLost(f"{self.connector}: nothing received for {limit_ms} ms"))
             return
+        if self.link.codec.blocked:
+            self.sessions.excuse(now_ms)
         waiting_ms = self.sessions.unconfirmed_too_long(now_ms)
         if waiting_ms is not None:
             self._lost(CallTimedOut(f"{self.connector}: no send confirmed for {waiting_ms} ms"))

@@ -73,6 +73,12 @@ class ReceivedMessage(MessageView):
         """The queue that the message came from."""
         return self.consumer.queue
 
+    @property
+    def stored_id(self) -> int:
+        """The broker's id of the stored message, the same at each delivery; 0 if the protocol does not tell it. By AMQP
+        0-9-1 ``message_id`` is the delivery tag, a new one at each delivery."""
+        return self.message_id if self.consumer.channel.link.codec.stored_ids else 0
+
     def __repr__(self) -> str:
         return f"<ReceivedMessage {self.message!r}, delivery {self.delivery_count}>"
 

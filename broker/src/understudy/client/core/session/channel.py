@@ -6,6 +6,7 @@ Not here: the parts that use it (``sends``, ``consumers``, ``transactions``, ``x
 
 from __future__ import annotations
 
+from understudy.client.core.connection.codec import Frame
 from understudy.client.core.connection.link_state import LinkState
 from understudy.client.core.consumer.taken import AcknowledgeMode
 from understudy.client.core.session.confirmations import Confirmations
@@ -13,7 +14,6 @@ from understudy.client.core.url.options import ClientOptions
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.message import Message
-from understudy.wire.core.codec import encode, encode_send
 from understudy.wire.core.packets import Packet, SessionStart
 
 
@@ -120,7 +120,7 @@ class Channel:
         """Log an error that no caller waits for."""
         self.link.complaint(text)
 
-    def transmit(self, frame: bytes) -> None:
+    def transmit(self, frame: Frame) -> None:
         """Send a counted command; while suspended it is kept for a reattachment, or pointless."""
         if self.confirmations.enabled:
             self.confirmations.sent(frame)
@@ -129,15 +129,17 @@ class Channel:
 
     def transmit_packet(self, packet: Packet) -> None:
         """Send a packet on the channel; one that is not counted is lost while suspended."""
-        frame = encode(packet, self.channel_id, self.link.version)
+        frame = self.link.codec.encode(self.channel_id, packet)
         if packet.counts_as_command:
             self.transmit(frame)
         elif self.attached:
             self.link.transmit(frame)
 
-    def encode_send(self, message: Message, requires_response: bool, correlation_id: int, sender_id: int) -> bytes:
+    def encode_send(self, message: Message, requires_response: bool, correlation_id: int, sender_id: int) -> Frame:
         """The frame of SESS_SEND for a message."""
-        return encode_send(message, self.channel_id, requires_response, correlation_id, sender_id, self.link.version)
+        return self.link.codec.encode_send(
+            message, self.channel_id, correlation_id if requires_response else None, sender_id
+        )
 
     def start(self) -> None:
         """Have the server deliver, unless the application has stopped deliveries."""
@@ -151,7 +153,7 @@ class Channel:
         self.link.shell.wake_at(now_ms + self.settings.call_timeout_ms)
 
     def _send_call(self, packet: Packet) -> None:
-        frame = encode(packet, self.channel_id, self.link.version)
+        frame = self.link.codec.encode(self.channel_id, packet)
         if packet.counts_as_command:
             self.transmit(frame)
         else:

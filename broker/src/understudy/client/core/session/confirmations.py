@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from understudy.client.core.connection.codec import Frame
 from understudy.wire.core.commands import command_id, distance
 
 
@@ -23,7 +24,7 @@ class Confirmations:
 
     def __init__(self, window_bytes: int) -> None:
         self.window_bytes = window_bytes
-        self._kept: deque[bytes] = deque()
+        self._kept: deque[Frame] = deque()
         self._first = 0
         self._received = -1
         self._received_bytes = 0
@@ -41,7 +42,7 @@ class Confirmations:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def sent(self, frame: bytes) -> None:
+    def sent(self, frame: Frame) -> None:
         """Called when a counted command was sent or would have been."""
         self._kept.append(frame)
 
@@ -70,7 +71,7 @@ class Confirmations:
             self._kept.popleft()
         self._first += count
 
-    def replay(self, last_received: int) -> tuple[bytes, ...]:
+    def replay(self, last_received: int) -> tuple[Frame, ...]:
         """Packets to send again after a reattachment, in which the server has named the last command that it
         received."""
         self.confirmed(last_received)

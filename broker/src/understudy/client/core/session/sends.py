@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from understudy.client.core.connection.calls import Waiter, twice_dropped
+from understudy.client.core.connection.codec import Frame
 from understudy.client.core.session.channel import Channel
 from understudy.client.core.session.large_sends import LargeBodySend
 from understudy.errors import AddressFull, BrokerError, IllegalState, SendOutcomeUnknown
@@ -64,19 +65,21 @@ class Pending:
         """Whether the broker answers; otherwise it is done when written."""
         self.resend = resend
         """Whether a second copy is harmless, because it carries a duplicate id."""
-        self.frame = b""
+        self.frame: Frame = b""
 
 
 class ProducerState:
     """The session's state of a producer."""
 
-    __slots__ = ("address", "closed", "in_flight", "on_room", "sender_id", "window")
+    __slots__ = ("address", "closed", "in_flight", "on_room", "repeats", "sender_id", "window")
 
-    def __init__(self, sender_id: int, address: str | None, window: int) -> None:
+    def __init__(self, sender_id: int, address: str | None, window: int, *, repeats: bool = False) -> None:
         self.sender_id = sender_id
         self.address = address
         self.window = window
         """Largest number of unfinished sends."""
+        self.repeats = repeats
+        """Whether messages without duplicate ids are sent again after a failover."""
         self.in_flight = 0
         self.on_room: Callable[[], None] | None = None
         """Called once when another send may begin, then reset."""

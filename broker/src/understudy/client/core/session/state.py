@@ -116,7 +116,7 @@ class SessionState:
         """
         channel = self.channel
         channel.attached = False
-        release = None if channel.confirmations.enabled else error
+        release = None if channel.confirmations.enabled or channel.link.codec.keeps_sessions else error
         channel.calls.suspend(release)
         self.sends.suspend(release)
 
@@ -266,11 +266,17 @@ class SessionState:
 
     # producers
 
-    def open_producer(self, address: str | None, window: int) -> ProducerState:
-        """Register a producer; answers nothing, so it is there at once."""
+    def open_producer(self, address: str | None, window: int, *, repeats: bool = False) -> ProducerState:
+        """Register a producer; answers nothing, so it is there at once.
+
+        Args:
+            address: Address of its messages; None: each message has its own.
+            window: Largest number of unfinished sends.
+            repeats: Whether its messages are sent again after a failover though they have no duplicate ids.
+        """
         if self.closed is not None:
             raise self.closed
-        producer = ProducerState(self._next_producer, address, window)
+        producer = ProducerState(self._next_producer, address, window, repeats=repeats)
         self._next_producer += 1
         self.producers[producer.sender_id] = producer
         if self.channel.attached:
@@ -314,7 +320,8 @@ class SessionState:
                     waiter.set_result(None)
                 return
             self.channel.open_work.done(attached=self.channel.attached)
-        self.sends.add(Pending(producer, message, waiter, confirm, DUPLICATE_ID in message.properties, body))
+        repeated = DUPLICATE_ID in message.properties or producer.repeats
+        self.sends.add(Pending(producer, message, waiter, confirm, repeated, body))
 
     def _register(self, producer: ProducerState) -> None:
         if self.channel.link.version >= _PRODUCERS_SINCE:

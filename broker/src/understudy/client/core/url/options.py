@@ -226,6 +226,8 @@ class ClientUrl:
     """Options for every connector that a discovery group finds."""
     ignored: tuple[str, ...] = ()
     """Parameters that were given and have no effect here."""
+    virtual_host: str | None = None
+    """Virtual host of a connection by AMQP 0-9-1; None: it speaks CORE."""
     failover_with_backup: bool = False
     """Whether a connection fails over as soon as the broker has announced a backup of its node, because the URL says
     nothing about failover.

@@ -5,9 +5,9 @@
 the bracket belong to the connection, those inside it to one connector. Without brackets one list
 serves both, split by name. ``udp://231.7.7.7:9876?refreshTimeout=5000`` listens for brokers that
 broadcast their connectors; ``jgroups://channel?file=stack.xml`` does so in the way that a JGroups
-stack says. ``tcp://user:password@host`` has a login. Several hosts fail over unless the URL says
-otherwise (``ha=false``, ``reconnectAttempts``). Names and defaults: artemis-ha s. 8; connector
-keys: artemis-core s. 1.5.
+stack says. ``tcp://user:password@host`` has a login. ``amqp091://`` and ``amqp091+tls://`` are URLs of
+AMQP 0-9-1 (``amqp091``). Several hosts fail over unless the URL says otherwise (``ha=false``,
+``reconnectAttempts``). Names and defaults: artemis-ha s. 8; connector keys: artemis-core s. 1.5.
 
 Invariant: a parameter is honoured, listed as without effect, or refused by name (``parameters``);
 none is dropped silently. Not here: dialling, or the choice of the next connector (``failover``).
@@ -22,6 +22,7 @@ from dataclasses import field, fields, replace
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
+from understudy.client.core.url import amqp091
 from understudy.client.core.url.options import (
     DISCOVERY_PORT,
     ClientOptions,
@@ -159,6 +160,19 @@ def parse_url(text: str) -> ClientUrl:
     """
     url = text.strip()
     text = masked_url(url)  # errors show the URL, never its secrets
+    other = amqp091.rewritten(url, text)
+    if other is not None:
+        return amqp091.adapted(_parse(other.url, text), other.virtual_host, text)
+    return _parse(url, text)
+
+
+def _parse(url: str, text: str) -> ClientUrl:
+    """Read a URL of CORE.
+
+    Args:
+        url: The whole URL.
+        text: As errors show it, without secrets.
+    """
     if url.startswith("("):
         inside, bracket, behind = url[1:].partition(")")
         if not bracket:
@@ -350,7 +364,7 @@ def _connector(part: str, shared: Mapping[str, str], ignored: list[str], login: 
     url = login.url
     scheme, separator, rest = part.partition("://")
     if not separator or scheme != "tcp":
-        hint = "write tcp://host:port"
+        hint = "write tcp://host:port, or amqp091://host:port/vhost for AMQP 0-9-1"
         if scheme == "vm":
             hint = "vm:// exists in Java only"
         raise ConfigError(f"client URL {url!r}: {masked_url(part)!r} is no connector", hint=hint)

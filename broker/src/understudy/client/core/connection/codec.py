@@ -1,0 +1,150 @@
+"""How the packets of a connection become bytes, and bytes packets: the protocol at the other end of the transport.
+
+The parts of the client speak in packets of CORE. ``CoreCodec`` writes them as they are. A codec of another protocol
+(``client.amqp091``) carries each packet out with the methods of that protocol, and reports the methods of the broker
+as the packets that a broker of CORE would have sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Final, Protocol
+
+from understudy.client.core.url.options import Connector
+from understudy.dataclass import dataclass
+from understudy.errors import BrokerError
+from understudy.message import Message
+from understudy.wire.core.codec import MAGIC, FrameDecoder, encode, encode_send
+from understudy.wire.core.packets import VERSION, Packet
+
+#: One packet as its codec keeps it until it is written: bytes of CORE, or whatever another codec makes.
+Frame = Any
+#: Number of the channel, packet, bytes that it took on the wire.
+Arrival = tuple[int, Packet, int]
+
+CONNECTION_CHANNEL: Final = 0
+CONTROL_CHANNEL: Final = 1
+
+
+@dataclass(slots=True)
+class TransportEnds(Packet):
+    """Report of a codec on channel 0: the transport cannot be used any more. It is no packet of the wire."""
+
+    TYPE: ClassVar[int] = 0
+    error: BrokerError
+
+
+class Decoder(Protocol):
+    """Reads the bytes of one transport."""
+
+    def receive_data(self, data: bytes) -> Iterable[Arrival]:
+        """The packets that the bytes complete. Raises ProtocolError."""
+        ...
+
+
+class Codec(Protocol):
+    """The protocol of a connection, on one transport after the other."""
+
+    version: int
+    """Channel version by which packets are made."""
+    duplicate_ids: bool
+    """Whether messages carry duplicate ids by which the broker drops the second copy of a send."""
+    stored_ids: bool
+    """Whether a delivery has the id of the stored message."""
+    ping_period_ms: int | None
+    """Longest time between two pings; None: the options of the connection decide alone."""
+
+    @property
+    def keeps_sessions(self) -> bool:
+        """Whether the broker may still have the sessions after a lost connection and decide requests under way."""
+        ...
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the broker has said that it takes no messages for now."""
+        ...
+
+    def opened(self, connector: Connector, can_refuse: Callable[[int], bool]) -> Decoder:
+        """Begin the protocol on a new transport.
+
+        Args:
+            connector: Place that was dialled.
+            can_refuse: Whether a frame beyond the limits on that channel is skipped instead of ending the connection.
+        """
+        ...
+
+    def lost(self) -> None:
+        """The transport is gone."""
+        ...
+
+    def leave(self) -> None:
+        """The application closes the connection: write a farewell if the protocol has one."""
+        ...
+
+    def encode(self, channel_id: int, packet: Packet) -> Frame:
+        """The frame of a packet. Raises LocalProtocolError: it cannot be sent."""
+        ...
+
+    def encode_send(self, message: Message, channel_id: int, correlation_id: int | None, sender_id: int) -> Frame:
+        """The frame that sends a message; it may be written again at a later transport.
+
+        Args:
+            message: With its address.
+            channel_id: Number of the channel of the session.
+            correlation_id: Id of the answer; None: no answer is wanted.
+            sender_id: Number of the producer.
+
+        Raises:
+            LocalProtocolError: it cannot be sent.
+        """
+        ...
+
+    def write(self, frame: Frame) -> None:
+        """Send a frame with the next flush."""
+        ...
+
+    def learn_version(self, version: int) -> None:
+        """Use that channel version from now on."""
+        ...
+
+
+class CoreCodec:
+    """The protocol CORE. Implements ``Codec``."""
+
+    duplicate_ids = True
+    stored_ids = True
+    keeps_sessions = False
+    blocked = False
+    ping_period_ms: int | None = None
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        """``write`` queues bytes for the next flush."""
+        self.version = VERSION
+        self.write = write
+        self._decoder: FrameDecoder | None = None
+
+    def opened(self, connector: Connector, can_refuse: Callable[[int], bool]) -> Decoder:
+        self._decoder = decoder = FrameDecoder("client")
+        decoder.version = self.version
+        decoder.can_refuse = can_refuse
+        self.write(MAGIC)
+        return decoder
+
+    def lost(self) -> None:
+        self._decoder = None
+
+    def leave(self) -> None:
+        """Do nothing: CORE has no farewell."""
+
+    def encode(self, channel_id: int, packet: Packet) -> Frame:
+        return encode(packet, channel_id, self.version)
+
+    def encode_send(self, message: Message, channel_id: int, correlation_id: int | None, sender_id: int) -> Frame:
+        return encode_send(
+            message, channel_id, correlation_id is not None, correlation_id or 0, sender_id, self.version
+        )
+
+    def learn_version(self, version: int) -> None:
+        self.version = version
+        if self._decoder is not None:
+            self._decoder.version = version
