@@ -333,6 +333,26 @@ def test_messages_of_one_publish_with_different_lifetimes_and_priorities() -> No
     assert bodies(client, "plain") == [b"low", b"high"]
 
 
+def test_a_message_without_a_priority_is_the_last_one_in_a_queue_with_priorities() -> None:
+    """As in RabbitMQ; for clients of CORE such a message has the priority 4."""
+    client = AmqpNode().channel()
+    declared(client, "ranked", arguments={"x-max-priority": 9})
+    declared(client, "plain", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "ranked"})
+    client.publish("ranked", b"none")
+    client.publish("ranked", b"three", priority=3)
+    client.publish("ranked", b"zero", priority=0)
+    assert bodies(client, "ranked") == [b"three", b"none", b"zero"]
+    # a dead letter of a queue without priorities has the one of its publisher
+    client.publish("plain", b"none")
+    client.publish("plain", b"eight", priority=8)
+    for _ in range(2):
+        client.send(m.BasicGet(0, "plain"))
+    client.received()
+    client.send(m.BasicNack(0, multiple=True, requeue=False))
+    client.publish("ranked", b"five", priority=5)
+    assert bodies(client, "ranked") == [b"eight", b"five", b"none"]
+
+
 def restarted(node: AmqpNode) -> AmqpNode:
     """The node as its log has it, after the end of its process."""
     world = World(store=node.store)

@@ -50,6 +50,10 @@ class _Unacknowledged(NamedTuple):
     message_id: int
 
 
+Outstanding = list[tuple[int, _Unacknowledged]]
+"""Deliveries that are not settled, by their tags."""
+
+
 @dataclass(slots=True)
 class _ConsumerOfChannel:
     """A consumer, or a basic.get that is under way."""
@@ -76,7 +80,7 @@ class ChannelDeliveries:
         self._last_tag = 0
         self._unacknowledged: dict[int, _Unacknowledged] = {}
         """Outstanding deliveries by their tag, in order."""
-        self._deferred: list[tuple[Settlement, list[tuple[int, _Unacknowledged]]]] = []
+        self._deferred: list[tuple[Settlement, Outstanding]] = []
         """Settlements of the open transaction."""
 
     @property
@@ -270,13 +274,17 @@ class ChannelDeliveries:
             self._unacknowledged.update(taken)
         self._unacknowledged = dict(sorted(self._unacknowledged.items()))
 
-    def recover(self) -> None:
-        """Return every outstanding delivery to its queue."""
+    def outstanding(self) -> Outstanding:
+        """Take every outstanding delivery, for ``recover``: the client cannot settle them any more."""
         taken = list(self._unacknowledged.items())
         self._unacknowledged.clear()
+        return taken
+
+    def recover(self, taken: Outstanding) -> None:
+        """Return deliveries to their queues."""
         self._apply(Settlement.RETURN, taken)
 
-    def _apply(self, settlement: Settlement, taken: list[tuple[int, _Unacknowledged]]) -> None:
+    def _apply(self, settlement: Settlement, taken: Outstanding) -> None:
         by_consumer: dict[int, list[int]] = {}
         for _, (consumer_id, message_id) in taken:
             by_consumer.setdefault(consumer_id, []).append(message_id)
