@@ -463,6 +463,29 @@ def test_a_property_list_of_a_core_client_is_checked() -> None:
     assert (found.body, found.method.exchange) == (b"x", "")
 
 
+@pytest.mark.parametrize("circle", [("a",), ("a", "b"), ("a", "b", "c")])
+@pytest.mark.parametrize("first", ["exchange", "queue"])
+def test_auto_delete_exchanges_that_are_bound_in_a_circle_go_together(circle: tuple[str, ...], first: str) -> None:
+    node = AmqpNode()
+    client = node.channel()
+    declared(client)
+    for name in circle:
+        client.ask(m.ExchangeDeclare(0, name, "fanout", auto_delete=True, durable=True), m.ExchangeDeclareOk)
+    for source, destination in zip(circle, (*circle[1:], circle[0]), strict=True):
+        client.ask(m.ExchangeBind(0, destination, source, ""), m.ExchangeBindOk)
+    client.ask(m.QueueBind(0, "q", "a", ""), m.QueueBindOk)
+    if first == "queue":
+        client.ask(m.QueueDelete(0, "q"), m.QueueDeleteOk)
+        # the circle itself keeps its exchanges
+        for name in circle:
+            client.ask(m.ExchangeDeclare(0, name, "fanout", passive=True), m.ExchangeDeclareOk)
+    client.ask(m.ExchangeDelete(0, "a"), m.ExchangeDeleteOk)
+    for name in circle:
+        assert client.code(m.ExchangeDeclare(0, name, "fanout", passive=True)) == 404
+    assert node.world.office.routing.exchanges.binding_count == 0
+    assert not [kind for kind, _ in node.store.state.settings if "exchange" in kind]
+
+
 def test_durable_exchanges_bindings_and_arguments_survive() -> None:
     node = AmqpNode()
     client = node.channel()

@@ -353,6 +353,31 @@ def test_a_message_without_a_priority_is_the_last_one_in_a_queue_with_priorities
     assert bodies(client, "ranked") == [b"eight", b"five", b"none"]
 
 
+@pytest.mark.parametrize("length", [0, 1, 2])
+def test_messages_that_a_consumer_takes_are_not_dropped_from_a_full_queue(length: int) -> None:
+    node = AmqpNode(automatic=False)
+    client, publisher = node.channel(), node.channel()
+    client.send(m.QueueDeclare(0, "dead"))
+    arguments = {"x-max-length": length, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    client.send(m.QueueDeclare(0, "q", arguments=arguments))
+    client.send(m.BasicQos(0, 3))
+    client.send(m.BasicConsume(0, "q", "t"))
+    node.sync()
+    client.received()
+    # all in one turn: three are taken, the last ones wait
+    for number in range(6):
+        publisher.publish("q", b"%d" % number, delivery_mode=2)
+    node.sync()
+    assert [each.body for each in deliveries(client)] == [b"0", b"1", b"2"]
+    # those that follow are dropped at once, as nothing takes them
+    for number in range(6, 8):
+        publisher.publish("q", b"%d" % number)
+    waiting = [b"%d" % number for number in range(8)][8 - length :]
+    client.send(m.BasicAck(3, multiple=True))
+    assert [each.body for each in deliveries(client)] == waiting
+    assert bodies(publisher, "dead") == [b"%d" % number for number in range(3, 8 - length)]
+
+
 def restarted(node: AmqpNode) -> AmqpNode:
     """The node as its log has it, after the end of its process."""
     world = World(store=node.store)
