@@ -38,7 +38,7 @@ _BOOLEANS: Final = frozenset(
 )  # fmt: skip
 _NUMBERS: Final = frozenset(
     {
-        "backlog", "batchDelay", "connect-timeout-millis", "connectionTtl", "connectionTtlMax",
+        "acknowledgementTimeout", "backlog", "batchDelay", "connect-timeout-millis", "connectionTtl", "connectionTtlMax",
         "connectionTtlMin", "connectionsAllowed", "handshake-timeout", "httpClientIdleScanPeriod",
         "httpClientIdleTime", "httpResponseTime", "httpServerScanPeriod", "localPort", "nioRemotingThreads",
         "quietPeriod", "remotingThreads", "sessionsAllowed", "shutdownTimeout", "socksPort", "socksVersion",
@@ -65,7 +65,7 @@ _KNOWN: Final = _BOOLEANS | _NUMBERS | _TEXTS
 #: Parameters of acceptors that have an effect in this version.
 _ACCEPTOR_USES: Final = frozenset(
     {
-        "activemqServerName", "anycastPrefix", "autoStart", "backlog", "clusterConnection", "connectionsAllowed",
+        "acknowledgementTimeout", "activemqServerName", "anycastPrefix", "autoStart", "backlog", "clusterConnection", "connectionsAllowed",
         "doNotOffset", "handshake-timeout", "httpUpgradeEnabled", "knownHosts", "multicastPrefix", "protocol",
         "protocols", "sessionsAllowed", "sslEnabled", "tcpReceiveBufferSize", "tcpSendBufferSize", "virtualHosts",
     }
@@ -132,6 +132,15 @@ def read_acceptor(
         cluster_connection=None if (named := parameters.get("clusterConnection")) is None else str(named),
         virtual_hosts=_list(parameters.get("virtualHosts")),
         known_hosts=parameters.get("knownHosts") is not False,
+        acknowledgement_timeout_ms=_number(
+            node,
+            document,
+            parameters,
+            "acknowledgementTimeout",
+            limits.AMQP091_ACKNOWLEDGEMENT_TIMEOUT_MS,
+            INT_MAX,
+            minimum=0,
+        ),
         http_upgrade=parameters.get("httpUpgradeEnabled") is True,
         tls=settings,
         parameters=parameters,

@@ -271,9 +271,14 @@ class Amqp091Channel(Machine[State, Event]):
             self.link.services.shared.connections.session_ended()
 
     def check(self, now_ms: int) -> None:
-        """Check for a content that does not come. Raises RemoteProtocolError."""
+        """Check for a content that does not come, and for an acknowledgement. Raises RemoteProtocolError."""
         if self.content.open and now_ms - self.content.since_ms > AMQP091_CONTENT_TIMEOUT_MS:
             raise RemoteProtocolError("the content of a publish did not come within its time")
+        if self._state is State.OPEN:
+            try:
+                self.deliveries.check(now_ms)
+            except Amqp091Error as error:
+                self._fail(error, None)
 
     # --- SessionCallback, ReplyReceiver ----------------------------------------------------------
 

@@ -19,7 +19,14 @@ from understudy.protocols.amqp091 import names
 from understudy.protocols.amqp091.link import ConnectionLink
 from understudy.protocols.amqp091.messages import Publish, body_of, fitting, large_list, to_delivery
 from understudy.protocols.amqp091.output import ChannelOutput
-from understudy.protocols.amqp091.prefetch import ConsumerPrefetch, OneMessage, OneSettledMessage, Prefetch, Unlimited
+from understudy.protocols.amqp091.prefetch import (
+    ConsumerPrefetch,
+    OneMessage,
+    OneSettledMessage,
+    Overdue,
+    Prefetch,
+    Unlimited,
+)
 from understudy.routing.queues.queue import Queue
 from understudy.session.outcomes import ACCEPTED, REJECTED, Outcome, modified
 from understudy.session.session import ServerSession
@@ -72,6 +79,7 @@ class ChannelDeliveries:
         self._session = session
         self._output = output
         self.prefetch = Prefetch()
+        self._overdue = Overdue(link.services.options.acknowledgement_timeout_ms)
         self._prefetch_of_consumer = 0
         self._by_id: dict[int, _ConsumerOfChannel] = {}
         """Consumers, also those that were cancelled and have deliveries."""
@@ -92,6 +100,18 @@ class ChannelDeliveries:
     def unacknowledged_count(self) -> int:
         """Number of deliveries that are not settled, those that an open transaction settles left out."""
         return len(self._unacknowledged)
+
+    def check(self, now_ms: int) -> None:
+        """Check for a delivery that was not settled in its time (RabbitMQ, consumer_timeout).
+
+        Raises:
+            Amqp091Error: PRECONDITION_FAILED: there is one.
+        """
+        if self._overdue.found(now_ms, self._last_tag, next(iter(self._unacknowledged), None)):
+            raise names.refused(
+                f"a delivery was not acknowledged within {self._overdue.timeout_ms} ms (acknowledgementTimeout of the "
+                "acceptor)"
+            )
 
     def limit(self, count: int, *, for_channel: bool) -> None:
         """Take the limit of basic.qos: for the channel, or for consumers that are made from now on."""

@@ -137,9 +137,7 @@ class Publishing:
                 first = self._directory.address_of(queue)
         return first
 
-    def _variants(
-        self, message: Message, ranked: int, queues: tuple[Queue, ...]
-    ) -> dict[tuple[int, int], list[Queue]]:
+    def _variants(self, message: Message, ranked: int, queues: tuple[Queue, ...]) -> dict[tuple[int, int], list[Queue]]:
         """Priority and expiration to the queues that want them.
 
         Args:
