@@ -1,4 +1,4 @@
-"""``python -m interop.differential091 --seeds 0-99``: run it from ``broker/tests``, or by ``make differential-amqp``."""
+"""``python -m interop.differential091 --seeds 0-99`` in ``broker/tests``, or ``make differential-amqp``."""
 
 from __future__ import annotations
 

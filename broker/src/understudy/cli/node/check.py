@@ -70,14 +70,14 @@ def check_security(configuration: Configuration, folder: Path) -> list[str]:
 
 
 def check_plain_logins(configuration: Configuration) -> list[str]:
-    """Warnings about acceptors without TLS at which clients of other hosts send their passwords in plain text, over CORE
-    and AMQP 0-9-1 alike; empty where security is disabled.
+    """Warnings about acceptors without TLS at which clients of other hosts send their passwords in plain text, over
+    CORE and AMQP 0-9-1 alike; empty where security is disabled.
     """
     if not configuration.security_enabled:
         return []
     return [
-        f"acceptor {each.name!r} ({each.url}) has no TLS: clients of other hosts send their passwords in plain text; use "
-        "it in a network that nobody else can read, or set sslEnabled=true"
+        f"acceptor {each.name!r} ({each.url}) has no TLS: clients of other hosts send their passwords in plain text; "
+        "use it in a network that nobody else can read, or set sslEnabled=true"
         for each in configuration.acceptors
         if each.tls is None and not is_loopback(each.host)
     ]

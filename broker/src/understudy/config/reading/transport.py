@@ -38,16 +38,16 @@ _BOOLEANS: Final = frozenset(
 )  # fmt: skip
 _NUMBERS: Final = frozenset(
     {
-        "acknowledgementTimeout", "backlog", "batchDelay", "connect-timeout-millis", "connectionTtl", "connectionTtlMax",
-        "connectionTtlMin", "connectionsAllowed", "handshake-timeout", "httpClientIdleScanPeriod",
-        "httpClientIdleTime", "httpResponseTime", "httpServerScanPeriod", "localPort", "nioRemotingThreads",
-        "quietPeriod", "remotingThreads", "sessionsAllowed", "shutdownTimeout", "socksPort", "socksVersion",
-        "stompConsumerCredits", "stompConsumerWindowSize", "stompMaxFramePayloadLength",
-        "stompMinLargeMessageSize", "stomp-min-large-message-size", "tcpReceiveBufferSize", "tcpSendBufferSize",
-        "webSocketMaxFramePayloadLength", "writeBufferHighWaterMark", "writeBufferLowWaterMark", "amqpCredits",
-        "amqpLowCredits", "amqpMinLargeMessageSize", "amqpMaxFrameSize", "amqpIdleTimeout",
-        "defaultMqttSessionExpiryInterval", "topicAliasMaximum", "receiveMaximum", "serverKeepAlive",
-        "maximumPacketSize",
+        "acknowledgementTimeout", "backlog", "batchDelay", "connect-timeout-millis", "connectionTtl",
+        "connectionTtlMax", "connectionTtlMin", "connectionsAllowed", "handshake-timeout",
+        "httpClientIdleScanPeriod", "httpClientIdleTime", "httpResponseTime", "httpServerScanPeriod",
+        "localPort", "nioRemotingThreads", "quietPeriod", "remotingThreads", "sessionsAllowed",
+        "shutdownTimeout", "socksPort", "socksVersion", "stompConsumerCredits", "stompConsumerWindowSize",
+        "stompMaxFramePayloadLength", "stompMinLargeMessageSize", "stomp-min-large-message-size",
+        "tcpReceiveBufferSize", "tcpSendBufferSize", "webSocketMaxFramePayloadLength",
+        "writeBufferHighWaterMark", "writeBufferLowWaterMark", "amqpCredits", "amqpLowCredits",
+        "amqpMinLargeMessageSize", "amqpMaxFrameSize", "amqpIdleTimeout", "defaultMqttSessionExpiryInterval",
+        "topicAliasMaximum", "receiveMaximum", "serverKeepAlive", "maximumPacketSize",
     }
 )  # fmt: skip
 _TEXTS: Final = frozenset(
@@ -65,9 +65,10 @@ _KNOWN: Final = _BOOLEANS | _NUMBERS | _TEXTS
 #: Parameters of acceptors that have an effect in this version.
 _ACCEPTOR_USES: Final = frozenset(
     {
-        "acknowledgementTimeout", "activemqServerName", "anycastPrefix", "autoStart", "backlog", "clusterConnection", "connectionsAllowed",
-        "doNotOffset", "handshake-timeout", "httpUpgradeEnabled", "knownHosts", "multicastPrefix", "protocol",
-        "protocols", "sessionsAllowed", "sslEnabled", "tcpReceiveBufferSize", "tcpSendBufferSize", "virtualHosts",
+        "acknowledgementTimeout", "activemqServerName", "anycastPrefix", "autoStart", "backlog",
+        "clusterConnection", "connectionsAllowed", "doNotOffset", "handshake-timeout", "httpUpgradeEnabled",
+        "knownHosts", "multicastPrefix", "protocol", "protocols", "sessionsAllowed", "sslEnabled",
+        "tcpReceiveBufferSize", "tcpSendBufferSize", "virtualHosts",
     }
 )  # fmt: skip
 

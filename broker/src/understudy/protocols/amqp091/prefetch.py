@@ -10,7 +10,6 @@ from typing import Final
 from understudy.limits import AMQP091_UNACKNOWLEDGED_MAX
 from understudy.routing.queues.flow_control import UNLIMITED, FlowControl, MessageCredits
 
-
 #: Parts of the time limit after which a new mark is made: deliveries are found that long after their time at most.
 _MARKS: Final = 30
 
