@@ -115,7 +115,7 @@ test-all: $(VENV)/.kernel $(VENV)/.spark $(VENV)/.site ## make test, new example
 .PHONY: long
 long: $(VENV)/.kernel $(VENV)/.spark ## Tests that are too long for a change: processes, cut networks, simulation, conformance
 	@.ci/system-packages java hosts services
-	EXAMPLES=random $(PYTEST) -m "long and not maven" broker/tests
+	EXAMPLES=random $(PYTEST) -m long --ignore broker/tests/interop broker/tests
 
 .PHONY: static
 static: $(VENV)/.spark $(COLLECTION) ## ruff, mypy --strict, architecture rules
@@ -206,19 +206,24 @@ spark: $(VENV)/.spark ## The journal source and the Spark jobs against plain Pyt
 	$(PYTEST) -m "spark and not long" broker/tests
 
 .PHONY: interop-short
-interop-short: $(VENV)/.kernel ## The Artemis command line and JMS client against us, in short
+interop-short: $(VENV)/.kernel ## Clients of others against us, in short: command line and JMS client of Artemis, clients of RabbitMQ
 	@.ci/system-packages java maven rabbitmq
-	$(PYTEST) -m "maven and not long" broker/tests/interop
+	$(PYTEST) -m "not long" broker/tests/interop
 
 .PHONY: interop
-interop: $(VENV)/.kernel ## Every scenario with the clients of Artemis, and docs/use/interop.md from it
+interop: $(VENV)/.kernel ## Every scenario with the clients of Artemis and RabbitMQ, and docs/use/interop.md from it
 	@.ci/system-packages java maven rabbitmq
-	$(PYTEST) -m maven broker/tests/interop; outcome=$$?; $(INTEROP_PAGE); exit $$outcome
+	$(PYTEST) broker/tests/interop; outcome=$$?; $(INTEROP_PAGE); exit $$outcome
 
 .PHONY: differential
 differential: $(VENV)/.kernel ## The same random programs at our broker and at Artemis: SEEDS=0-999 RESTARTS=1
 	@.ci/system-packages java maven
 	cd broker/tests && ../../$(PY) -m interop.differential --seeds $(or $(SEEDS),0-199) $(if $(RESTARTS),--restarts)
+
+.PHONY: differential-amqp
+differential-amqp: $(VENV)/.kernel ## The same random programs of AMQP 0-9-1 at our broker and at RabbitMQ: SEEDS=0-99
+	@.ci/system-packages rabbitmq
+	cd broker/tests && ../../$(PY) -m interop.differential091 --seeds $(or $(SEEDS),0-99)
 
 .PHONY: suites
 suites: $(VENV)/.kernel ## Outside suites of AMQP 0-9-1 against a node: SOURCES=DIRECTORY SUITES="pika kombu" (needs root)

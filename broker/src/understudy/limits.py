@@ -373,6 +373,8 @@ AMQP091_RETURN_BYTES = 512
 AMQP091_TURN_MS = 20
 #: Deliveries of an AMQP 0-9-1 channel that are not acknowledged.
 AMQP091_UNACKNOWLEDGED_MAX = 1_000_000
+#: Default time for the acknowledgement of a delivery of AMQP 0-9-1 (``acknowledgementTimeout``), as in RabbitMQ.
+AMQP091_ACKNOWLEDGEMENT_TIMEOUT_MS = 30 * 60 * 1000
 #: Time for the close-ok of an AMQP 0-9-1 client.
 AMQP091_CLOSE_TIMEOUT_MS = 30_000
 #: Consumers of one AMQP 0-9-1 channel.

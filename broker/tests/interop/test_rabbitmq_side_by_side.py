@@ -11,17 +11,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.load import CannotRun
-from benchmarks.targets import RabbitMq
-from interop.differential.compare import Difference, first_difference
+from interop.differential091.campaign import Ports, brokers, difference
 from interop.differential091.generator import program
-from interop.differential091.runner import Runner
 from interop.differential091.steps import Ask, Place, Program, Publish, Settle
-from support.nodes import nodes_in
-from support.processes import Node
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.properties import BasicProperties, encode_properties
-
-pytestmark = pytest.mark.maven
 
 #: Programs that come with every change; make test-all has the others.
 SHORT = range(3)
@@ -29,42 +23,27 @@ LONG = range(3, 29)
 
 
 @pytest.fixture(scope="module")
-def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
-    """Port of our broker and port of RabbitMQ."""
-    directory = Path(tmp_path_factory.mktemp("rabbitmq"))
-    peer = RabbitMq(directory / "rabbitmq")
-    with nodes_in(directory / "ours") as nodes:
-        try:
-            peer.prepare()
-            peer.start()
-        except CannotRun as error:
-            peer.stop()
-            pytest.skip(f"RabbitMQ cannot be had: {error}")
-        try:
-            ours = nodes.target().node
-            assert isinstance(ours, Node)
-            yield ours.port, peer.port
-        finally:
-            peer.stop()
-
-
-def _difference(ports: tuple[int, int], steps: Program, other: Program | None = None) -> Difference | None:
-    ours, theirs = (Runner(port) for port in ports)
-    return first_difference(steps, ours.run(steps), theirs.run(other or steps))
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
+    """Ports of both brokers."""
+    try:
+        with brokers(Path(tmp_path_factory.mktemp("rabbitmq"))) as ports:
+            yield ports
+    except CannotRun as error:
+        pytest.skip(f"RabbitMQ cannot be had: {error}")
 
 
 @pytest.mark.feature("AMQP 0-9-1: the same as RabbitMQ, answer by answer")
 @pytest.mark.parametrize(
     "seeds", [pytest.param(SHORT, id="short"), pytest.param(LONG, id="long", marks=pytest.mark.long)]
 )
-def test_programs_are_the_same_at_both(ports: tuple[int, int], seeds: range) -> None:
+def test_programs_are_the_same_at_both(ports: Ports, seeds: range) -> None:
     for seed in seeds:
-        found = _difference(ports, program(seed))
+        found = difference(ports, program(seed))
         assert found is None, f"seed {seed}:\n{found.describe()}"
 
 
 @pytest.mark.feature("AMQP 0-9-1: the same as RabbitMQ, answer by answer")
-def test_a_difference_is_seen(ports: tuple[int, int]) -> None:
+def test_a_difference_is_seen(ports: Ports) -> None:
     """The comparison can fail: one broker is given another program."""
     place = Place(0, 1)
     steps: Program = (
@@ -74,7 +53,7 @@ def test_a_difference_is_seen(ports: tuple[int, int]) -> None:
         Settle(place, "nack", 0, requeue=True),
         Ask(place, m.BasicGet(0, "q0")),
     )
-    found = _difference(ports, steps, (*steps[:3], Settle(place, "nack", 0, requeue=False), steps[4]))
+    found = difference(ports, steps, (*steps[:3], Settle(place, "nack", 0, requeue=False), steps[4]))
     assert found is not None
     assert found.where.startswith("3: Settle")
     assert found.paths == ("queues.q0",)

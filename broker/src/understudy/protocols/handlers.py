@@ -11,7 +11,7 @@ from typing import Protocol
 
 from understudy.cluster.membership.services import ClusterServices
 from understudy.dataclass import dataclass
-from understudy.limits import SESSIONS_PER_CONNECTION_MAX
+from understudy.limits import AMQP091_ACKNOWLEDGEMENT_TIMEOUT_MS, SESSIONS_PER_CONNECTION_MAX
 from understudy.ports import SealableConnection
 from understudy.session.prefixes import AddressPrefixes
 from understudy.wire.detect import Protocol as Wire
@@ -27,6 +27,8 @@ class AcceptorOptions:
     """Virtual hosts of AMQP 0-9-1 beside the default one."""
     known_hosts: bool = True
     """Whether clients of AMQP 0-9-1 learn of other nodes."""
+    acknowledgement_timeout_ms: int = AMQP091_ACKNOWLEDGEMENT_TIMEOUT_MS
+    """Time for the acknowledgement of a delivery of AMQP 0-9-1; 0: no limit."""
 
 
 class ConnectionHandler(Protocol):

@@ -58,6 +58,7 @@ _HEADERS: tuple[dict[str, Any], ...] = (
 )
 _QUEUE_ARGUMENTS: tuple[dict[str, Any], ...] = (
     {"x-message-ttl": _MINUTE_MS},
+    {"x-max-length": 0},
     {"x-max-length": 2},
     {"x-max-length": 1, "x-overflow": "reject-publish"},
     {"x-max-length": 1, "x-overflow": "drop-head"},
@@ -69,7 +70,6 @@ _QUEUE_ARGUMENTS: tuple[dict[str, Any], ...] = (
 _ENDING_ARGUMENTS: tuple[dict[str, Any], ...] = (
     {"x-message-ttl": 0},
     {"x-message-ttl": 0, "x-max-length": 1},
-    {"x-max-length": 0},
 )
 _EXPIRATIONS = ("60000", "60000", "60000", "soon", "-1")
 _REFUSED_ARGUMENTS: tuple[dict[str, Any], ...] = (
@@ -102,7 +102,7 @@ class _Generator:
         self._random = random
         self._number = 0
         self._ending = random.random() < 0.35
-        """Whether lifetimes and lengths may be 0; then there are no consumers, which such a message may miss, and no
+        """Whether lifetimes may be 0; then there are no consumers, which such a message may miss, and no
         persistent messages, which end when they are on the disk.
         """
 

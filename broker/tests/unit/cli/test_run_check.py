@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 
 from understudy.cli.node.run import read_configuration, run
 from understudy.errors import ConfigError
+from understudy.runtime.base.environment import SystemEntropy
+from understudy.security.password_hashes import HashParameters, PasswordHash
 
 HASH = "ENC(scrypt:16384:8:1:" + "00" * 16 + ":" + "00" * 32 + ")"
 SETTING = '<security-setting match="#"><permission type="send" roles="apps"/></security-setting>'
@@ -39,6 +41,36 @@ def test_users_roles_and_permissions_that_fit_are_usable(tmp_path: Path) -> None
     result = check(tmp_path)
     assert result.exit_code == 0
     assert "usable, 0 warnings" in result.output
+
+
+def test_passwords_in_plain_text_are_warned_of(tmp_path: Path) -> None:
+    users(tmp_path)
+    roles(tmp_path)
+    acceptors = (
+        '<acceptor name="near">tcp://localhost:1</acceptor><acceptor name="nearer">tcp://127.0.0.1:2</acceptor>'
+        '<acceptor name="far">tcp://0.0.0.0:3</acceptor><acceptor name="amqp">tcp://10.0.0.1:4?protocols=AMQP091</acceptor>'
+    )
+    for security, warned in ((True, ["'far'", "'amqp'"]), (False, [])):
+        (tmp_path / "broker.xml").write_text(
+            f"<configuration><core><security-enabled>{str(security).lower()}</security-enabled>"
+            f"<acceptors>{acceptors}</acceptors><security-settings>{SETTING}</security-settings></core></configuration>"
+        )
+        result = CliRunner().invoke(run, ["--check", "--config", str(tmp_path / "broker.xml")])
+        assert f"usable, {len(warned)} warnings" in result.output
+        lines = [line for line in result.output.splitlines() if "has no TLS" in line]
+        assert len(lines) == len(warned)
+        for line, name in zip(lines, warned, strict=True):
+            assert f"acceptor {name}" in line
+            assert "passwords in plain text" in line
+
+
+def test_the_default_login_of_rabbitmq_is_warned_of(tmp_path: Path) -> None:
+    stored = PasswordHash.make("guest", SystemEntropy(), HashParameters(2, 8, 1))
+    users(tmp_path, f"app = {HASH}\nguest = {stored}\n")
+    roles(tmp_path)
+    result = check(tmp_path)
+    assert "usable, 1 warning" in result.output
+    assert "user 'guest' has the password that everyone knows" in result.output
 
 
 def test_the_properties_of_the_launcher_of_artemis_have_values(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ def test_a_plain_url() -> None:
     assert found.connections_allowed == CONNECTIONS_MAX
     assert found.sessions_allowed == SESSIONS_PER_CONNECTION_MAX
     assert acceptor("tcp://0.0.0.0:5445?sessionsAllowed=9000").sessions_allowed == 9000
+    assert found.acknowledgement_timeout_ms == 1_800_000
+    assert acceptor("tcp://0.0.0.0:5445?acknowledgementTimeout=0").acknowledgement_timeout_ms == 0
     assert found.url == "tcp://0.0.0.0:5445"
 
 

@@ -187,6 +187,90 @@ def test_heartbeats_are_sent_and_awaited() -> None:
     assert client.connection.aborted
 
 
+@pytest.mark.parametrize(
+    ("user", "password", "peer", "admitted"),
+    [
+        ("guest", "guest", "10.0.0.1:5000", False),
+        ("guest", "guest", "[2001:db8::1]:5000", False),
+        ("guest", "guest", "127.0.0.1:5000", True),
+        ("guest", "guest", "[::1]:5000", True),
+        ("guest", "other", "10.0.0.1:5000", True),
+        ("u", "guest", "10.0.0.1:5000", True),
+    ],
+)
+def test_the_default_login_is_for_loopback_addresses(user: str, password: str, peer: str, admitted: bool) -> None:
+    client = AmqpNode().amqp_client(peer=peer)
+    client.send_bytes(PROTOCOL_HEADER)
+    client.received()
+    capabilities = {"capabilities": {"authentication_failure_close": True}}
+    client.send(m.ConnectionStartOk(capabilities, "PLAIN", f"\0{user}\0{password}".encode(), "en_US"), 0)
+    (answer,) = client.received()
+    if admitted:
+        assert isinstance(answer.method, m.ConnectionTune)
+    else:
+        assert isinstance(answer.method, m.ConnectionClose)
+        assert answer.method.reply_code == 403
+        assert client.connection.closed
+
+
+def test_channels_are_limited_by_the_acceptor() -> None:
+    node = AmqpNode(AcceptorOptions(sessions_max=2))
+    client = node.channel()
+    client.ask(m.ChannelOpen(), m.ChannelOpenOk, 700)
+    client.send(m.ChannelOpen(), 3)
+    assert client.only(m.ConnectionClose)[0].reply_code == 530
+
+
+@pytest.mark.parametrize("fetched", [False, True])
+def test_deliveries_that_are_not_acknowledged_in_time_close_their_channel(fetched: bool) -> None:
+    node = AmqpNode(AcceptorOptions(acknowledgement_timeout_ms=30_000))
+    client, other = node.channel(), node.channel()
+    client.ask(m.ChannelOpen(), m.ChannelOpenOk, 2)
+    declared(client)
+
+    def elapse(seconds: int) -> None:
+        for _ in range(seconds):
+            node.world.clock.advance(1000)
+            client.handler.check()
+            node.world.turn()
+
+    if not fetched:
+        client.ask(m.BasicConsume(0, "q", "t"), m.BasicConsumeOk)
+    # each delivery has its own time
+    for number in range(1, 5):
+        other.publish("q", b"%d" % number)
+        if fetched:
+            client.send(m.BasicGet(0, "q"))
+        (found,) = client.received()
+        assert found.method.delivery_tag == number  # type: ignore[attr-defined]  # BasicDeliver, BasicGetOk
+        elapse(20)
+        if number < 4:
+            client.send(m.BasicAck(number))
+    assert client.received() == []
+    elapse(9)
+    assert client.received() == []
+    elapse(3)
+    closed, received = client.only(m.ChannelClose)
+    assert (received.channel, closed.reply_code) == (1, 406)
+    # the message is back, and the other channel is open
+    assert got(other).method.redelivered
+    client.ask(m.BasicQos(0, 1), m.BasicQosOk, 2)
+
+
+def test_without_a_time_limit_deliveries_stay_outstanding() -> None:
+    node = AmqpNode(AcceptorOptions(acknowledgement_timeout_ms=0))
+    client = node.channel()
+    declared(client)
+    client.publish("q")
+    client.send(m.BasicGet(0, "q"))
+    client.only(m.BasicGetOk)
+    for _ in range(10):
+        node.world.clock.advance(3_600_000)
+        client.handler.check()
+    client.send(m.BasicAck(1))
+    assert client.received() == []
+
+
 def test_a_node_that_stops_says_so() -> None:
     client = AmqpNode().channel()
     client.handler.disconnect()

@@ -96,6 +96,109 @@ def test_answers_come_in_the_order_of_their_requests() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("failing", "code"),
+    [
+        (m.BasicAck(1), 406),
+        (m.QueueBind(0, "q", "missing", ""), 404),
+        (m.BasicQos(1, 0), 540),
+        (m.ConnectionBlocked("x"), 503),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_earlier_requests_are_answered_before_an_error(failing: Any, code: int) -> None:
+    node = AmqpNode(automatic=False)
+    client = node.channel()
+    client.send(m.ConfirmSelect())
+    client.received()
+    client.send(m.QueueDeclare(0, "q", durable=True))
+    client.publish("q", b"1", delivery_mode=2)
+    client.send(m.BasicGet(0, "q", no_ack=True))
+    client.send(failing)
+    client.send(m.QueueDeclare(0, "later"))
+    assert client.received() == []
+    node.sync()
+    *answers, closed = [each.method for each in client.received()]
+    assert answers[:3] == [m.QueueDeclareOk("q", 0, 0), m.BasicAck(1), m.BasicGetOk(1, False, "", "q", 0)]
+    assert not answers[3:]
+    assert isinstance(closed, m.ConnectionClose if code >= 500 else m.ChannelClose)
+    assert closed.reply_code == code
+    assert (closed.failing_class, closed.failing_method) == (failing.class_id, failing.method_id)
+    assert "later" not in node.world.office.directory.queues
+
+
+def test_a_refused_publish_leaves_the_confirms_of_earlier_ones() -> None:
+    node = AmqpNode(automatic=False)
+    client = node.channel()
+    client.send(m.ConfirmSelect())
+    client.publish("nowhere", b"1")
+    client.received()
+    client.send(m.QueueDeclare(0, "q", durable=True))
+    client.publish("q", b"2", delivery_mode=2)
+    client.publish("q", b"3", user_id="other")
+    assert client.received() == []
+    node.sync()
+    declared_, confirmed, closed = [each.method for each in client.received()]
+    assert (declared_, confirmed) == (m.QueueDeclareOk("q", 0, 0), m.BasicAck(2))
+    assert isinstance(closed, m.ChannelClose)
+    assert closed.reply_code == 406
+
+
+def test_a_close_of_the_client_that_crosses_an_error_which_waits() -> None:
+    node = AmqpNode(automatic=False)
+    client = node.channel()
+    client.send(m.QueueDeclare(0, "q", durable=True))
+    client.send(m.BasicAck(1))
+    client.send(m.ChannelClose(200, "end"))
+    assert client.received() == []
+    node.sync()
+    answered, closed, confirmed = [each.method for each in client.received()]
+    assert answered == m.QueueDeclareOk("q", 0, 0)
+    assert isinstance(closed, m.ChannelClose)
+    assert confirmed == m.ChannelCloseOk()
+    client.send(m.ChannelCloseOk())
+    client.ask(m.ChannelOpen(), m.ChannelOpenOk)
+
+
+def test_recovered_deliveries_come_after_the_answer() -> None:
+    node = AmqpNode(automatic=False)
+    client = node.channel()
+    client.send(m.QueueDeclare(0, "q"))
+    client.publish("q", b"1")
+    client.send(m.BasicConsume(0, "q", "t"))
+    node.sync()
+    client.received()
+    client.send(m.QueueDeclare(0, "waits", durable=True))
+    client.send(m.BasicRecover(True))
+    assert client.received() == []
+    node.sync()
+    assert [each.method for each in client.received()] == [
+        m.QueueDeclareOk("waits", 0, 0), m.BasicRecoverOk(), m.BasicDeliver("t", 2, True, "", "q"),
+    ]  # fmt: skip
+    client.send(m.BasicRecover(True))
+    assert [each.method for each in client.received()] == [
+        m.BasicRecoverOk(), m.BasicDeliver("t", 3, True, "", "q"),
+    ]  # fmt: skip
+
+
+def test_a_recovered_delivery_cannot_be_settled_while_the_answer_waits() -> None:
+    node = AmqpNode(automatic=False)
+    client = node.channel()
+    client.send(m.QueueDeclare(0, "q"))
+    client.publish("q", b"1")
+    client.send(m.BasicGet(0, "q"))
+    node.sync()
+    client.received()
+    client.send(m.QueueDeclare(0, "waits", durable=True))
+    client.send(m.BasicRecover(True))
+    client.send(m.BasicAck(1))
+    node.sync()
+    *_, recovered, closed = [each.method for each in client.received()]
+    assert recovered == m.BasicRecoverOk()
+    assert isinstance(closed, m.ChannelClose)
+    assert bodies(node.channel()) == [b"1"]
+
+
 def test_a_returned_message_does_not_show_the_keys_of_bcc() -> None:
     client = AmqpNode().channel()
     headers = {"CC": ["missing"], "BCC": ["other"], "n": 1}
@@ -358,6 +461,29 @@ def test_a_property_list_of_a_core_client_is_checked() -> None:
     node.world.turn()
     found = got(client)
     assert (found.body, found.method.exchange) == (b"x", "")
+
+
+@pytest.mark.parametrize("circle", [("a",), ("a", "b"), ("a", "b", "c")])
+@pytest.mark.parametrize("first", ["exchange", "queue"])
+def test_auto_delete_exchanges_that_are_bound_in_a_circle_go_together(circle: tuple[str, ...], first: str) -> None:
+    node = AmqpNode()
+    client = node.channel()
+    declared(client)
+    for name in circle:
+        client.ask(m.ExchangeDeclare(0, name, "fanout", auto_delete=True, durable=True), m.ExchangeDeclareOk)
+    for source, destination in zip(circle, (*circle[1:], circle[0]), strict=True):
+        client.ask(m.ExchangeBind(0, destination, source, ""), m.ExchangeBindOk)
+    client.ask(m.QueueBind(0, "q", "a", ""), m.QueueBindOk)
+    if first == "queue":
+        client.ask(m.QueueDelete(0, "q"), m.QueueDeleteOk)
+        # the circle itself keeps its exchanges
+        for name in circle:
+            client.ask(m.ExchangeDeclare(0, name, "fanout", passive=True), m.ExchangeDeclareOk)
+    client.ask(m.ExchangeDelete(0, "a"), m.ExchangeDeleteOk)
+    for name in circle:
+        assert client.code(m.ExchangeDeclare(0, name, "fanout", passive=True)) == 404
+    assert node.world.office.routing.exchanges.binding_count == 0
+    assert not [kind for kind, _ in node.store.state.settings if "exchange" in kind]
 
 
 def test_durable_exchanges_bindings_and_arguments_survive() -> None:

@@ -333,6 +333,51 @@ def test_messages_of_one_publish_with_different_lifetimes_and_priorities() -> No
     assert bodies(client, "plain") == [b"low", b"high"]
 
 
+def test_a_message_without_a_priority_is_the_last_one_in_a_queue_with_priorities() -> None:
+    """As in RabbitMQ; for clients of CORE such a message has the priority 4."""
+    client = AmqpNode().channel()
+    declared(client, "ranked", arguments={"x-max-priority": 9})
+    declared(client, "plain", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "ranked"})
+    client.publish("ranked", b"none")
+    client.publish("ranked", b"three", priority=3)
+    client.publish("ranked", b"zero", priority=0)
+    assert bodies(client, "ranked") == [b"three", b"none", b"zero"]
+    # a dead letter of a queue without priorities has the one of its publisher
+    client.publish("plain", b"none")
+    client.publish("plain", b"eight", priority=8)
+    for _ in range(2):
+        client.send(m.BasicGet(0, "plain"))
+    client.received()
+    client.send(m.BasicNack(0, multiple=True, requeue=False))
+    client.publish("ranked", b"five", priority=5)
+    assert bodies(client, "ranked") == [b"eight", b"five", b"none"]
+
+
+@pytest.mark.parametrize("length", [0, 1, 2])
+def test_messages_that_a_consumer_takes_are_not_dropped_from_a_full_queue(length: int) -> None:
+    node = AmqpNode(automatic=False)
+    client, publisher = node.channel(), node.channel()
+    client.send(m.QueueDeclare(0, "dead"))
+    arguments = {"x-max-length": length, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    client.send(m.QueueDeclare(0, "q", arguments=arguments))
+    client.send(m.BasicQos(0, 3))
+    client.send(m.BasicConsume(0, "q", "t"))
+    node.sync()
+    client.received()
+    # all in one turn: three are taken, the last ones wait
+    for number in range(6):
+        publisher.publish("q", b"%d" % number, delivery_mode=2)
+    node.sync()
+    assert [each.body for each in deliveries(client)] == [b"0", b"1", b"2"]
+    # those that follow are dropped at once, as nothing takes them
+    for number in range(6, 8):
+        publisher.publish("q", b"%d" % number)
+    waiting = [b"%d" % number for number in range(8)][8 - length :]
+    client.send(m.BasicAck(3, multiple=True))
+    assert [each.body for each in deliveries(client)] == waiting
+    assert bodies(publisher, "dead") == [b"%d" % number for number in range(3, 8 - length)]
+
+
 def restarted(node: AmqpNode) -> AmqpNode:
     """The node as its log has it, after the end of its process."""
     world = World(store=node.store)

@@ -53,6 +53,17 @@ def test_a_size_that_the_system_does_not_grant_in_full_is_left_to_it() -> None:
         assert _sizes(made) == [2 * _greatest(name) for name in _SIZES.values()]
 
 
+def test_accepted_sockets_probe_a_silent_peer() -> None:
+    """A client of AMQP 0-9-1 without heartbeats whose host is gone is noticed by nothing else."""
+    with bound_socket(socket.AF_INET, ("127.0.0.1", 0)) as made:
+        made.listen()
+        made.setblocking(True)
+        with socket.create_connection(made.getsockname()), made.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            assert [accepted.getsockopt(socket.IPPROTO_TCP, each) for each in options] == [30, 10, 3]
+
+
 def test_a_port_that_is_reserved_refuses_clients_and_is_given_to_no_other_process() -> None:
     with bound_socket(socket.AF_INET, ("127.0.0.1", 0)) as made:
         port = made.getsockname()[1]

@@ -15,8 +15,10 @@ from understudy.config.changes import changes
 from understudy.config.model import Configuration
 from understudy.config.reading.servers import LoadedConfig
 from understudy.errors import ConfigError
+from understudy.protocols.amqp091.sasl import DEFAULT_LOGIN
 from understudy.runtime.base.environment import SystemClock, SystemEntropy
 from understudy.runtime.base.file_modes import check_files
+from understudy.runtime.management.listener import is_loopback
 from understudy.runtime.members.discovery import carrier_of
 from understudy.runtime.net.tls_acceptors import TlsAcceptors
 from understudy.security.authentication import parse_roles, parse_users
@@ -53,12 +55,32 @@ def check_security(configuration: Configuration, folder: Path) -> list[str]:
     warnings = [*logins.warnings]
     if not users:
         warnings.append(f"{users_file}: has no user, so no client can log in")
+    guest, password = DEFAULT_LOGIN
+    if guest in users and users[guest].verify(password):
+        warnings.append(
+            f"{users_file}: user {guest!r} has the password that everyone knows; clients of AMQP 0-9-1 can log in so "
+            "from loopback addresses only"
+        )
     unknown = sorted(set(roles) - set(users))
     warnings += [f"{roles_file}: user {user!r} is not in {users_file.name}" for user in unknown]
     if logins.passwords:
         # roles of users of the directory are not known before they log in
         return warnings
     return [*warnings, *_permission_warnings(configuration, users, roles)]
+
+
+def check_plain_logins(configuration: Configuration) -> list[str]:
+    """Warnings about acceptors without TLS at which clients of other hosts send their passwords in plain text, over
+    CORE and AMQP 0-9-1 alike; empty where security is disabled.
+    """
+    if not configuration.security_enabled:
+        return []
+    return [
+        f"acceptor {each.name!r} ({each.url}) has no TLS: clients of other hosts send their passwords in plain text; "
+        "use it in a network that nobody else can read, or set sslEnabled=true"
+        for each in configuration.acceptors
+        if each.tls is None and not is_loopback(each.host)
+    ]
 
 
 def check_tls(configuration: Configuration) -> list[str]:

@@ -12,7 +12,14 @@ from pathlib import Path
 import click
 import uvloop
 
-from understudy.cli.node.check import check_carriers, check_readable, check_security, check_tls, effects
+from understudy.cli.node.check import (
+    check_carriers,
+    check_plain_logins,
+    check_readable,
+    check_security,
+    check_tls,
+    effects,
+)
 from understudy.cli.node.defaults import DEFAULT_HTTP, default_directory
 from understudy.cli.node.instances import config_of, create_instance, default_options, preview, token_of
 from understudy.cli.node.serving import Instance, serve
@@ -184,7 +191,11 @@ def _check(loaded: LoadedConfig, config: Path, user: str | None) -> None:
     """Print warnings about each server. Raises ConfigError: a file of one of them cannot be used."""
     warnings = [*map(str, loaded.warnings)]
     for configuration in loaded.configurations():
-        found = [*check_security(configuration, config.resolve().parent), *check_tls(configuration)]
+        found = [
+            *check_security(configuration, config.resolve().parent),
+            *check_plain_logins(configuration),
+            *check_tls(configuration),
+        ]
         check_carriers(configuration)
         if user is not None:
             check_readable(configuration, user)

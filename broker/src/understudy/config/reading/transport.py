@@ -38,16 +38,16 @@ _BOOLEANS: Final = frozenset(
 )  # fmt: skip
 _NUMBERS: Final = frozenset(
     {
-        "backlog", "batchDelay", "connect-timeout-millis", "connectionTtl", "connectionTtlMax",
-        "connectionTtlMin", "connectionsAllowed", "handshake-timeout", "httpClientIdleScanPeriod",
-        "httpClientIdleTime", "httpResponseTime", "httpServerScanPeriod", "localPort", "nioRemotingThreads",
-        "quietPeriod", "remotingThreads", "sessionsAllowed", "shutdownTimeout", "socksPort", "socksVersion",
-        "stompConsumerCredits", "stompConsumerWindowSize", "stompMaxFramePayloadLength",
-        "stompMinLargeMessageSize", "stomp-min-large-message-size", "tcpReceiveBufferSize", "tcpSendBufferSize",
-        "webSocketMaxFramePayloadLength", "writeBufferHighWaterMark", "writeBufferLowWaterMark", "amqpCredits",
-        "amqpLowCredits", "amqpMinLargeMessageSize", "amqpMaxFrameSize", "amqpIdleTimeout",
-        "defaultMqttSessionExpiryInterval", "topicAliasMaximum", "receiveMaximum", "serverKeepAlive",
-        "maximumPacketSize",
+        "acknowledgementTimeout", "backlog", "batchDelay", "connect-timeout-millis", "connectionTtl",
+        "connectionTtlMax", "connectionTtlMin", "connectionsAllowed", "handshake-timeout",
+        "httpClientIdleScanPeriod", "httpClientIdleTime", "httpResponseTime", "httpServerScanPeriod",
+        "localPort", "nioRemotingThreads", "quietPeriod", "remotingThreads", "sessionsAllowed",
+        "shutdownTimeout", "socksPort", "socksVersion", "stompConsumerCredits", "stompConsumerWindowSize",
+        "stompMaxFramePayloadLength", "stompMinLargeMessageSize", "stomp-min-large-message-size",
+        "tcpReceiveBufferSize", "tcpSendBufferSize", "webSocketMaxFramePayloadLength",
+        "writeBufferHighWaterMark", "writeBufferLowWaterMark", "amqpCredits", "amqpLowCredits",
+        "amqpMinLargeMessageSize", "amqpMaxFrameSize", "amqpIdleTimeout", "defaultMqttSessionExpiryInterval",
+        "topicAliasMaximum", "receiveMaximum", "serverKeepAlive", "maximumPacketSize",
     }
 )  # fmt: skip
 _TEXTS: Final = frozenset(
@@ -65,9 +65,10 @@ _KNOWN: Final = _BOOLEANS | _NUMBERS | _TEXTS
 #: Parameters of acceptors that have an effect in this version.
 _ACCEPTOR_USES: Final = frozenset(
     {
-        "activemqServerName", "anycastPrefix", "autoStart", "backlog", "clusterConnection", "connectionsAllowed",
-        "doNotOffset", "handshake-timeout", "httpUpgradeEnabled", "knownHosts", "multicastPrefix", "protocol",
-        "protocols", "sessionsAllowed", "sslEnabled", "tcpReceiveBufferSize", "tcpSendBufferSize", "virtualHosts",
+        "acknowledgementTimeout", "activemqServerName", "anycastPrefix", "autoStart", "backlog",
+        "clusterConnection", "connectionsAllowed", "doNotOffset", "handshake-timeout", "httpUpgradeEnabled",
+        "knownHosts", "multicastPrefix", "protocol", "protocols", "sessionsAllowed", "sslEnabled",
+        "tcpReceiveBufferSize", "tcpSendBufferSize", "virtualHosts",
     }
 )  # fmt: skip
 
@@ -132,6 +133,15 @@ def read_acceptor(
         cluster_connection=None if (named := parameters.get("clusterConnection")) is None else str(named),
         virtual_hosts=_list(parameters.get("virtualHosts")),
         known_hosts=parameters.get("knownHosts") is not False,
+        acknowledgement_timeout_ms=_number(
+            node,
+            document,
+            parameters,
+            "acknowledgementTimeout",
+            limits.AMQP091_ACKNOWLEDGEMENT_TIMEOUT_MS,
+            INT_MAX,
+            minimum=0,
+        ),
         http_upgrade=parameters.get("httpUpgradeEnabled") is True,
         tls=settings,
         parameters=parameters,

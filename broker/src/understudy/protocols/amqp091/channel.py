@@ -1,6 +1,7 @@
 """One channel of an AMQP 0-9-1 connection: its methods as calls of a session, and the session's calls as methods.
 
-A request that fails closes the channel, or the connection, with the reply code of its error. Answers to requests that
+A request that fails closes the channel, or the connection, with the reply code of its error, after the answers to
+earlier requests; what comes after it is ignored. Answers to requests that
 create or delete something are sent when that is durable; answers with numbers of messages after earlier publishes of
 the channel are in their queues.
 
@@ -40,6 +41,8 @@ class State(Enum):
     """States of a channel."""
 
     OPEN = auto()
+    FAILED = auto()
+    """A request has failed; its error waits for the answers to earlier requests, and later requests are ignored."""
     DETACHED = auto()
     """The connection is gone, and the session keeps the channel (ADR 0195)."""
     RESUMING = auto()
@@ -52,8 +55,10 @@ class State(Enum):
 class Event(Enum):
     """Events of a channel."""
 
-    REFUSE = auto()
+    FAIL = auto()
     """A request has failed."""
+    REFUSE = auto()
+    """The answers to requests before the one that has failed were sent."""
     CLOSE = auto()
     """The client closes the channel, or confirms its end."""
     LOSE = auto()
@@ -148,7 +153,7 @@ class Amqp091Channel(Machine[State, Event]):
                 self._publish()
         except BrokerError as error:
             forget_frames(error)
-            self.refuse(error, method)
+            self._fail(error, method)
 
     def _receive_content(self, kind: int, payload: bytes, now_ms: int) -> bool:
         """Whether a header or body completes the content. Raises Amqp091Error."""
@@ -166,15 +171,19 @@ class Amqp091Channel(Machine[State, Event]):
         return complete
 
     def _receive_closing(self, kind: int, payload: bytes) -> None:
-        """A frame that comes after channel.close was sent; contents under way are discarded."""
+        """A frame that comes after a request has failed; contents under way are discarded."""
         if kind != FrameType.METHOD:
             return
         method = decode_method(payload)
         if isinstance(method, ChannelClose):
             # both sides close: the end is confirmed, and the confirmation of the client still comes
-            self.output.send(ChannelCloseOk())
-        elif isinstance(method, ChannelCloseOk):
+            self.session.state.in_order(self._confirm_close)
+        elif isinstance(method, ChannelCloseOk) and self._state is State.CLOSING:
             self.fire(Event.CLOSE)
+
+    def _confirm_close(self) -> None:
+        if self._state is State.CLOSING:
+            self.output.send(ChannelCloseOk())
 
     def _carry_out(self, method: Method, now_ms: int) -> None:
         if isinstance(method, BasicPublish):
@@ -195,7 +204,7 @@ class Amqp091Channel(Machine[State, Event]):
             transaction = self.session.state.sending_transaction
             if transaction is not None:
                 transaction.fail(error)
-            self.refuse(error, method)
+            self._fail(error, method)
 
     # --- answers ---------------------------------------------------------------------------------
 
@@ -214,7 +223,7 @@ class Amqp091Channel(Machine[State, Event]):
         """
 
         def attempt() -> None:
-            if self._state is not State.OPEN:
+            if not self.answers:
                 return
             try:
                 call()
@@ -227,21 +236,35 @@ class Amqp091Channel(Machine[State, Event]):
         else:
             self.session.state.in_order(attempt)
 
+    @property
+    def answers(self) -> bool:
+        """Whether earlier requests are still answered."""
+        return self._state in (State.OPEN, State.FAILED)
+
     def _send_open(self, method: Method) -> None:
-        if self._state is State.OPEN:
+        if self.answers:
             self.output.send(method)
 
+    def _fail(self, error: BrokerError, method: Method | None) -> None:
+        """A request has failed: earlier ones are answered before the channel is closed."""
+        if _leaves_unknown(error):
+            self.refuse(error, method)
+        elif self._state is State.OPEN:
+            self.fire(Event.FAIL)
+            self.session.state.in_order(self.refuse, error, method)
+
     def refuse(self, error: BrokerError, method: Method | None) -> None:
-        """Close the channel, or the connection, because a request has failed."""
-        if isinstance(error, StoreError) and not isinstance(error, DiskFull):
-            # what became of the request is unknown, and an answer would tell the client that it failed for certain
+        """Close the channel, or the connection, because a request has failed whose turn to be answered it is."""
+        if _leaves_unknown(error):
+            # an answer would tell the client that the request failed for certain
             self.session.state.office.store.fail(error)
             self.link.abort()
             return
+        self.publisher.flush()
         refused = refusal(error, self.link.services.shared.error_texts.remote(error))
         if refused.closes_connection or self.output.in_large:
             self.link.refuse(refused, method)
-        elif self._state is State.OPEN:
+        elif self.answers:
             log.info(
                 "channel closed: request failed",
                 extra={
@@ -269,6 +292,10 @@ class Amqp091Channel(Machine[State, Event]):
         self._forget_record()
         self._end_session()
         self.link.channel_ended(self.number)
+
+    def _drop_content(self) -> None:
+        self.link.peer.content_bytes -= self.content.held_bytes
+        self.content = Content()
 
     # --- the session of the client ---------------------------------------------------------------
 
@@ -338,8 +365,7 @@ class Amqp091Channel(Machine[State, Event]):
 
     def _drop_input(self) -> None:
         """Forget a content that has not come whole, and the consumer of direct replies."""
-        self.link.peer.content_bytes -= self.content.held_bytes
-        self.content = Content()
+        self._drop_content()
         if self.publisher.reply_token is not None:
             self.link.services.replies.pop(self.publisher.reply_token, None)
             self.publisher.reply_token = self.reply_tag = None
@@ -409,9 +435,14 @@ class Amqp091Channel(Machine[State, Event]):
         self._end_session()
 
     def check(self, now_ms: int) -> None:
-        """Check for a content that does not come. Raises RemoteProtocolError."""
+        """Check for a content that does not come, and for an acknowledgement. Raises RemoteProtocolError."""
         if self.content.open and now_ms - self.content.since_ms > AMQP091_CONTENT_TIMEOUT_MS:
             raise RemoteProtocolError("the content of a publish did not come within its time")
+        if self._state is State.OPEN:
+            try:
+                self.deliveries.check(now_ms)
+            except Amqp091Error as error:
+                self._fail(error, None)
 
     # --- SessionCallback, ReplyReceiver ----------------------------------------------------------
 
@@ -468,7 +499,11 @@ class Amqp091Channel(Machine[State, Event]):
         State,
         Event,
         {
+            (State.OPEN, Event.FAIL): To(State.FAILED, _drop_content),
             (State.OPEN, Event.REFUSE): To(State.CLOSING, _send_close),
+            (State.FAILED, Event.REFUSE): To(State.CLOSING, _send_close),
+            (State.FAILED, Event.CLOSE): To(State.CLOSED, _free),
+            (State.FAILED, Event.LOSE): To(State.CLOSED, _end_session),
             (State.OPEN, Event.CLOSE): To(State.CLOSED, _free),
             (State.OPEN, Event.LOSE): To(State.CLOSED, _end_session),
             (State.CLOSING, Event.CLOSE): To(State.CLOSED, _free),
@@ -483,6 +518,11 @@ class Amqp091Channel(Machine[State, Event]):
         },
         otherwise=dict.fromkeys(Event, ILLEGAL),
     )
+
+
+def _leaves_unknown(error: BrokerError) -> bool:
+    """Whether it is unknown what became of the request that has failed with this error."""
+    return isinstance(error, StoreError) and not isinstance(error, DiskFull)
 
 
 def shortened(text: str) -> str:

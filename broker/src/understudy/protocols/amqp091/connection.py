@@ -398,7 +398,7 @@ class Amqp091Connection(Machine[State, Event]):
         if self._state in (State.STARTING, State.TUNING, State.OPENING):
             self._liveness.check_login()
         now_ms = self.services.shared.clock.monotonic_ms()
-        for channel in self.channels.values():
+        for channel in list(self.channels.values()):
             if self._blocked is not None:
                 channel.content.since_ms = now_ms
             channel.check(now_ms)

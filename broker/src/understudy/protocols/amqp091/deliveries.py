@@ -24,7 +24,14 @@ from understudy.protocols.amqp091 import names
 from understudy.protocols.amqp091.link import ConnectionLink
 from understudy.protocols.amqp091.messages import Publish, fitting, large_list, to_delivery
 from understudy.protocols.amqp091.output import ChannelOutput
-from understudy.protocols.amqp091.prefetch import ConsumerPrefetch, OneMessage, OneSettledMessage, Prefetch, Unlimited
+from understudy.protocols.amqp091.prefetch import (
+    ConsumerPrefetch,
+    OneMessage,
+    OneSettledMessage,
+    Overdue,
+    Prefetch,
+    Unlimited,
+)
 from understudy.protocols.amqp091.resumption.kept_consumer import KeptConsumer
 from understudy.routing.queues.queue import Queue
 from understudy.session.outcomes import ACCEPTED, REJECTED, Outcome, modified
@@ -61,6 +68,10 @@ class _Unacknowledged(NamedTuple):
     message_id: int
 
 
+Outstanding = list[tuple[int, _Unacknowledged]]
+"""Deliveries that are not settled, by their tags."""
+
+
 @dataclass(slots=True)
 class _ConsumerOfChannel:
     """A consumer, or a basic.get that is under way."""
@@ -81,6 +92,7 @@ class ChannelDeliveries:
         self._session = session
         self._output = output
         self.prefetch = Prefetch()
+        self._overdue = Overdue(link.services.options.acknowledgement_timeout_ms)
         self._prefetch_of_consumer = 0
         self._by_id: dict[int, _ConsumerOfChannel] = {}
         """Consumers, also those that were cancelled and have deliveries."""
@@ -89,7 +101,7 @@ class ChannelDeliveries:
         self._last_tag = 0
         self._unacknowledged: dict[int, _Unacknowledged] = {}
         """Outstanding deliveries by their tag, in order."""
-        self._deferred: list[tuple[Settlement, list[tuple[int, _Unacknowledged]]]] = []
+        self._deferred: list[tuple[Settlement, Outstanding]] = []
         """Settlements of the open transaction."""
         self.keeps = False
         """Whether consumers and deliveries may outlive the connection."""
@@ -113,6 +125,18 @@ class ChannelDeliveries:
     def unacknowledged_count(self) -> int:
         """Number of deliveries that are not settled, those that an open transaction settles left out."""
         return len(self._unacknowledged) + len(self._packed) // 3
+
+    def check(self, now_ms: int) -> None:
+        """Check for a delivery that was not settled in its time (RabbitMQ, consumer_timeout).
+
+        Raises:
+            Amqp091Error: PRECONDITION_FAILED: there is one.
+        """
+        if self._overdue.found(now_ms, self._last_tag, next(iter(self._unacknowledged), None)):
+            raise names.refused(
+                f"a delivery was not acknowledged within {self._overdue.timeout_ms} ms (acknowledgementTimeout of the "
+                "acceptor)"
+            )
 
     def limit(self, count: int, *, for_channel: bool) -> None:
         """Take the limit of basic.qos: for the channel, or for consumers that are made from now on."""
@@ -395,7 +419,7 @@ class ChannelDeliveries:
             consumer_id: {each.message_id: each for each in consumer.delivering.values()}
             for consumer_id, consumer in consumers.by_id.items()
         }
-        returned: list[tuple[int, _Unacknowledged]] = []
+        returned: Outstanding = []
         while self._again and self._link.writable():
             tag = self._again.popleft()
             each = self._unacknowledged.get(tag)
@@ -426,7 +450,7 @@ class ChannelDeliveries:
         self._output.send_content(method, properties, body_of(message))
         return True
 
-    def _return(self, taken: list[tuple[int, _Unacknowledged]]) -> None:
+    def _return(self, taken: Outstanding) -> None:
         """Return deliveries to their queues, outside of a transaction."""
         by_consumer: dict[int, list[int]] = {}
         for _, (consumer_id, message_id) in taken:
@@ -452,13 +476,17 @@ class ChannelDeliveries:
         self._return(taken)
         self.begin(generation)
 
-    def recover(self) -> None:
-        """Return every outstanding delivery to its queue."""
+    def take_outstanding(self) -> Outstanding:
+        """Take every outstanding delivery, for ``recover``: the client cannot settle them any more."""
         taken = list(self._unacknowledged.items())
         self._unacknowledged.clear()
+        return taken
+
+    def recover(self, taken: Outstanding) -> None:
+        """Return deliveries to their queues."""
         self._apply(Settlement.RETURN, taken)
 
-    def _apply(self, settlement: Settlement, taken: list[tuple[int, _Unacknowledged]]) -> None:
+    def _apply(self, settlement: Settlement, taken: Outstanding) -> None:
         by_consumer: dict[int, list[int]] = {}
         for _, (consumer_id, message_id) in taken:
             by_consumer.setdefault(consumer_id, []).append(message_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from understudy import __version__, limits
+from understudy.cluster.membership.link_ends import is_loopback
 from understudy.errors import AuthenticationFailed, BrokerError
 from understudy.ports import Security
 from understudy.protocols.amqp091 import names, sasl
@@ -78,6 +79,8 @@ class Handshake:
             owner.services.shared.connections.check_accepting()
             self.session.ask(method.client_properties)
             request = sasl.credentials(method.mechanism, method.response, by_certificate=self._by_certificate)
+            if (request.user, request.password) == sasl.DEFAULT_LOGIN and not is_loopback(owner.connection.peer):
+                raise AuthenticationFailed("the default login of RabbitMQ is for clients on loopback addresses only")
             self.login.log_in(request, request.user, request.password)
         except BrokerError as error:
             self.login_failed(request, error)

@@ -19,7 +19,7 @@ from typing import Final
 from understudy.errors import BrokerError, forget_frames
 from understudy.ports import Clock, Timers
 from understudy.protocols.amqp091.known_hosts import KnownHosts
-from understudy.protocols.amqp091.messages import Publish, to_message
+from understudy.protocols.amqp091.messages import Publish, ranked, to_message
 from understudy.routing.exchanges.exchange import KNOWN_HOSTS, Exchange, ExchangeBinding
 from understudy.routing.exchanges.publishing import Published
 from understudy.routing.post_office import PostOffice
@@ -118,7 +118,7 @@ class HostNotices:
             return
         key = CLUSTER_KEY if binding.to_exchange else binding.destination.removeprefix(host)
         message = to_message(publish, host + KNOWN_HOSTS, self._clock.wall_ms())
-        published = Published(message, target, (key,), properties.headers or {})
+        published = Published(message, target, (key,), properties.headers or {}, ranked(properties))
         try:
             routing.publishing.publish(published, self._order, None, None)
         except BrokerError as error:

@@ -64,6 +64,13 @@ def expiration_ms(text: str | None) -> int | None:
     return int(text)
 
 
+def ranked(properties: BasicProperties) -> int:
+    """Priority of a message in a queue with x-max-priority, at most 9. A message without one has 0 there, as in
+    RabbitMQ; for clients of CORE it has 4.
+    """
+    return min(properties.priority or 0, 9)
+
+
 def further_keys(headers: Mapping[str, object]) -> tuple[str, ...]:
     """Routing keys in the headers CC and BCC; other values in their lists are ignored, as RabbitMQ does.
 
@@ -210,7 +217,7 @@ class MessageCarrier:
         if not any(each.get("reason") == Reason.REJECTED for each in deaths):
             passed = {queue for each in deaths if isinstance(queue := each.get("queue"), str)}
         letter = message.replace(properties=values, expiration=0)
-        return DeadLetter(letter, (key, *cc), headers, frozenset(passed))
+        return DeadLetter(letter, (key, *cc), headers, ranked(given), frozenset(passed))
 
 
 def _text(value: object, default: str) -> str:

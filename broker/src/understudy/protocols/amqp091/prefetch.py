@@ -1,9 +1,53 @@
-"""Credit of AMQP 0-9-1: limits of deliveries that are not acknowledged, of a consumer and of its channel."""
+"""Credit of AMQP 0-9-1: limits of deliveries that are not acknowledged, of a consumer and of its channel, and the time
+for which they may be outstanding.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+from typing import Final
+
 from understudy.limits import AMQP091_UNACKNOWLEDGED_MAX
 from understudy.routing.queues.flow_control import UNLIMITED, FlowControl, MessageCredits
+
+#: Parts of the time limit after which a new mark is made: deliveries are found that long after their time at most.
+_MARKS: Final = 30
+
+
+class Overdue:
+    """Finds the deliveries of a channel that are outstanding for too long.
+
+    A delivery does not keep its time: at intervals the last delivery tag is noted, and everything up to it was
+    delivered before.
+    """
+
+    __slots__ = ("_marks", "timeout_ms")
+
+    def __init__(self, timeout_ms: int) -> None:
+        """``timeout_ms``: longest time in which a delivery has to be settled; 0: no limit."""
+        self.timeout_ms = timeout_ms
+        self._marks: deque[tuple[int, int]] = deque()
+        """Times, and the last delivery tag at each of them."""
+
+    def found(self, now_ms: int, last_tag: int, oldest_tag: int | None) -> bool:
+        """Whether the oldest delivery has been outstanding for too long.
+
+        Args:
+            now_ms: Monotonic time; calls come at intervals that are short beside the limit.
+            last_tag: Tag of the last delivery.
+            oldest_tag: Tag of the oldest delivery that is not settled; None: there is none.
+        """
+        if not self.timeout_ms:
+            return False
+        if oldest_tag is None:
+            self._marks.clear()
+            return False
+        marks = self._marks
+        if not marks or now_ms - marks[-1][0] >= self.timeout_ms // _MARKS:
+            marks.append((now_ms, last_tag))
+        while marks and marks[0][1] < oldest_tag:
+            marks.popleft()
+        return bool(marks) and now_ms - marks[0][0] >= self.timeout_ms
 
 
 class Prefetch:

@@ -16,7 +16,7 @@ from understudy.errors import AddressFull, BrokerError, NotAuthorized
 from understudy.limits import AMQP091_KEPT_NUMBERS_MAX, AMQP091_RETURN_BYTES, AMQP091_RETURNS_BYTES_MAX
 from understudy.protocols.amqp091 import names
 from understudy.protocols.amqp091.link import ConnectionLink
-from understudy.protocols.amqp091.messages import Publish, further_keys, to_message
+from understudy.protocols.amqp091.messages import Publish, further_keys, ranked, to_message
 from understudy.protocols.amqp091.output import ChannelOutput
 from understudy.protocols.amqp091.resumption.records import ChannelRecord
 from understudy.routing.exchanges.errors import PublishRejected
@@ -160,7 +160,8 @@ class ChannelPublisher:
         message = to_message(publish, address, self._office.now_ms)
         done = partial(self._done, number) if number else None
         number_id = self.record.number_id(number) if number and self.record is not None else None
-        queues = session.exchanges.publish(Published(message, exchange, keys, headers, number_id), address, done)
+        published = Published(message, exchange, keys, headers, ranked(publish.properties), number_id)
+        queues = session.exchanges.publish(published, address, done)
         if not queues:
             return False
         full = self._office.routing.publishing.when_room(queues, self._link, self._link.unblock)
@@ -264,7 +265,7 @@ class ChannelPublisher:
         if self.closed:
             return
         if error is not None:
-            self._flush()
+            self.flush()
             self._confirmed = number
             if number not in self.rejected:
                 self.rejected.append(number)
@@ -273,7 +274,7 @@ class ChannelPublisher:
             return
         self._safe = number
         if number == self._next - 1:
-            self._flush()
+            self.flush()
         elif not self._flushing:
             # further publishes may become safe with it
             self._flushing = True
@@ -281,9 +282,10 @@ class ChannelPublisher:
 
     def _flush_later(self) -> None:
         self._flushing = False
-        self._flush()
+        self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Confirm the publishes that are safe."""
         if self._safe > self._confirmed and not self.closed:
             self._output.send(BasicAck(self._safe, multiple=self._safe > self._confirmed + 1))
             self._confirmed = self._safe

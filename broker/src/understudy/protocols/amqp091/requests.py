@@ -37,7 +37,7 @@ def _close(channel: Amqp091Channel, method: m.ChannelClose) -> None:
 
 
 def _close_now(channel: Amqp091Channel) -> None:
-    if channel.open:
+    if channel.answers:
         channel.output.send(m.ChannelCloseOk())
         channel.fire(Event.CLOSE)
 
@@ -131,7 +131,7 @@ def _declare_queue(channel: Amqp091Channel, method: m.QueueDeclare) -> None:
 
 
 def _declared(channel: Amqp091Channel, queue: Queue, name: str) -> None:
-    if channel.open:
+    if channel.answers:
         channel.output.send(m.QueueDeclareOk(name, len(queue.pending), queue.consumers.count))
 
 
@@ -276,14 +276,25 @@ def _settle(channel: Amqp091Channel, tag: int, settlement: Settlement, *, multip
 
 
 def _recover(channel: Amqp091Channel, method: m.BasicRecover) -> None:
-    _recover_async(channel, method)
-    channel.in_order(method, lambda: channel.output.send(m.BasicRecoverOk()))
+    _check_recover(method)
+    recovered = channel.deliveries.take_outstanding()
+
+    def recover() -> None:
+        # the deliveries that come again follow the answer
+        channel.output.send(m.BasicRecoverOk())
+        channel.deliveries.recover(recovered)
+
+    channel.in_order(method, recover)
 
 
-def _recover_async(channel: Amqp091Channel, method: m.BasicRecover | m.BasicRecoverAsync) -> None:
+def _recover_async(channel: Amqp091Channel, method: m.BasicRecoverAsync) -> None:
+    _check_recover(method)
+    channel.deliveries.recover(channel.deliveries.take_outstanding())
+
+
+def _check_recover(method: m.BasicRecover | m.BasicRecoverAsync) -> None:
     if not method.requeue:
         raise _not_served("basic.recover without requeue is not served")
-    channel.deliveries.recover()
 
 
 # --- confirm, tx ---------------------------------------------------------------------------------
@@ -318,7 +329,7 @@ def _commit(channel: Amqp091Channel, method: m.TxCommit) -> None:
     def done(error: BrokerError | None) -> None:
         if error is None:
             channel.publisher.commits += 1
-        if not channel.open:
+        if not channel.answers:
             return
         if error is not None:
             channel.publisher.drop_returns()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from understudy.limits import AMQP091_TABLE_DEPTH_BEFORE_LOGIN_MAX, AMQP091_TABLE_VALUES_BEFORE_LOGIN_MAX
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
@@ -11,6 +11,8 @@ from understudy.wire.amqp091.tables import decode_table
 PLAIN = "PLAIN"
 AMQPLAIN = "AMQPLAIN"
 EXTERNAL = "EXTERNAL"
+#: User and password that RabbitMQ and its clients have by default, known to everyone.
+DEFAULT_LOGIN: Final = ("guest", "guest")
 
 
 class Credentials(NamedTuple):

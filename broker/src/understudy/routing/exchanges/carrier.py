@@ -42,6 +42,8 @@ class DeadLetter:
     keys: tuple[str, ...]
     """Routing keys: the first one and those of the headers CC and BCC."""
     headers: Mapping[str, object]
+    priority: int
+    """Priority in queues with x-max-priority: that of its publisher, and 0 for a message without one."""
     passed: frozenset[str]
     """Names of queues in which it died before, if it was never rejected."""
 

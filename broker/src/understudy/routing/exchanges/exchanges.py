@@ -191,9 +191,9 @@ class Exchanges:
             del self._of_queue[binding.destination]
 
     def _remove(self, binding: ExchangeBinding) -> None:
-        source = self.by_name[binding.source]
-        if binding not in source.bindings:
-            # of an exchange that is bound to itself
+        source = self.by_name.get(binding.source)
+        if source is None or binding not in source.bindings:
+            # of an exchange that is bound to itself, or that an auto-delete exchange in a circle has taken with it
             return
         self._forget(source, binding)
         if self.listener is not None:

@@ -39,6 +39,8 @@ class Published:
     keys: tuple[str, ...]
     """Routing keys, the first one and those of the headers CC and BCC."""
     headers: Mapping[str, object]
+    priority: int
+    """Priority in queues with x-max-priority: that of its publisher, and 0 for a message without one."""
     number: bytes | None = None
     """Number of the publish of a client session (``store.session_numbers``); the last record of the message has it."""
 
@@ -81,7 +83,7 @@ class Publishing:
         if transaction is not None and not transaction.admits():
             self._acceptance.answer(order, done)
             return queues
-        variants = list(self._variants(message, queues).items())
+        variants = list(self._variants(message, published.priority, queues).items())
         try:
             for number, ((priority, expiration), group) in enumerate(variants, 1):
                 last = number == len(variants)
@@ -138,15 +140,21 @@ class Publishing:
                 first = self._directory.address_of(queue)
         return first
 
-    def _variants(self, message: Message, queues: tuple[Queue, ...]) -> dict[tuple[int, int], list[Queue]]:
-        """Priority and expiration to the queues that want them."""
+    def _variants(self, message: Message, ranked: int, queues: tuple[Queue, ...]) -> dict[tuple[int, int], list[Queue]]:
+        """Priority and expiration to the queues that want them.
+
+        Args:
+            message: With the priority and expiration of its publisher.
+            ranked: Priority in queues with x-max-priority.
+            queues: Get the message.
+        """
         now_ms = self._acceptance.clock.wall_ms()
         found: dict[tuple[int, int], list[Queue]] = {}
         for queue in queues:
             priority, expiration = message.priority, message.expiration
             arguments = queue.configuration.arguments
             if arguments is not None:
-                priority = ONE_PRIORITY if arguments.max_priority is None else min(priority, arguments.max_priority)
+                priority = ONE_PRIORITY if arguments.max_priority is None else min(ranked, arguments.max_priority)
                 if arguments.message_ttl_ms is not None:
                     latest = now_ms + arguments.message_ttl_ms
                     expiration = min(expiration or latest, latest)
@@ -188,7 +196,7 @@ class Publishing:
                 queues = tuple(each for each in queues if each.name.removeprefix(arguments.host) not in letter.passed)
             if not queues:
                 target.messages_unrouted += 1
-            for (priority, expiration), group in self._variants(letter.message, queues).items():
+            for (priority, expiration), group in self._variants(letter.message, letter.priority, queues).items():
                 copy = letter.message.replace(
                     priority=priority, expiration=expiration, message_id=acceptance.store.next_id()
                 )

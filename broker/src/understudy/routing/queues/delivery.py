@@ -83,6 +83,8 @@ class DeliveryPermission:
 def serve(queue: Queue) -> None:
     """The turn of a queue: deliver, then let consumers that asked for a turn go on."""
     done = deliver(queue)
+    if done and queue.kind is not None:
+        queue.kind.served()
     consumers = queue.consumers
     if consumers.searching:
         searching, consumers.searching = consumers.searching, []

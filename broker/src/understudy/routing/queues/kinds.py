@@ -98,6 +98,11 @@ class QueueKind:
         if self.ring is not None:
             self.ring.returned(references)
 
+    def served(self) -> None:
+        """The consumers of the queue have taken what they could."""
+        if self.ring is not None:
+            self.ring.served()
+
     # -- messages out ---------------------------------------------------------------------------
 
     def settled(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:

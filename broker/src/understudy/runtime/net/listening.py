@@ -6,6 +6,7 @@ import asyncio
 import errno
 import fcntl
 import socket
+from typing import Final
 
 from understudy.ports import ListeningPlace
 
@@ -28,6 +29,10 @@ async def bound_sockets(place: ListeningPlace, floor: int = 0) -> list[socket.so
     return bound
 
 
+#: TCP keepalive of accepted sockets: after 30 s without a byte, every 10 s, lost after three probes without an answer.
+_KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
+
+
 def bound_socket(family: int, address: tuple[object, ...], floor: int = 0) -> socket.socket:
     """A non-blocking TCP socket bound to ``address``.
 
@@ -42,6 +47,10 @@ def bound_socket(family: int, address: tuple[object, ...], floor: int = 0) -> so
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # accepted sockets have it too: a client without heartbeats whose host is gone is noticed nowhere else
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.setblocking(False)
