@@ -17,6 +17,7 @@ from understudy.errors import (
     AuthenticationFailed,
     BrokerError,
     ConfigError,
+    ConnectionLost,
     LimitExceeded,
     LocalProtocolError,
     ObjectClosed,
@@ -267,6 +268,39 @@ def test_a_channel_that_the_broker_closes_is_made_again_with_its_connection() ->
     drive.answer(m.ChannelClose(406, "PRECONDITION_FAILED", 60, 40), 2)
     assert drive.core.failing_over
     assert not outcome.settled
+
+
+def test_a_send_for_which_the_broker_ends_the_channel_twice_fails() -> None:
+    drive, session = opened()
+    outcome = drive.send(session, drive.producer(session), b"1")
+    for _ in range(2):
+        drive.sent()
+        drive.answer(m.ChannelClose(406, "PRECONDITION_FAILED", 60, 40), 2)
+        drive.clock.now_ms += 2000
+        drive.core.handle_deadline()
+        drive.again()
+        drive.sent()
+        drive.answer(m.ChannelOpenOk(), 2)
+        drive.answer(m.ConfirmSelectOk(), 2)
+    assert isinstance(outcome.error, ConnectionLost)
+    assert "twice" in str(outcome.error)
+
+
+def test_a_send_survives_any_number_of_cut_links() -> None:
+    drive, session = opened()
+    outcome = drive.send(session, drive.producer(session), b"1")
+    for _ in range(4):
+        assert [each.body for each in drive.sent() if isinstance(each.method, m.BasicPublish)] == [b"1"]
+        drive.lose()
+        drive.clock.now_ms += 2000
+        drive.core.handle_deadline()
+        drive.again()
+        drive.sent()
+        drive.answer(m.ChannelOpenOk(), 2)
+        drive.answer(m.ConfirmSelectOk(), 2)
+    drive.answer(m.BasicAck(1), 2)
+    assert outcome.error is None
+    assert outcome.settled
 
 
 def test_a_message_beyond_the_limit_fails_one_receive() -> None:
