@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from celery import Celery  # type: ignore[import-untyped]  # has no types
 
 from support import forked
 from support.nodes import Nodes
@@ -52,9 +53,10 @@ class Notes:
 class Application(threading.Thread):
     """Sends tasks until it is told to end. Runs in a thread of its own, as a send waits for a node that is active."""
 
-    def __init__(self, send: Any) -> None:
+    def __init__(self, brokers: str) -> None:
         super().__init__(daemon=True)
-        self._send = send
+        self._app = Celery(broker=brokers)
+        self._app.conf.update(broker_transport_options={"confirm_publish": True}, task_ignore_result=True)
         self.confirmed = 0
         """Tasks 0 to this one, itself left out, were confirmed."""
         self.errors: list[BaseException] = []
@@ -63,7 +65,9 @@ class Application(threading.Thread):
     def run(self) -> None:
         try:
             while not self.ended.is_set():
-                self._send.apply_async((self.confirmed,), retry=True, retry_policy={"max_retries": None})
+                self._app.send_task(
+                    "celery_tasks.note", (self.confirmed,), retry=True, retry_policy={"max_retries": None}
+                )
                 self.confirmed += 1
                 time.sleep(0.02)
         except BaseException as error:
@@ -101,10 +105,7 @@ def test_no_task_is_lost_while_the_primary_is_killed(
     brokers = ";".join(f"amqp://guest:guest@127.0.0.1:{node.port}//" for node in (pair.primary, pair.backup))
     for name, value in (("CELERY_BROKERS", brokers), ("CELERY_NOTES", str(notes.path))):
         monkeypatch.setenv(name, value)
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    import celery_tasks  # reads the environment
-
-    application = Application(celery_tasks.note)
+    application = Application(brokers)
     environment = dict(os.environ)
     worker_log, beat_log = tmp_path / "worker.log", tmp_path / "beat.log"
     schedule = str(tmp_path / "schedule")

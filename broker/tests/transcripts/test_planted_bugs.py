@@ -12,6 +12,7 @@ from transcripts.test_transcripts import DRIVERS, FILES, HERE
 from understudy.ha.shared.lock_proof import LockProof
 from understudy.ha.shared.policy import SharedStorePolicy
 from understudy.management.doors import listing
+from understudy.protocols.amqp091.channel import Amqp091Channel
 from understudy.store.log.reading import end
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.replication.shipping import Shipping
@@ -58,7 +59,13 @@ def _writes_numbers_as_numbers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(listing, "as_text", dict)
 
 
+def _closes_before_the_answers(patch: pytest.MonkeyPatch) -> None:
+    """An error of AMQP 0-9-1 closes its channel at once, before the answers that wait for the disk."""
+    patch.setattr(Amqp091Channel, "_fail", Amqp091Channel.refuse)
+
+
 BUGS: list[tuple[str, str, Plant]] = [
+    ("amqp091", "errors-after-answers", _closes_before_the_answers),
     ("ha", "split-brain-by-pause", _confirms_without_a_lock),
     ("ha", "clean-stop", _leaves_the_store_owned),
     ("management", "pages-of-queues", _writes_numbers_as_numbers),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from transcripts.amqp091 import Amqp091Driver
 from transcripts.ha import HaDriver
 from transcripts.management import ManagementDriver
 from transcripts.replication import ReplicationDriver
@@ -16,6 +17,7 @@ from transcripts.store import StoreDriver
 
 HERE = Path(__file__).parent
 DRIVERS: dict[str, Callable[[], Driver]] = {
+    "amqp091": Amqp091Driver,
     "ha": HaDriver,
     "management": ManagementDriver,
     "replication": ReplicationDriver,

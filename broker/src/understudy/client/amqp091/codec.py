@@ -63,6 +63,8 @@ class Amqp091Codec:
         heartbeat_s: Interval of heartbeats, in seconds, that the time limits of the connection need; 0: none.
         """
         self.ping_period_ms: int | None = None
+        self.ended_by_broker = False
+        self._said_end = False
         self._link = link
         self._login = Login(*login)
         self._heartbeat_s = heartbeat_s
@@ -100,6 +102,8 @@ class Amqp091Codec:
 
     def lost(self) -> None:
         self._handshake = None
+        # a broker of this protocol says so before it ends a connection because of a request
+        self.ended_by_broker, self._said_end = self._said_end, False
         self._out.clear()
         self._declarations.lost()
         for channel in self._channels.values():
@@ -210,6 +214,7 @@ class Amqp091Codec:
                 self._receive(frame)
         except BrokerError as error:
             # packets that came before must not be lost with the transport
+            self._said_end = True
             lost = ConnectionLost(f"{self._connector} broke the protocol: {error}")
             ends = TransportEnds(lost if isinstance(error, ProtocolError) else error)
             self._out.report(CONNECTION_CHANNEL, ends)

@@ -13,7 +13,7 @@ from understudy.errors import RemoteProtocolError
 from understudy.ids import uuid_bytes, uuid_text
 from understudy.message import CORRELATION_ID, REPLY_TO, Message, MessageType
 from understudy.properties import decode_simple_string, encode_simple_string
-from understudy.wire.amqp091.properties import PERSISTENT, BasicProperties, encode_properties
+from understudy.wire.amqp091.properties import PERSISTENT, BasicProperties, decode_properties, encode_properties
 from understudy.wire.amqp091.tables import SHORT_TEXT_BYTES_MAX
 
 #: Property with the encoded property list of AMQP 0-9-1.
@@ -94,6 +94,20 @@ def body_of(message: Message) -> bytes:
             return body
         return text.encode("utf-8", "replace") if end == len(body) else body
     return b"" if message.type == MessageType.TEXT and body == b"\x00" else body
+
+
+def published_content(message: Message) -> tuple[MessageType, bytes] | None:
+    """Type and body of a message that was published over AMQP 0-9-1, as ``kind_and_body``; None: its body is no longer
+    that of the publish, or its property list cannot be read.
+    """
+    encoded = message.properties.get(PROPERTY_LIST)
+    if message.type != MessageType.BYTES or not isinstance(encoded, bytes):
+        return None
+    try:
+        content_type = decode_properties(encoded).content_type
+    except RemoteProtocolError:
+        return None
+    return None if content_type is None else kind_and_body(content_type, message.body)
 
 
 def kind_and_body(content_type: str | None, body: bytes) -> tuple[MessageType, bytes]:

@@ -54,6 +54,9 @@ class Codec(Protocol):
     ping_period_ms: int | None
     """Longest time between two pings; None: the options of the connection decide alone."""
 
+    ended_by_broker: bool
+    """Whether the broker may have ended the last transport because of a request, as opposed to a link that was cut."""
+
     @property
     def keeps_sessions(self) -> bool:
         """Whether the broker may still have the sessions after a lost connection and decide requests under way."""
@@ -113,6 +116,7 @@ class CoreCodec:
 
     duplicate_ids = True
     stored_ids = True
+    ended_by_broker = True
     keeps_sessions = False
     blocked = False
     ping_period_ms: int | None = None

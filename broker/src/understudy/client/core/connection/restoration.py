@@ -143,7 +143,7 @@ class Restoration:
             else:
                 self._sessions.made(channel, packet)
                 if session.closed is None:
-                    dropped = self._before == self._link.serving_node
+                    dropped = self._before == self._link.serving_node and self._link.codec.ended_by_broker
                     session.recreated(name, self._cause, dropped=dropped)
                 self._restored()
 

@@ -16,6 +16,7 @@ from understudy.errors import IllegalState
 from understudy.ids import uuid_text
 from understudy.message import CORRELATION_ID, GROUP_ID, REPLY_TO, Message, MessageType
 from understudy.properties import Properties
+from understudy.wire.amqp091.core_messages import PROPERTY_LIST, published_content
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Kinds whose body is an encoding of Python values.
@@ -27,7 +28,7 @@ _READ_BY: Final[Mapping[int, str]] = {MessageType.TEXT: "use message.text", Mess
 class MessageView:
     """The content and the fields of a message."""
 
-    __slots__ = ("_whole", "delivery_count", "message", "stream")
+    __slots__ = ("_published", "_whole", "delivery_count", "message", "stream")
 
     def __init__(self, message: Message, delivery_count: int, stream: BodyStream | None) -> None:
         self.message = message
@@ -37,6 +38,10 @@ class MessageView:
         self.stream = stream
         """The body of a message that was handed over before all of it had come; else None."""
         self._whole: bytes | None = None
+        self._published: tuple[MessageType, bytes] | None = None
+        """Kind and body of a message that was published over AMQP 0-9-1, as its sender meant them."""
+        if PROPERTY_LIST in message.properties and stream is None:
+            self._published = published_content(message)
 
     @property
     def content(self) -> Content:
@@ -46,7 +51,7 @@ class MessageView:
             IllegalState: the body is too large to come with the message: call ``read_content`` first.
             RemoteProtocolError: the body is not of the kind that the message names.
         """
-        return decode_content(self.message.type, self._raw("read_content()"))
+        return decode_content(self._kind, self._raw("read_content()"))
 
     @property
     def text(self) -> str | None:
@@ -56,8 +61,8 @@ class MessageView:
             IllegalState: it is a message of another kind, or too large: call ``read_content`` first.
             RemoteProtocolError: the body is no text.
         """
-        if self.message.type != MessageType.TEXT:
-            raise IllegalState(f"message {self.message_id} is {kind_text(self.message.type)}", hint=self._hint)
+        if self._kind != MessageType.TEXT:
+            raise IllegalState(f"message {self.message_id} is {kind_text(self._kind)}", hint=self._hint)
         return cast("str | None", self.content)
 
     @property
@@ -68,8 +73,8 @@ class MessageView:
             IllegalState: it is a message of another kind, or too large: read it with ``read_body``, ``save_to`` or
                 ``body_stream``.
         """
-        if self.message.type in _ENCODED:
-            raise IllegalState(f"message {self.message_id} is {kind_text(self.message.type)}", hint=self._hint)
+        if self._kind in _ENCODED:
+            raise IllegalState(f"message {self.message_id} is {kind_text(self._kind)}", hint=self._hint)
         return self._raw("read_body(), save_to() or body_stream")
 
     def json(self) -> Any:
@@ -81,14 +86,21 @@ class MessageView:
         """
         content = self.content
         if not isinstance(content, (str, bytes)):
-            raise IllegalState(f"message {self.message_id} is {kind_text(self.message.type)} without a JSON document")
+            raise IllegalState(f"message {self.message_id} is {kind_text(self._kind)} without a JSON document")
         return json.loads(content)
 
     def keep_whole(self, body: bytes) -> None:
         """Keep the body of a large message, which has been read, for ``content``."""
         self._whole = body
 
+    @property
+    def _kind(self) -> int:
+        """Kind of the body, a ``MessageType``."""
+        return self.message.type if self._published is None else self._published[0]
+
     def _raw(self, readers: str) -> bytes:
+        if self._published is not None:
+            return self._published[1]
         if self.stream is None:
             return self.message.body
         if self._whole is not None:
@@ -99,7 +111,7 @@ class MessageView:
 
     @property
     def _hint(self) -> str:
-        return _READ_BY.get(self.message.type, "use message.content")
+        return _READ_BY.get(self._kind, "use message.content")
 
     @property
     def properties(self) -> Properties:
