@@ -15,9 +15,10 @@ from uuid import UUID
 
 #: Address id of the records of numbers that no MESSAGE_ADD has.
 NO_ADDRESS: Final = 0
-_PREFIX: Final = b"\0session\0"
+#: First bytes of each such id.
+NUMBER_PREFIX: Final = b"\0session\0"
 #: UUID of the session, channel, incarnation, number.
-_LAYOUT: Final = struct.Struct(f">{len(_PREFIX)}s16sHIQ")
+_LAYOUT: Final = struct.Struct(f">{len(NUMBER_PREFIX)}s16sHIQ")
 _NUMBER: Final = struct.Struct(">Q")
 #: Bytes of each such id.
 NUMBER_ID_BYTES: Final = _LAYOUT.size
@@ -33,17 +34,17 @@ def number_id(uuid: str, channel: int, incarnation: int, number: int) -> bytes:
         incarnation: Distinguishes channels of one number, which count anew.
         number: Number of the publish or commit.
     """
-    return _LAYOUT.pack(_PREFIX, UUID(uuid).bytes, channel, incarnation, number)
+    return _LAYOUT.pack(NUMBER_PREFIX, UUID(uuid).bytes, channel, incarnation, number)
 
 
 def has_numbers(ids: Sequence[bytes]) -> bool:
     """Whether numbers of sessions are among duplicate ids."""
-    return any(map(bytes.startswith, ids, repeat(_PREFIX))) and any(map(is_number, ids))
+    return any(map(bytes.startswith, ids, repeat(NUMBER_PREFIX))) and any(map(is_number, ids))
 
 
 def is_number(duplicate_id: bytes) -> bool:
     """Whether a duplicate id is the number of a session."""
-    return len(duplicate_id) == NUMBER_ID_BYTES and duplicate_id.startswith(_PREFIX)
+    return len(duplicate_id) == NUMBER_ID_BYTES and duplicate_id.startswith(NUMBER_PREFIX)
 
 
 def session_of(duplicate_id: bytes) -> str:

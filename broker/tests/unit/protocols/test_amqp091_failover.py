@@ -84,7 +84,7 @@ def test_consumers_and_prefetch_go_on_with_the_next_generation() -> None:
         again.send(m.BasicAck(tag))
     again.send(m.BasicAck(2, multiple=True))
     assert again.received() == [], "acknowledgements of the former generation count for nothing"
-    assert node.amqp.sessions.stale_acknowledgements == 3
+    assert node.services.connections.stale_acknowledgements == 3
     again.send(m.BasicAck(GENERATION + 2, multiple=True))
     publish(node.channel(), 4)
     assert [delivery(each)[1:] for each in again.received()] == [(True, b"3"), (False, b"4")]
