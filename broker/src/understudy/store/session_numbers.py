@@ -8,10 +8,12 @@ ids.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Final
 from uuid import UUID
+
+from understudy.store.setting_record import SettingRecord
 
 #: Address id of the records of numbers that no MESSAGE_ADD has.
 NO_ADDRESS: Final = 0
@@ -47,11 +49,6 @@ def is_number(duplicate_id: bytes) -> bool:
     return len(duplicate_id) == NUMBER_ID_BYTES and duplicate_id.startswith(NUMBER_PREFIX)
 
 
-def session_of(duplicate_id: bytes) -> str:
-    """UUID of the session of a number."""
-    return str(UUID(bytes=_LAYOUT.unpack(duplicate_id)[1]))
-
-
 class SessionNumbers:
     """The highest number of each channel."""
 
@@ -64,28 +61,33 @@ class SessionNumbers:
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
-    def note(self, duplicate_id: bytes) -> None:
-        """A number is in the log."""
-        channel, number = duplicate_id[_CHANNEL], duplicate_id[_CHANNEL.stop :]
-        self._highest[channel] = max(number, self._highest.get(channel, number))
+    def note(self, duplicate_ids: Iterable[bytes], is_session: Callable[[str], bool]) -> None:
+        """Duplicate ids are in the log.
+
+        Args:
+            duplicate_ids: Numbers and other ids.
+            is_session: Whether a session of this UUID is in the log; numbers of others do not count.
+        """
+        for each in filter(is_number, duplicate_ids):
+            if is_session(str(UUID(bytes=_LAYOUT.unpack(each)[1]))):
+                channel, number = each[_CHANNEL], each[_CHANNEL.stop :]
+                self._highest[channel] = max(number, self._highest.get(channel, number))
 
     def highest(self, uuid: str, channel: int, incarnation: int) -> int:
         """The highest number of a channel; 0: it has none."""
         found = self._highest.get(number_id(uuid, channel, incarnation, 0)[_CHANNEL])
         return 0 if found is None else int(_NUMBER.unpack(found)[0])
 
-    def forget(self, uuid: str, channel: int | None = None, kept: int | None = None) -> None:
-        """Remove numbers of a session that has ended.
-
-        Args:
-            uuid: UUID of the session.
-            channel: Only those of this channel; None: of all.
-            kept: Incarnation of the channel that stays; None: none does.
-        """
+    def follow(self, record: SettingRecord) -> None:
+        """Forget the numbers of a session that ends, and of a channel that ends or is another one from now on."""
+        uuid, _, channel = record.match.partition("/")
+        if not channel and record.values is not None:
+            return
+        kept = None if record.values is None else record.values.get("incarnation")
         raw = UUID(uuid).bytes
         for each in list(self._highest):
             _, session, number, incarnation, _ = _LAYOUT.unpack(each + bytes(_NUMBER.size))
-            if session == raw and channel in (None, number) and incarnation != kept:
+            if session == raw and channel in ("", str(number)) and incarnation != kept:
                 del self._highest[each]
 
     def ids(self) -> Iterator[bytes]:

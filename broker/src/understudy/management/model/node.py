@@ -392,8 +392,8 @@ class Node(Item, frozen=True, kw_only=True):
     stale_acknowledgements: Annotated[
         Natural,
         figure(
-            "Acknowledgements of AMQP 0-9-1 that were ignored, because their deliveries were lost or settled before the "
-            "client resumed its channel.",
+            "Acknowledgements of AMQP 0-9-1 that were ignored, because their deliveries were lost or settled before "
+            "the client resumed its channel.",
             total="understudy_amqp091_stale_acknowledgements",
         ),
     ] = 0
