@@ -229,7 +229,7 @@ class ChannelPublisher:
         self._unnumbered = 0
 
     def restore(self, accepted: int) -> None:
-        """Go on behind a number of publishes, or of commits, that an earlier active node has taken."""
+        """Continue after a number of publishes, or of commits, that an earlier active node has taken."""
         if self.confirms:
             self._safe, self._next = accepted, accepted + 1
         elif self.transacted:
@@ -254,7 +254,7 @@ class ChannelPublisher:
         self._link = link
 
     def resume(self) -> None:
-        """Number the next publish behind those that are accepted."""
+        """Number the next publish after those that are accepted."""
         self._confirmed = self._safe = self.accepted if self.confirms else 0
         self._next = self._confirmed + 1
 

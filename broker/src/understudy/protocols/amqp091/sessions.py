@@ -95,7 +95,7 @@ class ClientSession(Machine[State, Event]):
         Args:
             sessions: Has the session until it ends.
             request: What the client asked for.
-            client: The client, whose user alone may resume the session.
+            client: Login and host; the user alone may resume the session.
         """
         super().__init__()
         self.uuid = request.uuid
@@ -212,8 +212,6 @@ class ClientSessions:
         self._by_uuid: dict[str, ClientSession] = {}
         self._of_user: Counter[str] = Counter()
         self._of_host: Counter[str] = Counter()
-        self.stale_acknowledgements = 0
-        """Number of acknowledgements that were ignored, of deliveries before a resumption."""
         self._restore()
 
     @property
@@ -229,7 +227,7 @@ class ClientSessions:
 
         Args:
             request: What the client asks for.
-            client: The client.
+            client: Login and host of the client.
 
         Raises:
             Amqp091Error: NOT_FOUND: it does not exist, has ended, or belongs to another user or virtual host.
@@ -339,7 +337,7 @@ class SessionPart:
         """Enter the session that the client has asked for.
 
         Args:
-            client: The client.
+            client: Login and host of the client.
 
         Raises:
             Amqp091Error: as ``session_request`` and ``ClientSessions.enter``.
