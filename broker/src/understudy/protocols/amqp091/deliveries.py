@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum, auto
-from typing import NamedTuple
 
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, NotAuthorized
+from understudy.kernel.amqp091 import DeliveryFrame, run_deliveries
 from understudy.limits import AMQP091_CONSUMERS_MAX
 from understudy.message import LargeMessage, Message
 from understudy.protocols.amqp091 import names
@@ -20,14 +20,16 @@ from understudy.protocols.amqp091.link import ConnectionLink
 from understudy.protocols.amqp091.messages import Publish, body_of, fitting, large_list, to_delivery
 from understudy.protocols.amqp091.output import ChannelOutput
 from understudy.protocols.amqp091.prefetch import ConsumerPrefetch, OneMessage, OneSettledMessage, Prefetch, Unlimited
+from understudy.protocols.amqp091.unacknowledged import DeliveredRange, Unacknowledged
 from understudy.routing.queues.queue import Queue
 from understudy.session.outcomes import ACCEPTED, REJECTED, Outcome, modified
 from understudy.session.session import ServerSession
-from understudy.store.messages.reference import Part
+from understudy.store.messages.reference import Part, RunSlice
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
 from understudy.wire.amqp091.frames import OVERHEAD_BYTES
 from understudy.wire.amqp091.layout import Method
 from understudy.wire.amqp091.methods import BasicConsume, BasicDeliver, BasicGet, BasicGetEmpty, BasicGetOk
+from understudy.wire.amqp091.tables import encode_short
 
 #: A returned message is marked as redelivered, and counts for x-delivery-limit.
 RETURNED = modified(delivery_failed=True)
@@ -43,13 +45,6 @@ class Settlement(Enum):
     RETURN = auto()
 
 
-class _Unacknowledged(NamedTuple):
-    """A delivery that is not settled."""
-
-    consumer_id: int
-    message_id: int
-
-
 @dataclass(slots=True)
 class _ConsumerOfChannel:
     """A consumer, or a basic.get that is under way."""
@@ -58,6 +53,8 @@ class _ConsumerOfChannel:
     """Consumer tag; empty for a basic.get."""
     queue: Queue
     flow: ConsumerPrefetch | Unlimited | OneMessage
+    frame: DeliveryFrame | None = None
+    """Values of the frames of its deliveries; None: those of basic.get, which are made one by one."""
 
 
 class ChannelDeliveries:
@@ -74,9 +71,8 @@ class ChannelDeliveries:
         self._by_tag: dict[str, int] = {}
         self._next_id = 0
         self._last_tag = 0
-        self._unacknowledged: dict[int, _Unacknowledged] = {}
-        """Outstanding deliveries by their tag, in order."""
-        self._deferred: list[tuple[Settlement, list[tuple[int, _Unacknowledged]]]] = []
+        self._unacknowledged = Unacknowledged()
+        self._deferred: list[tuple[Settlement, list[DeliveredRange]]] = []
         """Settlements of the open transaction."""
 
     @property
@@ -131,7 +127,8 @@ class ChannelDeliveries:
             flow = ConsumerPrefetch(self.prefetch, self._prefetch_of_consumer, alone=method.exclusive)
         self._next_id += 1
         self._session.consumers.create(self._next_id, queue.name, priority=priority, flow=flow)
-        self._by_id[self._next_id] = _ConsumerOfChannel(tag, queue, flow)
+        frame = DeliveryFrame(self._output.number, self._link.peer.frame_max, encode_short(tag))
+        self._by_id[self._next_id] = _ConsumerOfChannel(tag, queue, flow, frame)
         self._by_tag[tag] = self._next_id
 
     def cancel(self, tag: str) -> None:
@@ -176,11 +173,36 @@ class ChannelDeliveries:
 
     def deliver(self, consumer_id: int, part: Part) -> int:
         """Send messages to a consumer. Returns the bytes of their frames."""
+        if isinstance(part, RunSlice):
+            return self._deliver_rows(consumer_id, part)
         sent = 0
         for reference in part:
             message = part.shown or reference.message
             assert message is not None
             sent += self._deliver(consumer_id, message, reference.delivery_count)
+        return sent
+
+    def _deliver_rows(self, consumer_id: int, part: RunSlice) -> int:
+        """Send rows of a run: those that are of this protocol together, the others one by one."""
+        consumer, run = self._by_id[consumer_id], part.run
+        sent, row = 0, part.begin
+        while row < part.end:
+            begin = row
+            if consumer.frame is not None:
+                frames, row = run_deliveries(
+                    run, begin, part.end, consumer.frame, self._last_tag + 1, part.deliveries > 1
+                )
+            if row > begin:
+                self._output.send_frames(frames)
+                sent += len(frames)
+                if not consumer.flow.settles:
+                    first = begin - part.begin
+                    self._unacknowledged.add(self._last_tag + 1, consumer_id, part.ids[first : first + row - begin])
+                self._last_tag += row - begin
+            if row < part.end:
+                message = Message.decode(run.encoded(row), trusted=True)
+                sent += self._deliver(consumer_id, message, part.deliveries)
+                row += 1
         return sent
 
     def _deliver(self, consumer_id: int, message: Message, delivery_count: int) -> int:
@@ -204,7 +226,7 @@ class ChannelDeliveries:
         self._last_tag += 1
         tag = self._last_tag
         if not consumer.flow.settles:
-            self._unacknowledged[tag] = _Unacknowledged(consumer_id, message.message_id)
+            self._unacknowledged.add(tag, consumer_id, range(message.message_id, message.message_id + 1))
         redelivered = delivery_count > 1
         if consumer.tag:
             return (
@@ -236,20 +258,13 @@ class ChannelDeliveries:
         Raises:
             Amqp091Error: PRECONDITION_FAILED: there is no such delivery.
         """
-        unacknowledged = self._unacknowledged
-        if tag not in unacknowledged and (tag or not multiple):
-            # also with ``multiple`` when earlier deliveries are outstanding, as RabbitMQ does
-            raise names.refused(f"unknown delivery tag {tag}")
-        if not multiple:
-            taken = [(tag, unacknowledged.pop(tag))]
+        if multiple and not tag:
+            taken = self._unacknowledged.take_all()
         else:
-            taken = []
-            for each in unacknowledged:
-                if tag and each > tag:
-                    break
-                taken.append((each, unacknowledged[each]))
-            for each, _ in taken:
-                del unacknowledged[each]
+            # also with ``multiple`` an unknown tag is refused when earlier deliveries are outstanding, as in RabbitMQ
+            taken = self._unacknowledged.take_through(tag) if multiple else self._unacknowledged.take(tag)
+            if not taken:
+                raise names.refused(f"unknown delivery tag {tag}")
         if not transacted:
             self._apply(settlement, taken)
         elif taken:
@@ -266,41 +281,38 @@ class ChannelDeliveries:
         deferred, self._deferred = self._deferred, []
         if not deferred:
             return
-        for _, taken in deferred:
-            self._unacknowledged.update(taken)
-        self._unacknowledged = dict(sorted(self._unacknowledged.items()))
+        self._unacknowledged.restore([each for _, taken in deferred for each in taken])
 
     def recover(self) -> None:
         """Return every outstanding delivery to its queue."""
-        taken = list(self._unacknowledged.items())
-        self._unacknowledged.clear()
-        self._apply(Settlement.RETURN, taken)
+        self._apply(Settlement.RETURN, self._unacknowledged.take_all())
 
-    def _apply(self, settlement: Settlement, taken: list[tuple[int, _Unacknowledged]]) -> None:
-        by_consumer: dict[int, list[int]] = {}
-        for _, (consumer_id, message_id) in taken:
-            by_consumer.setdefault(consumer_id, []).append(message_id)
+    def _apply(self, settlement: Settlement, taken: list[DeliveredRange]) -> None:
+        by_consumer: dict[int, list[DeliveredRange]] = {}
+        for each in taken:
+            by_consumer.setdefault(each.consumer_id, []).append(each)
         outcome = {Settlement.ACCEPT: ACCEPTED, Settlement.REJECT: REJECTED, Settlement.RETURN: RETURNED}[settlement]
-        for consumer_id, message_ids in by_consumer.items():
-            self._settle_of(consumer_id, message_ids, outcome)
+        for consumer_id, ranges in by_consumer.items():
+            self._settle_of(consumer_id, ranges, outcome)
         if by_consumer:
             self._session.consumers.resume_deliveries()
 
-    def _settle_of(self, consumer_id: int, message_ids: list[int], outcome: Outcome) -> None:
+    def _settle_of(self, consumer_id: int, ranges: list[DeliveredRange], outcome: Outcome) -> None:
         session = self._session
         consumer = session.consumers.by_id.get(consumer_id)
         if consumer is None:
             # its queue was deleted, with its messages
             return
         first = next(iter(consumer.delivering), None)
-        if outcome is ACCEPTED and len(message_ids) > 1 and first == message_ids[0]:
+        if outcome is ACCEPTED and first == ranges[0].ids[0]:
             # deliveries are acknowledged in their order, so these are the first ones of the consumer
-            session.acknowledge(consumer_id, message_ids[-1])
+            session.acknowledge(consumer_id, ranges[-1].ids[-1])
         else:
-            for message_id in message_ids:
-                session.settle(consumer_id, message_id, outcome)
+            for each in ranges:
+                for message_id in each.ids:
+                    session.settle(consumer_id, message_id, outcome)
         flow = consumer.flow
         if isinstance(flow, ConsumerPrefetch):
-            flow.settled(len(message_ids))
+            flow.settled(sum(len(each.ids) for each in ranges))
         session.consumers.forget_retired(consumer)
         self._forget(consumer_id)

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from understudy.errors import LocalProtocolError, RemoteProtocolError
 from understudy.ids import uuid_bytes, uuid_text
+from understudy.kernel import names
 from understudy.limits import FURTHER_ROUTING_KEYS_MAX
 from understudy.message import CORRELATION_ID, REPLY_TO, LargeMessage, Message, MessageType
 from understudy.properties import Properties, decode_simple_string
@@ -28,15 +29,14 @@ from understudy.wire.amqp091.properties import (
 from understudy.wire.amqp091.tables import Timestamp, decode_table, encode_short, encode_value
 
 #: Property with the encoded property list of AMQP 0-9-1.
-PROPERTY_LIST: Final = "_UND_AMQP091"
+PROPERTY_LIST: Final = names.AMQP091_PROPERTY_LIST
 #: Properties with the exchange and the routing key of the publish, without the prefix of the virtual host.
-EXCHANGE: Final = "amqp_exchange"
-ROUTING_KEY: Final = "amqp_routing_key"
+EXCHANGE: Final = names.AMQP091_EXCHANGE
+ROUTING_KEY: Final = names.AMQP091_ROUTING_KEY
 #: Header that says that a property list did not fit into a frame.
 TRUNCATED: Final = "x-understudy-truncated"
-_TYPE: Final = "JMSType"
-#: Beginnings of header names that do not become properties: they have a meaning for the broker or for JMS.
-_KEPT_APART: Final = ("_AMQ", "_UND_", "_hornetq", "JMS", "amqp_")
+_TYPE: Final = names.JMS_TYPE
+_KEPT_APART: Final = names.AMQP091_KEPT_APART
 _DEATHS: Final = "x-death"
 _CONTENT_TYPES: Final[Mapping[int, str]] = {
     MessageType.TEXT: "text/plain; charset=utf-8",

@@ -7,6 +7,7 @@ together. A message that no queue gets is returned if its publisher asked for th
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -26,7 +27,7 @@ from understudy.wire.amqp091.tables import encode_short
 
 log = logging.getLogger(__name__)
 
-_REPLY_PREFIX: Final = f"{names.REPLIES}."
+REPLY_PREFIX: Final = f"{names.REPLIES}."
 NO_ROUTE: Final = "NO_ROUTE"
 
 
@@ -72,7 +73,7 @@ class ChannelPublisher:
         if self.confirms:
             number, self._next = self._next, self._next + 1
         publish = _without_bcc(self._with_reply_address(publish))
-        token = publish.routing_key.removeprefix(_REPLY_PREFIX)
+        token = publish.routing_key.removeprefix(REPLY_PREFIX)
         if not publish.exchange and len(token) < len(publish.routing_key):
             receiver = self._link.services.replies.get(token)
             routed = receiver is not None and receiver.deliver_reply(publish)
@@ -132,7 +133,7 @@ class ChannelPublisher:
             return publish
         if self.reply_token is None:
             raise names.refused("direct reply-to without a consumer for it")
-        encoded = with_fields(publish.encoded, fields={"reply_to": encode_short(_REPLY_PREFIX + self.reply_token)})
+        encoded = with_fields(publish.encoded, fields={"reply_to": encode_short(REPLY_PREFIX + self.reply_token)})
         return publish._replace(encoded=encoded)
 
     def _return(self, publish: Publish) -> None:
@@ -147,6 +148,20 @@ class ChannelPublisher:
             self._returns.append((method, publish))
         else:
             self._output.send_content(method, publish.encoded, publish.body)
+
+    @property
+    def next_number(self) -> int:
+        """Number of the next publish."""
+        return self._next
+
+    def took(self, count: int) -> None:
+        """Publishes were taken together, with the numbers from ``next_number`` on."""
+        if self.confirms:
+            self._next += count
+
+    def answer_run(self, numbers: Sequence[int]) -> None:
+        """Publishes with these numbers, which follow each other, are safe."""
+        self._done(numbers[-1], None)
 
     @property
     def unconfirmed_count(self) -> int:
