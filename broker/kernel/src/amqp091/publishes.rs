@@ -36,6 +36,7 @@ const DEFAULT_PRIORITY: u8 = 4;
 const PRIORITY_MAX: u8 = 9;
 const PERSISTENT: u8 = 2;
 const UUID_CHARACTERS: usize = 36;
+const UUID_DIGITS: usize = 32;
 const PROPERTY_BOOLEAN: u8 = 2;
 const PROPERTY_LONG: u8 = 7;
 const PROPERTY_DOUBLE: u8 = 9;
@@ -198,11 +199,8 @@ fn put_header(out: &mut Vec<u8>, list: &[u8], values: &Values<'_>) -> Option<u32
     put_length(out, values.address.len())?;
     out.extend_from_slice(values.address);
     match value(lists::MESSAGE_ID) {
-        Some(text) if std::str::from_utf8(text).ok()?.chars().count() == UUID_CHARACTERS => {
-            out.push(1);
-            out.extend_from_slice(&uuid_of(text)?);
-        }
-        _ => out.push(0),
+        Some(text) => put_user_id(out, text)?,
+        None => out.push(0),
     }
     let durable = value(lists::DELIVERY_MODE) == Some(&[PERSISTENT]);
     let priority = match u8::try_from(values.priority) {
@@ -347,23 +345,36 @@ fn put_text(out: &mut Vec<u8>, text: &str) -> Option<()> {
     Some(())
 }
 
-/// The bytes of a UUID in its usual form of 36 characters.
-fn uuid_of(text: &[u8]) -> Option<[u8; 16]> {
-    if text.len() != UUID_CHARACTERS {
-        return None;
+/// Write the user id of a message with this message id; see the twin. None: it is not certain whether that is a UUID.
+fn put_user_id(out: &mut Vec<u8>, message_id: &[u8]) -> Option<()> {
+    let text = std::str::from_utf8(message_id).ok()?;
+    if text.chars().count() != UUID_CHARACTERS || text.bytes().any(never_in_uuid) {
+        out.push(0);
+        return Some(());
     }
-    let mut bytes = [0; 16];
+    let at = out.len();
+    out.extend_from_slice(&[0; 17]);
     let mut digits = 0;
-    for (place, &character) in text.iter().enumerate() {
-        if matches!(place, 8 | 13 | 18 | 23) {
-            if character != b'-' {
-                return None;
-            }
-            continue;
+    for character in text.chars().filter(|&character| character != '-') {
+        if !character.is_ascii() {
+            return None;
         }
-        let digit = char::from(character).to_digit(16)? as u8;
-        bytes[digits / 2] = bytes[digits / 2] << 4 | digit;
+        let digit = character.to_digit(16)? as u8;
+        if digits < UUID_DIGITS {
+            out[at + 1 + digits / 2] |= digit << (4 * (1 - digits % 2));
+        }
         digits += 1;
     }
-    Some(bytes)
+    out[at] = u8::from(digits == UUID_DIGITS);
+    if digits != UUID_DIGITS {
+        out.truncate(at + 1);
+    }
+    Some(())
+}
+
+/// Whether no text that is read as a UUID has this character.
+fn never_in_uuid(byte: u8) -> bool {
+    byte.is_ascii_alphabetic()
+        && !byte.is_ascii_hexdigit()
+        && !matches!(byte, b'u' | b'r' | b'n' | b'i' | b'd' | b'x' | b'X')
 }

@@ -60,8 +60,11 @@ _PROPERTY_LONG: Final = 7
 _PROPERTY_DOUBLE: Final = 9
 _PROPERTY_STRING: Final = 10
 
-_UUID = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _UUID_CHARACTERS: Final = 36
+_UUID_DIGITS: Final = 32
+_HEXADECIMAL = re.compile(rb"[0-9a-fA-F-]*")
+#: A character that no text has which ``uuid.UUID`` reads.
+_NEVER_IN_UUID = re.compile(rb"[G-WYZg-hj-mo-qstvwyz]")
 _KEPT_APART: Final = tuple(name.encode() for name in names.AMQP091_KEPT_APART)
 _REPLIES: Final = names.AMQP091_REPLIES.encode()
 
@@ -188,12 +191,9 @@ def _header(data: bytes, start: int, end: int, target: PublishTarget, now_ms: in
     values = {number: data[first:last] for number, (first, last) in places.items()}
     if values.get(lists.USER_ID, target.user) != target.user or values.get(lists.REPLY_TO) == _REPLIES:
         return None
-    user_id = b"\0"
-    message_id = values.get(lists.MESSAGE_ID, b"")
-    if len(message_id.decode()) == _UUID_CHARACTERS:
-        if not _UUID.fullmatch(message_id):
-            return None
-        user_id = b"\1" + bytes.fromhex(message_id.replace(b"-", b"").decode())
+    user_id = _user_id(values.get(lists.MESSAGE_ID, b""))
+    if user_id is None:
+        return None
     entries = [
         _LIST_NAME + bytes((_PROPERTY_BYTES,)) + _I32.pack(end - start) + data[start:end],
         _EXCHANGE_NAME + _string(target.exchange),
@@ -216,6 +216,18 @@ def _header(data: bytes, start: int, end: int, target: PublishTarget, now_ms: in
         _FIELDS.pack(_BYTES_TYPE, durable, 0, timestamp, priority),
         _COUNT.pack(1, len(entries)), *entries,
     ))  # fmt: skip
+
+
+def _user_id(message_id: bytes) -> bytes | None:
+    """The encoded user id of a message with this message id: its bytes if it is a UUID of 36 characters; None: that is
+    not certain.
+    """
+    if len(message_id.decode()) != _UUID_CHARACTERS or _NEVER_IN_UUID.search(message_id):
+        return b"\0"
+    if not _HEXADECIMAL.fullmatch(message_id):
+        return None
+    digits = message_id.replace(b"-", b"")
+    return b"\1" + bytes.fromhex(digits.decode()) if len(digits) == _UUID_DIGITS else b"\0"
 
 
 def _add_headers(entries: list[bytes], data: bytes, fields: list[Field]) -> bool:

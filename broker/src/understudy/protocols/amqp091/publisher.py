@@ -154,10 +154,10 @@ class ChannelPublisher:
         """Number of the next publish."""
         return self._next
 
-    def took(self, count: int) -> None:
-        """Publishes were taken together, with the numbers from ``next_number`` on."""
+    def go_on_from(self, number: int) -> None:
+        """Give the next publish this number: those before it were taken together."""
         if self.confirms:
-            self._next += count
+            self._next = number
 
     def answer_run(self, numbers: Sequence[int]) -> None:
         """Publishes with these numbers, which follow each other, are safe."""

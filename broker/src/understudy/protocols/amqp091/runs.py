@@ -125,21 +125,24 @@ class PublishRuns:
         limits = PublishLimits(decoder.payload_max, count_max, body_max)
         decoder.more()
         start = decoder.offset
-        sends, cut = split_publishes(decoder.data, start, limits, target, self._office.now_ms, publisher.next_number)
+        first = publisher.next_number
+        sends, cut = split_publishes(decoder.data, start, limits, target, self._office.now_ms, first)
         awaits = cut and len(decoder.data) - (sends.end if sends is not None else start) <= _AWAITED_BYTES_MAX
         if sends is None:
             return Run(0, awaits)
         answered = publisher.answer_run if publisher.confirms else None
+        # what is safe at once is confirmed within the call
+        publisher.go_on_from(first + sends.count)
         count = self._session.sends.send_routed(sends, 0, SendRoute(route.address, route.queues, answered))
         decoder.offset = sends.end
         if count < sends.count:
             # of the others each is looked at: trying again for each would cost every one of them
             decoder.offset = _start_of(decoder.data, start, count)
             self._single_count = sends.count - count
+            publisher.go_on_from(first + count)
             awaits = False
         if not count:
             return _NONE
-        publisher.took(count)
         exchange.messages_in += count
         full = publishing.when_room(route.queues, link, link.unblock)
         if full is not None:
