@@ -8,6 +8,7 @@
 
 use pyo3::prelude::*;
 
+mod amqp091;
 mod bytes;
 mod changes;
 mod core;
@@ -18,7 +19,7 @@ mod sends;
 
 /// Version of the functions below; equal to `INTERFACE` in `understudy/kernel/__init__.py`. It changes whenever the
 /// arguments or the result of a function change.
-const INTERFACE: u32 = 14;
+const INTERFACE: u32 = 15;
 
 /// The module as Python imports it.
 #[pymodule]
@@ -57,5 +58,7 @@ fn understudy_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(log::acknowledgements::acknowledge_record, module)?)?;
     module.add_function(wrap_pyfunction!(messages::sends_of, module)?)?;
     module.add_function(wrap_pyfunction!(core::frames::run_receives, module)?)?;
+    module.add_function(wrap_pyfunction!(amqp091::publishes::split_publishes, module)?)?;
+    module.add_function(wrap_pyfunction!(amqp091::deliveries::run_deliveries, module)?)?;
     Ok(())
 }

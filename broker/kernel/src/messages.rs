@@ -6,6 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
+use crate::amqp091::{self, publishes};
 use crate::bytes;
 use crate::layout::{QUEUE_ID_BYTES, RECEIVE_OVERHEAD_BYTES, RECORD_HEAD_BYTES};
 use crate::sends::{Column, Row, Sends, DUPLICATE_SHIFT, DURABLE, GROUPED, PRIORITY_SHIFT, ROUTING_SHIFT, SPECIAL};
@@ -512,6 +513,16 @@ pub fn constants(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     found.set_item("RECORD_HEAD_BYTES", RECORD_HEAD_BYTES)?;
     found.set_item("QUEUE_ID_BYTES", QUEUE_ID_BYTES)?;
     found.set_item("RECEIVE_OVERHEAD_BYTES", RECEIVE_OVERHEAD_BYTES)?;
+    found.set_item("AMQP091_TABLE_DEPTH_MAX", amqp091::lists::TABLE_DEPTH_MAX)?;
+    found.set_item("AMQP091_TABLE_VALUES_MAX", amqp091::lists::TABLE_VALUES_MAX)?;
+    found.set_item("AMQP091_PROPERTY_LIST", publishes::PROPERTY_LIST)?;
+    found.set_item("AMQP091_EXCHANGE", publishes::EXCHANGE)?;
+    found.set_item("AMQP091_ROUTING_KEY", publishes::ROUTING_KEY)?;
+    found.set_item("CORRELATION_ID", publishes::CORRELATION_ID)?;
+    found.set_item("REPLY_TO", publishes::REPLY_TO)?;
+    found.set_item("JMS_TYPE", publishes::JMS_TYPE)?;
+    found.set_item("AMQP091_KEPT_APART", PyTuple::new(py, publishes::KEPT_APART)?)?;
+    found.set_item("AMQP091_REPLIES", publishes::REPLIES)?;
     found.set_item("RESERVED_PREFIXES", PyTuple::new(py, RESERVED_PREFIXES)?)?;
     Ok(found)
 }

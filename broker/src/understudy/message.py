@@ -53,8 +53,8 @@ HOPS: Final = "_AMQ_ORIG_HOPS"
 KEPT_DUPLICATE_ID: Final = "_AMQ_ORIG_BRIDGE_DUP"
 INGRESS_TIMESTAMP: Final = "_AMQ_INGRESS_TIMESTAMP"
 ACTUAL_EXPIRY: Final = "_AMQ_ACTUAL_EXPIRY"
-REPLY_TO: Final = "JMSReplyTo"
-CORRELATION_ID: Final = "JMSCorrelationID"
+REPLY_TO: Final = names.REPLY_TO
+CORRELATION_ID: Final = names.CORRELATION_ID
 FORCED_DELIVERY: Final = "_hornetq.forced.delivery.seq"
 
 _I32 = struct.Struct(">i")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,12 +24,17 @@ AGAINST = (
 )
 #: Likewise, and the best peer's.
 AGAINST_BEST = (("blocking", 1.5), ("blocking-16", 2.0))
+#: Likewise over AMQP 0-9-1: at least so many times one kind of queue of RabbitMQ, and the best of them.
+AGAINST_AMQP = (("pipelined", 4.0, "rabbitmq-quorum"), ("pipelined", 2.0, "rabbitmq-classic"))
+AGAINST_BEST_AMQP = (("blocking", 1.3), ("blocking-16", 1.3))
 #: Broker CPU of a pipelined message: at most this share of Artemis's.
 CPU_SHARE_MAX = 1 / 6
 
 #: The peer that is no broker (``targets.Floor``).
 FLOOR = "floor"
 _OURS = "understudy"
+#: This broker, with clients of AMQP 0-9-1.
+OURS_AMQP = f"{_OURS}-amqp"
 _TWIN = f"{_OURS}-python"
 _NONE = "no peer to compare with"
 
@@ -52,9 +57,10 @@ class Goal:
 def judge(targets: Sequence[Target], shapes: Sequence[str]) -> list[Goal]:
     """All goals for which there are figures."""
     by_name = {target.name: target for target in targets if not target.skipped}
+    over_amqp = _judge_amqp(by_name, shapes)
     ours = by_name.get(_OURS)
     if ours is None:
-        return []
+        return over_amqp
     peers = [target for name, target in by_name.items() if name != FLOOR and not name.startswith(_OURS)]
     floor = by_name.get(FLOOR)
     goals: list[Goal | None] = []
@@ -69,7 +75,24 @@ def judge(targets: Sequence[Target], shapes: Sequence[str]) -> list[Goal]:
         goals += _twin(targets, shape)
     goals.append(_below("start-up until a client has a queue", ours.broker.started_s or None, START_SECONDS_MAX, "s"))
     goals.append(_below("resident memory, idle", ours.broker.idle_mib or None, IDLE_MIB_MAX, "MiB"))
-    return [goal for goal in goals if goal is not None]
+    return [goal for goal in goals if goal is not None] + over_amqp
+
+
+def _judge_amqp(by_name: Mapping[str, Target], shapes: Sequence[str]) -> list[Goal]:
+    """The goals of clients of AMQP 0-9-1."""
+    ours = by_name.get(OURS_AMQP)
+    if ours is None:
+        return []
+    rivals = [target for name, target in by_name.items() if name.startswith("rabbitmq")]
+    goals: list[Goal | None] = []
+    for shape in shapes:
+        for case, factor, name in AGAINST_AMQP:
+            rival = [by_name[name]] if name in by_name else []
+            goals.append(_ratio(ours, rival, None, f"{case}/{shape}", factor, name))
+        for case, factor in AGAINST_BEST_AMQP:
+            goals.append(_ratio(ours, rivals, None, f"{case}/{shape}", factor, "the best of RabbitMQ"))
+        goals.append(_lower(ours, rivals, None, f"latency/{shape}", "p99_us"))
+    return [replace(goal, text=f"AMQP 0-9-1: {goal.text}") for goal in goals if goal is not None]
 
 
 def _ratio(
@@ -121,7 +144,7 @@ def _twin(targets: Sequence[Target], shape: str) -> list[Goal | None]:
     twin = next((target for target in targets if target.name == _TWIN), None)
     baseline = next(
         (each for each in targets if each.name.startswith(f"{_OURS}-") and each.name.removeprefix(f"{_OURS}-") not in
-         ("python", "native")), None,
+         ("python", "native", "amqp")), None,
     )  # fmt: skip
     if twin is None or baseline is None:
         return []

@@ -24,7 +24,7 @@ from rich.console import Console
 from benchmarks.amqp_link import AmqpLink
 from benchmarks.cases import ALL, CASES, FAMILIES
 from benchmarks.content import PLAIN, SHAPES
-from benchmarks.goals import judge
+from benchmarks.goals import OURS_AMQP, judge
 from benchmarks.load import CannotRun, Link, Outcome, RunFailed, build_driver, run
 from benchmarks.perf_client import PERF_CLIENT, perf_client
 from benchmarks.report import markdown, show
@@ -33,6 +33,7 @@ from benchmarks.targets import REPOSITORY, ActiveMq, Artemis, Broker, Floor, Nat
 _OURS = "understudy"
 _BROKERS: dict[str, Callable[[Path], Broker]] = {
     _OURS: Understudy,
+    OURS_AMQP: Understudy,
     "artemis": Artemis,
     "rabbitmq-quorum": RabbitMq,
     "rabbitmq-classic": RabbitMq,
@@ -61,6 +62,8 @@ class Target:
     """Why it could not run at all."""
 
     def link(self) -> Link:
+        if self.name == OURS_AMQP:
+            return AmqpLink(self.broker.port, "classic")
         return AmqpLink(self.broker.port, "quorum") if self.name == "rabbitmq-quorum" else self.broker.link()
 
     def takes(self, case: str) -> bool:
@@ -116,7 +119,10 @@ class Plan:
         chosen: dict[str, tuple[str, Callable[[Path], Broker]]] = {}
         for name in self.targets:
             if name != _OURS:
-                process = "rabbitmq" if name.startswith("rabbitmq") else name
+                process = name
+                for shared in ("rabbitmq", _OURS):
+                    if name.startswith(shared):
+                        process = shared
                 chosen[name] = (process, _BROKERS[name])
                 continue
             for kernel in self.kernels or ("",):

@@ -371,7 +371,7 @@ def test_rows_that_are_not_there(kernel: Kernel, method: str) -> None:
 def test_constants_are_those_of_the_python_modules() -> None:
     assert NATIVE is not None
     constants = NATIVE.constants()
-    assert len(constants) == 14
+    assert len(constants) == 24
     for name, value in constants.items():
         (module,) = (module for module in (limits, names, runs, frames) if hasattr(module, name))
         assert value == getattr(module, name), name

@@ -9,7 +9,8 @@ is the only place that chooses between them, once, when it is imported:
 - without it the native module is used if it can be imported and has the interface of this version.
 
 ``ACTIVE`` says which one was chosen and ``WHY`` the reason. Other packages import the functions from here, from
-``kernel.log`` (records and runs of the log) and from ``kernel.core`` (CORE frames).
+``kernel.log`` (records and runs of the log), ``kernel.core`` (CORE frames) and ``kernel.amqp091`` (frames of AMQP
+0-9-1).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from understudy.errors import ConfigError
 
 #: Version of the functions; ``INTERFACE`` in ``broker/kernel/src/lib.rs`` must be equal. It changes whenever the
 #: arguments or the result of a function change.
-INTERFACE: Final = 14
+INTERFACE: Final = 15
 #: Environment variable that forces a kernel.
 VARIABLE: Final = "UNDERSTUDY_KERNEL"
 #: Functions that the native module must have.
@@ -52,12 +53,14 @@ FUNCTIONS: Final = (
     "receives",
     "reference_blocks",
     "run_columns",
+    "run_deliveries",
     "run_receives",
     "scan",
     "sends_of",
     "skim_records",
     "split_confirms",
     "split_forwarded",
+    "split_publishes",
     "split_sends",
     "unseen_bytes",
 )

@@ -34,3 +34,17 @@ RESERVED_PREFIXES: Final = (
     SCALE_DOWN_TO,
     "_hornetq.forced.delivery.seq",
 )
+
+#: Properties of a message of AMQP 0-9-1: its encoded property list, and the exchange and the routing key with which it
+#: was published, without the prefix of the virtual host.
+AMQP091_PROPERTY_LIST: Final = "_UND_AMQP091"
+AMQP091_EXCHANGE: Final = "amqp_exchange"
+AMQP091_ROUTING_KEY: Final = "amqp_routing_key"
+#: Properties that are set from fields of its property list.
+CORRELATION_ID: Final = "JMSCorrelationID"
+REPLY_TO: Final = "JMSReplyTo"
+JMS_TYPE: Final = "JMSType"
+#: Beginnings of names of its headers that do not become properties: they have a meaning for the broker or for JMS.
+AMQP091_KEPT_APART: Final = ("_AMQ", "_UND_", "_hornetq", "JMS", "amqp_")
+#: The address that a publisher names to get replies without a queue.
+AMQP091_REPLIES: Final = "amq.rabbitmq.reply-to"

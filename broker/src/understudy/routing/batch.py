@@ -149,6 +149,29 @@ class BatchSends:
             count, _ = self._take_in_turn(taking.others(arrived), 0, address)
         return count, sends.bytes_of(row, count)
 
+    def take_routed(self, taking: Taking, row: int, address: Address, queues: tuple[Queue, ...]) -> tuple[int, int]:
+        """Take the messages from ``row`` on that are alike, all for queues that were chosen before (exchanges).
+
+        Args:
+            taking: The messages, without duplicate ids.
+            row: The first one.
+            address: The address of the queues whose durability contract holds.
+            queues: The queues, each of which gets each message.
+
+        Returns:
+            As ``take``.
+
+        Raises:
+            StoreError: the journal has failed.
+        """
+        if self._office.store.full:
+            return 0, 0
+        taken = self._take_part(taking, row, address, queues)
+        if len(queues) > 1 and taken[0]:
+            for each in {queue.address for queue in queues} - {address}:
+                each.messages_routed += taken[0]
+        return taken
+
     def _room(
         self, address: Address, queues: tuple[Queue, ...], transaction: SessionTransaction | None
     ) -> tuple[int, int]:

@@ -157,8 +157,7 @@ class ServerConsumer(Consumer):
         self._callback = callback = session.callback
         self._disconnected = disconnected
         self._send = callback.deliver
-        # with credit in messages they are delivered one at a time
-        self.overhead_bytes = callback.delivery_overhead_bytes if flow.counts_bytes else 0
+        self.overhead_bytes = callback.delivery_overhead_bytes
         self._pre_acknowledge = pre_acknowledge
         self._count_first = queue.store.settings.count_before_delivery and not (queue.internal or pre_acknowledge)
         """Whether each delivery is counted in the log before it is sent."""

@@ -195,6 +195,10 @@ class ExchangeRequests:
         """The exchange of a name. Raises ExchangeNotFound."""
         return self._routing.exchanges.get(name)
 
+    def find(self, name: str) -> Exchange | None:
+        """The exchange of a name; None: there is none."""
+        return self._routing.exchanges.find(name)
+
     def publish(self, published: Published, address: str, done: Done | None) -> tuple[Queue, ...]:
         """Take a message. Returns its queues; without one ``done`` is not called.
 

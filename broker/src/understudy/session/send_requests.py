@@ -11,16 +11,18 @@ Not here: receiving large messages (``uploads``), what becomes of a message
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from understudy.dataclass import dataclass
 from understudy.errors import AddressNotFound, BrokerError, IllegalState, LimitExceeded
 from understudy.kernel import Sends
 from understudy.limits import PRODUCERS_PER_SESSION_MAX
 from understudy.message import REPLY_TO, Message
+from understudy.routing.addresses.address import Address
 from understudy.routing.addresses.configuration import split_fqqn
-from understudy.routing.batch import Taking
+from understudy.routing.batch import Answered, Taking
 from understudy.routing.post_office import Done, Undecided
+from understudy.routing.queues.queue import Queue
 from understudy.selector.work import WORK
 from understudy.session.callback import Management, RunAnswers
 from understudy.session.state import SessionState
@@ -46,6 +48,16 @@ class ServerProducer:
     """Address of the producer; None: it is anonymous, and each message names an address."""
     created_ms: int = 0
     """Wall time."""
+
+
+class SendRoute(NamedTuple):
+    """Queues of messages that an exchange has routed, and the answer to their publisher."""
+
+    address: Address
+    """The address of the queues whose durability contract holds."""
+    queues: tuple[Queue, ...]
+    answered: Answered | None
+    """Called with the correlation ids of messages that are safe; None: nobody waits for that."""
 
 
 class SendTarget:
@@ -153,6 +165,31 @@ class SendRequests:
                 break
             row += taken
         return self._send_each(sends, row, answers) if row < sends.count else row
+
+    def permits_plain(self, name: str) -> bool:
+        """Whether messages may be sent to a name as they are, which was asked before and needs no further check."""
+        target = self._targets.get(name)
+        return target is not None and target.permitted_until_ms >= self._office.now_ms and not self._alters
+
+    def send_routed(self, sends: Sends, row: int, route: SendRoute) -> int:
+        """Take messages whose queues are known (``permits_plain``), in no transaction.
+
+        Args:
+            sends: The messages.
+            row: The first one.
+            route: Queues, and the answer.
+
+        Returns:
+            How many were taken; the next one has to be sent alone.
+        """
+        taking = Taking(sends, self._state.order, route.answered)
+        begin = row
+        while row < sends.count:
+            taken, _ = self._batch_sends.take_routed(taking, row, route.address, route.queues)
+            if not taken:
+                break
+            row += taken
+        return row - begin
 
     def _send_each(self, sends: Sends, row: int, answers: RunAnswers | None) -> int:
         office, before = self._office, WORK.steps

@@ -27,10 +27,11 @@ from understudy.protocols.amqp091.output import ChannelOutput
 from understudy.protocols.amqp091.publisher import ChannelPublisher
 from understudy.protocols.amqp091.refusals import refusal
 from understudy.protocols.amqp091.resumption.records import ChannelValues
+from understudy.protocols.amqp091.runs import PublishRuns, Run
 from understudy.session.session import ServerSession
 from understudy.store.messages.reference import Part
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
-from understudy.wire.amqp091.frames import FrameType
+from understudy.wire.amqp091.frames import FrameDecoder, FrameType
 from understudy.wire.amqp091.layout import Method, decode_method
 from understudy.wire.amqp091.methods import BasicCancel, BasicPublish, ChannelClose, ChannelCloseOk, ChannelOpenOk
 
@@ -78,7 +79,8 @@ class Amqp091Channel(Machine[State, Event]):
     EVENTS: ClassVar[type[Enum]] = Event
     INITIAL: ClassVar[Enum] = State.OPEN
 
-    delivery_overhead_bytes = 0
+    delivery_overhead_bytes = 64
+    """About the bytes of three frames without the names and the contents."""
 
     def __init__(
         self,
@@ -103,6 +105,7 @@ class Amqp091Channel(Machine[State, Event]):
         self.output = ChannelOutput(link, number)
         self.content = Content()
         self.publisher = ChannelPublisher(link, self.session, self.output)
+        self._runs = PublishRuns(link, self.session, self.publisher)
         self.deliveries = ChannelDeliveries(link, self.session, self.output)
         self.last_queue = ""
         """Queue that was declared last, which requests without a name mean."""
@@ -155,6 +158,23 @@ class Amqp091Channel(Machine[State, Event]):
             forget_frames(error)
             self._fail(error, method)
 
+    def receive_run(self, decoder: FrameDecoder, frame: bytes, count_max: int) -> Run | None:
+        """Take publishes that come next together; None: they are taken by their frames.
+
+        Args:
+            decoder: Its next frame is the whole method frame of a publish on this channel.
+            frame: That frame.
+            count_max: Most publishes.
+        """
+        if self._state is not State.OPEN or self.content.open:
+            return None
+        try:
+            return self._runs.receive(decoder, frame, count_max)
+        except BrokerError as error:
+            forget_frames(error)
+            self._fail(error, None)
+            return None
+
     def _receive_content(self, kind: int, payload: bytes, now_ms: int) -> bool:
         """Whether a header or body completes the content. Raises Amqp091Error."""
         content, peer = self.content, self.link.peer
@@ -197,6 +217,7 @@ class Amqp091Channel(Machine[State, Event]):
     def _publish(self) -> None:
         self.link.peer.content_bytes -= self.content.held_bytes
         method, publish = self.content.take()
+        self._runs.single()
         try:
             self.publisher.publish(method, publish)
         except BrokerError as error:
@@ -336,7 +357,7 @@ class Amqp091Channel(Machine[State, Event]):
         self.session.state.move(link.scope)
 
     def _move_output(self) -> None:
-        for part in (self.output, self.publisher, self.deliveries):
+        for part in (self.output, self.publisher, self.deliveries, self._runs):
             part.move(self.link)
 
     def _detach(self, link: ConnectionLink) -> None:

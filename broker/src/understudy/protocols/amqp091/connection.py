@@ -26,6 +26,7 @@ from understudy.protocols.amqp091.link import Amqp091Services, Peer
 from understudy.protocols.amqp091.requests import HANDLERS
 from understudy.protocols.amqp091.resumption.kept_channels import KeptChannels
 from understudy.protocols.amqp091.resumption.request import channel_request
+from understudy.protocols.amqp091.runs import PUBLISH, Run
 from understudy.protocols.liveness import Liveness
 from understudy.routing.memory import AddressMemory
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
@@ -110,6 +111,8 @@ class Amqp091Connection(Machine[State, Event]):
         self._heart = Heart(connection, shared.sessions.post_office.timers, self._is_blocked)
         self._blocked: str | None = None
         """Name of the full address because of which nothing is read."""
+        self._awaited_since_ms = 0
+        """Monotonic time since which the rest of a publish is awaited; 0: none is."""
         shared.connections.opened(self)
 
     @property
@@ -151,7 +154,17 @@ class Amqp091Connection(Machine[State, Event]):
             return False
         clock = self.services.shared.clock
         now_ms = clock.monotonic_ms()
-        for _ in range(_FRAMES_PER_TURN):
+        left = _FRAMES_PER_TURN
+        while left > 0:
+            run = self._receive_run(left)
+            if run is not None and run.awaits:
+                self._awaited_since_ms = self._awaited_since_ms or now_ms
+                return False
+            self._awaited_since_ms = 0
+            if run is not None and run.taken:
+                left -= run.taken
+                continue
+            left -= 1
             try:
                 frame = self._decoder.next()
             except Amqp091Error as error:
@@ -167,6 +180,14 @@ class Amqp091Connection(Machine[State, Event]):
                 # one frame may have much work: a publish that many bindings are compared with
                 break
         return True
+
+    def _receive_run(self, count_max: int) -> Run | None:
+        """Take publishes that came together; None: the next frame is taken alone."""
+        frame = self._decoder.method_frame(PUBLISH)
+        if frame is None or self._state is not State.OPEN:
+            return None
+        channel = self.channels.get(int.from_bytes(frame[1:3], "big"))
+        return channel.receive_run(self._decoder, frame, count_max) if channel is not None else None
 
     def _receive(self, frame: Frame, now_ms: int) -> None:
         try:
@@ -394,10 +415,13 @@ class Amqp091Connection(Machine[State, Event]):
         if self._blocked is not None:
             # the socket of the connection is not read
             self._liveness.received = True
+            self._awaited_since_ms = 0
         self._liveness.check_silence()
         if self._state in (State.STARTING, State.TUNING, State.OPENING):
             self._liveness.check_login()
         now_ms = self.services.shared.clock.monotonic_ms()
+        if self._awaited_since_ms and now_ms - self._awaited_since_ms > limits.AMQP091_CONTENT_TIMEOUT_MS:
+            raise RemoteProtocolError("the rest of a publish did not come within its time")
         for channel in list(self.channels.values()):
             if self._blocked is not None:
                 channel.content.since_ms = now_ms

@@ -10,14 +10,16 @@ outstanding deliveries are lost: acknowledgements of an earlier one are counted 
 
 from __future__ import annotations
 
-from array import array
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from itertools import chain
+from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, MessageUnreadable, NotAuthorized
+from understudy.kernel.amqp091 import DeliveryFrame, run_deliveries
 from understudy.limits import AMQP091_CONSUMERS_MAX
 from understudy.message import LargeMessage, Message
 from understudy.protocols.amqp091 import names
@@ -33,15 +35,17 @@ from understudy.protocols.amqp091.prefetch import (
     Unlimited,
 )
 from understudy.protocols.amqp091.resumption.kept_consumer import KeptConsumer
+from understudy.protocols.amqp091.unacknowledged import DeliveredRange, Unacknowledged
 from understudy.routing.queues.queue import Queue
 from understudy.session.outcomes import ACCEPTED, REJECTED, Outcome, modified
 from understudy.session.session import ServerSession
-from understudy.store.messages.reference import MessageReference, Part
+from understudy.store.messages.reference import MessageReference, Part, RunSlice
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
 from understudy.wire.amqp091.core_messages import body_of
 from understudy.wire.amqp091.frames import OVERHEAD_BYTES
 from understudy.wire.amqp091.layout import Method
 from understudy.wire.amqp091.methods import BasicConsume, BasicDeliver, BasicGet, BasicGetEmpty, BasicGetOk
+from understudy.wire.amqp091.tables import encode_short
 
 #: A returned message is marked as redelivered, and counts for x-delivery-limit.
 RETURNED = modified(delivery_failed=True)
@@ -61,17 +65,6 @@ class Settlement(Enum):
     RETURN = auto()
 
 
-class _Unacknowledged(NamedTuple):
-    """A delivery that is not settled."""
-
-    consumer_id: int
-    message_id: int
-
-
-Outstanding = list[tuple[int, _Unacknowledged]]
-"""Deliveries that are not settled, by their tags."""
-
-
 @dataclass(slots=True)
 class _ConsumerOfChannel:
     """A consumer, or a basic.get that is under way."""
@@ -82,6 +75,8 @@ class _ConsumerOfChannel:
     flow: ConsumerPrefetch | Unlimited | OneMessage
     kept: KeptConsumer | None = None
     """Description of a consumer that its client may find again; None: it ends with the connection."""
+    frame: DeliveryFrame | None = None
+    """Values of the frames of its deliveries; None: those of basic.get, which are made one by one."""
 
 
 class ChannelDeliveries:
@@ -99,9 +94,8 @@ class ChannelDeliveries:
         self._by_tag: dict[str, int] = {}
         self._next_id = 0
         self._last_tag = 0
-        self._unacknowledged: dict[int, _Unacknowledged] = {}
-        """Outstanding deliveries by their tag, in order."""
-        self._deferred: list[tuple[Settlement, Outstanding]] = []
+        self._unacknowledged = Unacknowledged()
+        self._deferred: list[tuple[Settlement, list[DeliveredRange]]] = []
         """Settlements of the open transaction."""
         self.keeps = False
         """Whether consumers and deliveries may outlive the connection."""
@@ -113,8 +107,6 @@ class ChannelDeliveries:
         """Last tag before the last resumption. Settlements up to it that find nothing are ignored."""
         self._again: deque[int] = deque()
         """Tags of deliveries that are sent again, before any other."""
-        self._packed = array("Q")
-        """The outstanding deliveries while there is no connection: tag, consumer id, message id of each."""
 
     @property
     def tags(self) -> Iterable[str]:
@@ -124,7 +116,7 @@ class ChannelDeliveries:
     @property
     def unacknowledged_count(self) -> int:
         """Number of deliveries that are not settled, those that an open transaction settles left out."""
-        return len(self._unacknowledged) + len(self._packed) // 3
+        return len(self._unacknowledged)
 
     def check(self, now_ms: int) -> None:
         """Check for a delivery that was not settled in its time (RabbitMQ, consumer_timeout).
@@ -132,7 +124,7 @@ class ChannelDeliveries:
         Raises:
             Amqp091Error: PRECONDITION_FAILED: there is one.
         """
-        if self._overdue.found(now_ms, self._last_tag, next(iter(self._unacknowledged), None)):
+        if self._overdue.found(now_ms, self._last_tag, self._unacknowledged.first_tag):
             raise names.refused(
                 f"a delivery was not acknowledged within {self._overdue.timeout_ms} ms (acknowledgementTimeout of the "
                 "acceptor)"
@@ -181,9 +173,12 @@ class ChannelDeliveries:
             flow = ConsumerPrefetch(self.prefetch, self._prefetch_of_consumer, alone=method.exclusive)
         self._next_id += 1
         self._session.consumers.create(self._next_id, queue.name, priority=priority, flow=flow)
-        self._by_id[self._next_id] = _ConsumerOfChannel(tag, queue, flow, kept)
+        self._by_id[self._next_id] = _ConsumerOfChannel(tag, queue, flow, kept, self._frame(tag))
         self._by_tag[tag] = self._next_id
         self.cancelled.pop(tag, None)
+
+    def _frame(self, tag: str) -> DeliveryFrame:
+        return DeliveryFrame(self._output.number, self._link.peer.frame_max, encode_short(tag))
 
     def cancel(self, tag: str) -> None:
         """End a consumer; its deliveries stay to be settled. Does nothing if there is none of this tag."""
@@ -235,6 +230,8 @@ class ChannelDeliveries:
 
     def deliver(self, consumer_id: int, part: Part) -> int:
         """Send messages to a consumer. Returns the bytes of their frames."""
+        if isinstance(part, RunSlice):
+            return self._deliver_rows(consumer_id, part)
         sent = 0
         for reference in part:
             message = part.shown or reference.message
@@ -242,17 +239,53 @@ class ChannelDeliveries:
             sent += self._deliver(consumer_id, message, reference.delivery_count)
         return sent
 
+    def _deliver_rows(self, consumer_id: int, part: RunSlice) -> int:
+        """Send rows of a run: those that are of this protocol together, the others one by one."""
+        consumer, run = self._by_id[consumer_id], part.run
+        sent, row, ids = 0, part.begin, part.ids
+        # rows before this one may have been delivered before a failover
+        fresh = part.begin + bisect_right(ids, self.id_before_activation) if self.id_before_activation else part.begin
+        while row < part.end:
+            begin = row
+            if consumer.frame is not None:
+                redelivered = part.deliveries > 1 or row < fresh
+                end = fresh if row < fresh else part.end
+                frames, row = run_deliveries(run, begin, end, consumer.frame, self._last_tag + 1, redelivered)
+            if row > begin:
+                self._output.send_frames(frames)
+                sent += len(frames)
+                if not consumer.flow.settles:
+                    first = begin - part.begin
+                    self._unacknowledged.add(self._last_tag + 1, consumer_id, ids[first : first + row - begin])
+                self._last_tag += row - begin
+            if row < part.end:
+                message = Message.decode(run.encoded(row), trusted=True)
+                sent += self._deliver(consumer_id, message, part.deliveries)
+                row += 1
+        return sent
+
     def _deliver(self, consumer_id: int, message: Message, delivery_count: int) -> int:
-        method, properties = self._announcement(consumer_id, message, delivery_count)
+        method, properties = self._next(consumer_id, message, delivery_count)
         return self._output.send_content(method, properties, body_of(message))
 
     def deliver_large(self, consumer_id: int, message: LargeMessage, delivery_count: int) -> int:
         """Send all of a large message but its body. Returns the bytes of the frames."""
-        method, properties = self._announcement(consumer_id, message, delivery_count)
+        method, properties = self._next(consumer_id, message, delivery_count)
         return self._output.begin_large(method, properties, message.large.size_bytes)
 
-    def _announcement(self, consumer_id: int, message: Message, delivery_count: int) -> tuple[Method, bytes]:
+    def _next(self, consumer_id: int, message: Message, delivery_count: int) -> tuple[Method, bytes]:
+        """Announce the next delivery, which is outstanding from now on. Returns its method and property list."""
         consumer = self._by_id[consumer_id]
+        redelivered = delivery_count > 1 or message.message_id <= self.id_before_activation
+        announced = self._announcement(consumer, message, self._last_tag + 1, redelivered=redelivered)
+        self._last_tag += 1
+        if not consumer.flow.settles:
+            self._unacknowledged.add(self._last_tag, consumer_id, range(message.message_id, message.message_id + 1))
+        return announced
+
+    def _announcement(
+        self, consumer: _ConsumerOfChannel, message: Message, tag: int, *, redelivered: bool
+    ) -> tuple[Method, bytes]:
         peer, queue = self._link.peer, consumer.queue
         room_bytes = peer.frame_max - _HEADER_BYTES
         name = queue.name.removeprefix(peer.host)
@@ -260,11 +293,6 @@ class ChannelDeliveries:
             delivery = large_list(message, name, room_bytes)
         else:
             delivery = to_delivery(message, name, room_bytes)
-        self._last_tag += 1
-        tag = self._last_tag
-        if not consumer.flow.settles:
-            self._unacknowledged[tag] = _Unacknowledged(consumer_id, message.message_id)
-        redelivered = delivery_count > 1 or message.message_id <= self.id_before_activation
         if consumer.tag:
             return (
                 BasicDeliver(consumer.tag, tag, redelivered, delivery.exchange, delivery.routing_key),
@@ -295,24 +323,17 @@ class ChannelDeliveries:
         Raises:
             Amqp091Error: PRECONDITION_FAILED: there is no such delivery.
         """
-        unacknowledged = self._unacknowledged
-        if tag not in unacknowledged and (tag or not multiple):
-            if not self.is_of_earlier(tag):
-                # also with ``multiple`` when earlier deliveries are outstanding, as RabbitMQ does
-                raise names.refused(f"unknown delivery tag {tag}")
-            self._link.services.shared.connections.stale_acknowledgements += 1
-            if not multiple:
-                return
-        if not multiple:
-            taken = [(tag, unacknowledged.pop(tag))]
+        if multiple and not tag:
+            taken = self._unacknowledged.take_all()
         else:
-            taken = []
-            for each in unacknowledged:
-                if tag and each > tag:
-                    break
-                taken.append((each, unacknowledged[each]))
-            for each, _ in taken:
-                del unacknowledged[each]
+            # also with ``multiple`` an unknown tag is refused when earlier deliveries are outstanding, as in RabbitMQ
+            take = self._unacknowledged.take_through if multiple else self._unacknowledged.take
+            taken = take(tag)
+            if not taken:
+                if not self.is_of_earlier(tag):
+                    raise names.refused(f"unknown delivery tag {tag}")
+                self._link.services.shared.connections.stale_acknowledgements += 1
+                taken = self._unacknowledged.take_before(tag) if multiple else []
         if not transacted:
             self._apply(settlement, taken)
         elif taken:
@@ -329,9 +350,7 @@ class ChannelDeliveries:
         deferred, self._deferred = self._deferred, []
         if not deferred:
             return
-        for _, taken in deferred:
-            self._unacknowledged.update(taken)
-        self._unacknowledged = dict(sorted(self._unacknowledged.items()))
+        self._unacknowledged.restore([each for _, taken in deferred for each in taken])
 
     def is_of_earlier(self, tag: int) -> bool:
         """Whether a tag is of another generation, or was sent before the client has resumed the channel."""
@@ -363,7 +382,7 @@ class ChannelDeliveries:
     @property
     def outstanding(self) -> list[int]:
         """Tags of the deliveries that are not settled, in order."""
-        return [*self._unacknowledged, *self._packed[::3]]
+        return [tag for each in self._unacknowledged for tag in range(each.first_tag, each.end_tag)]
 
     @property
     def nothing_deferred(self) -> bool:
@@ -383,19 +402,19 @@ class ChannelDeliveries:
         self._last_tag = generation << GENERATION_SHIFT
 
     def move(self, link: ConnectionLink) -> None:
-        """Use another connection."""
+        """Use another connection, whose frames may have another size."""
         self._link = link
+        for consumer in self._by_id.values():
+            if consumer.frame is not None:
+                consumer.frame = self._frame(consumer.tag)
 
     def detach(self) -> None:
-        """Stop deliveries, and keep those that are outstanding in little memory: the connection is gone."""
+        """Stop deliveries: the connection is gone."""
         consumers = self._session.consumers
         consumers.stop()
         for consumer in consumers.by_id.values():
             consumer.give_up_large()
         self._again.clear()
-        for tag, each in self._unacknowledged.items():
-            self._packed.extend((tag, each.consumer_id, each.message_id))
-        self._unacknowledged = {}
 
     def resume(self, seen_tag: int) -> None:
         """Prepare the next connection: ``send_again`` sends every delivery above a tag, or returns it to its queue.
@@ -403,11 +422,9 @@ class ChannelDeliveries:
         Args:
             seen_tag: Tag of the last delivery that the client has seen.
         """
-        packed, self._packed = self._packed, array("Q")
-        for at in range(0, len(packed), 3):
-            self._unacknowledged[packed[at]] = _Unacknowledged(packed[at + 1], packed[at + 2])
         self._known_tag = self._last_tag
-        self._again.extend(tag for tag in self._unacknowledged if tag > seen_tag)
+        for each in self._unacknowledged:
+            self._again.extend(range(max(each.first_tag, seen_tag + 1), each.end_tag))
 
     def send_again(self) -> None:
         """Send deliveries again as far as the socket takes them; after the last one the consumers go on."""
@@ -419,16 +436,16 @@ class ChannelDeliveries:
             consumer_id: {each.message_id: each for each in consumer.delivering.values()}
             for consumer_id, consumer in consumers.by_id.items()
         }
-        returned: Outstanding = []
+        returned: list[DeliveredRange] = []
         while self._again and self._link.writable():
             tag = self._again.popleft()
-            each = self._unacknowledged.get(tag)
+            each = self._unacknowledged.find(tag)
             if each is None:
                 # settled meanwhile, with all others
                 continue
-            reference = references.get(each.consumer_id, {}).get(each.message_id)
+            reference = references.get(each.consumer_id, {}).get(each.message_id(tag))
             if not self._sent_again(tag, each.consumer_id, reference):
-                returned.append((tag, self._unacknowledged.pop(tag)))
+                returned += self._unacknowledged.take(tag)
         self._return(returned)
         if not self._again:
             consumers.start()
@@ -444,22 +461,17 @@ class ChannelDeliveries:
             return False
         if isinstance(message, LargeMessage):
             return False
-        last, self._last_tag = self._last_tag, tag - 1
-        method, properties = self._announcement(consumer_id, message, max(reference.delivery_count, 2))
-        self._last_tag = last
+        method, properties = self._announcement(consumer, message, tag, redelivered=True)
         self._output.send_content(method, properties, body_of(message))
         return True
 
-    def _return(self, taken: Outstanding) -> None:
+    def _return(self, taken: list[DeliveredRange]) -> None:
         """Return deliveries to their queues, outside of a transaction."""
-        by_consumer: dict[int, list[int]] = {}
-        for _, (consumer_id, message_id) in taken:
-            by_consumer.setdefault(consumer_id, []).append(message_id)
-        for consumer_id, message_ids in by_consumer.items():
-            consumer = self._session.give_back_of(consumer_id, message_ids)
+        for consumer_id, ranges in _by_consumer(taken).items():
+            consumer = self._session.give_back_of(consumer_id, chain.from_iterable(each.ids for each in ranges))
             if consumer is not None:
                 if isinstance(consumer.flow, ConsumerPrefetch):
-                    consumer.flow.settled(len(message_ids))
+                    consumer.flow.settled(sum(len(each.ids) for each in ranges))
                 self._session.consumers.forget_retired(consumer)
             self._forget(consumer_id)
 
@@ -468,49 +480,50 @@ class ChannelDeliveries:
         before.
         """
         self.restore_deferred()
-        packed, self._packed = self._packed, array("Q")
-        taken = [(packed[at], _Unacknowledged(packed[at + 1], packed[at + 2])) for at in range(0, len(packed), 3)]
-        taken += self._unacknowledged.items()
-        self._unacknowledged = {}
+        taken = self._unacknowledged.take_all()
         self._again.clear()
         self._return(taken)
         self.begin(generation)
 
-    def take_outstanding(self) -> Outstanding:
+    def take_outstanding(self) -> list[DeliveredRange]:
         """Take every outstanding delivery, for ``recover``: the client cannot settle them any more."""
-        taken = list(self._unacknowledged.items())
-        self._unacknowledged.clear()
-        return taken
+        return self._unacknowledged.take_all()
 
-    def recover(self, taken: Outstanding) -> None:
+    def recover(self, taken: list[DeliveredRange]) -> None:
         """Return deliveries to their queues."""
         self._apply(Settlement.RETURN, taken)
 
-    def _apply(self, settlement: Settlement, taken: Outstanding) -> None:
-        by_consumer: dict[int, list[int]] = {}
-        for _, (consumer_id, message_id) in taken:
-            by_consumer.setdefault(consumer_id, []).append(message_id)
+    def _apply(self, settlement: Settlement, taken: list[DeliveredRange]) -> None:
+        by_consumer = _by_consumer(taken)
         outcome = {Settlement.ACCEPT: ACCEPTED, Settlement.REJECT: REJECTED, Settlement.RETURN: RETURNED}[settlement]
-        for consumer_id, message_ids in by_consumer.items():
-            self._settle_of(consumer_id, message_ids, outcome)
+        for consumer_id, ranges in by_consumer.items():
+            self._settle_of(consumer_id, ranges, outcome)
         if by_consumer:
             self._session.consumers.resume_deliveries()
 
-    def _settle_of(self, consumer_id: int, message_ids: list[int], outcome: Outcome) -> None:
+    def _settle_of(self, consumer_id: int, ranges: list[DeliveredRange], outcome: Outcome) -> None:
         session = self._session
         consumer = session.consumers.by_id.get(consumer_id)
         if consumer is None:
             # its queue was deleted, with its messages
             return
         first = next(iter(consumer.delivering), None)
-        if outcome is ACCEPTED and len(message_ids) > 1 and first == message_ids[0]:
+        if outcome is ACCEPTED and first == ranges[0].ids[0]:
             # deliveries are acknowledged in their order, so these are the first ones of the consumer
-            session.acknowledge(consumer_id, message_ids[-1])
+            session.acknowledge(consumer_id, ranges[-1].ids[-1])
         else:
-            for message_id in message_ids:
-                session.settle(consumer_id, message_id, outcome)
+            for each in ranges:
+                for message_id in each.ids:
+                    session.settle(consumer_id, message_id, outcome)
         flow = consumer.flow
         if isinstance(flow, ConsumerPrefetch):
-            flow.settled(len(message_ids))
+            flow.settled(sum(len(each.ids) for each in ranges))
         session.consumers.forget_retired(consumer)
         self._forget(consumer_id)
+
+
+def _by_consumer(taken: Iterable[DeliveredRange]) -> dict[int, list[DeliveredRange]]:
+    found: dict[int, list[DeliveredRange]] = {}
+    for each in taken:
+        found.setdefault(each.consumer_id, []).append(each)
+    return found

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from understudy.errors import LocalProtocolError
+from understudy.kernel import names
 from understudy.limits import FURTHER_ROUTING_KEYS_MAX
 from understudy.message import CORRELATION_ID, REPLY_TO, LargeMessage, Message
 from understudy.properties import Properties
@@ -35,8 +36,8 @@ from understudy.wire.amqp091.properties import (
 from understudy.wire.amqp091.tables import Timestamp, decode_table, encode_short, encode_value
 
 #: Properties with the exchange and the routing key of the publish, without the prefix of the virtual host.
-EXCHANGE: Final = "amqp_exchange"
-ROUTING_KEY: Final = "amqp_routing_key"
+EXCHANGE: Final = names.AMQP091_EXCHANGE
+ROUTING_KEY: Final = names.AMQP091_ROUTING_KEY
 #: Header that says that a property list did not fit into a frame.
 TRUNCATED: Final = "x-understudy-truncated"
 _DEATHS: Final = "x-death"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from understudy.kernel.names import AMQP091_REPLIES
 from understudy.routing.addresses.configuration import FQQN_SEPARATOR, QueueConfiguration
 from understudy.routing.exchanges.exchange import PREDECLARED, ExchangeConfiguration
 from understudy.routing.exchanges.queue_arguments import DROP_HEAD, OVERFLOWS, QueueArguments
@@ -20,7 +21,7 @@ DEFAULT_HOST: Final = "/"
 #: Beginning of names that clients may not give to queues and exchanges.
 RESERVED: Final = "amq."
 #: Name of the queue from which a client gets replies without declaring one.
-REPLIES: Final = "amq.rabbitmq.reply-to"
+REPLIES: Final = AMQP091_REPLIES
 _NUMBER_MAX: Final = (1 << 32) - 1
 #: Arguments with numbers, by the name of the value in ``QueueArguments``, with the least one.
 _NUMBERS: Final[Mapping[str, tuple[str, int]]] = {

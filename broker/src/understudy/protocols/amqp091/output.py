@@ -16,11 +16,12 @@ from understudy.wire.amqp091.properties import encode_header
 class ChannelOutput:
     """Sends the frames of one channel, in order."""
 
-    __slots__ = ("_link", "_number", "_waiting", "_waiting_bytes")
+    __slots__ = ("_link", "_waiting", "_waiting_bytes", "number")
 
     def __init__(self, link: ConnectionLink, number: int) -> None:
         self._link = link
-        self._number = number
+        self.number = number
+        """Number of the channel."""
         self._waiting: list[bytes] | None = None
         """Frames that wait for the end of a large message; None: none is delivered."""
         self._waiting_bytes = 0
@@ -37,15 +38,16 @@ class ChannelOutput:
 
     def send(self, method: Method) -> None:
         """Send a method without a content."""
-        self._send(method_frame(method, self._number))
+        self.send_frames(method_frame(method, self.number))
 
     def send_content(self, method: Method, properties: bytes, body: bytes) -> int:
         """Send a method with its content. Returns the bytes of the frames."""
-        frames = content_frames(method, properties, body, self._number, self._link.peer.frame_max)
-        self._send(frames)
+        frames = content_frames(method, properties, body, self.number, self._link.peer.frame_max)
+        self.send_frames(frames)
         return len(frames)
 
-    def _send(self, frames: bytes) -> None:
+    def send_frames(self, frames: bytes) -> None:
+        """Send whole frames of the channel."""
         if self._waiting is None:
             self._link.send_bytes(frames)
             return
@@ -57,8 +59,8 @@ class ChannelOutput:
 
     def begin_large(self, method: Method, properties: bytes, body_bytes: int) -> int:
         """Send a method and the header of a content whose body comes in pieces. Returns the bytes of the frames."""
-        header = encode_frame(FrameType.HEADER, self._number, encode_header(body_bytes, properties))
-        frames = method_frame(method, self._number) + header
+        header = encode_frame(FrameType.HEADER, self.number, encode_header(body_bytes, properties))
+        frames = method_frame(method, self.number) + header
         self._link.send_bytes(frames)
         self._waiting = []
         return len(frames)
@@ -67,7 +69,7 @@ class ChannelOutput:
         """Send the next piece of the body. Returns the bytes of the frames."""
         step = self._link.peer.frame_max - OVERHEAD_BYTES
         frames = b"".join(
-            encode_frame(FrameType.BODY, self._number, piece[start : start + step])
+            encode_frame(FrameType.BODY, self.number, piece[start : start + step])
             for start in range(0, len(piece), step)
         )
         self._link.send_bytes(frames)

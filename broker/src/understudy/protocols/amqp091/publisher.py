@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -29,7 +29,7 @@ from understudy.wire.amqp091.tables import encode_short
 
 log = logging.getLogger(__name__)
 
-_REPLY_PREFIX: Final = f"{names.REPLIES}."
+REPLY_PREFIX: Final = f"{names.REPLIES}."
 NO_ROUTE: Final = "NO_ROUTE"
 
 
@@ -93,7 +93,7 @@ class ChannelPublisher:
         else:
             self._unnumbered += 1
         publish = _without_bcc(self._with_reply_address(publish))
-        token = publish.routing_key.removeprefix(_REPLY_PREFIX)
+        token = publish.routing_key.removeprefix(REPLY_PREFIX)
         if not publish.exchange and len(token) < len(publish.routing_key):
             receiver = self._link.services.replies.get(token)
             routed = receiver is not None and receiver.deliver_reply(publish)
@@ -175,7 +175,7 @@ class ChannelPublisher:
             return publish
         if self.reply_token is None:
             raise names.refused("direct reply-to without a consumer for it")
-        encoded = with_fields(publish.encoded, fields={"reply_to": encode_short(_REPLY_PREFIX + self.reply_token)})
+        encoded = with_fields(publish.encoded, fields={"reply_to": encode_short(REPLY_PREFIX + self.reply_token)})
         return publish._replace(encoded=encoded)
 
     def _return(self, publish: Publish) -> None:
@@ -190,6 +190,22 @@ class ChannelPublisher:
             self._returns.append((method, publish))
         else:
             self._output.send_content(method, publish.encoded, publish.body)
+
+    @property
+    def next_number(self) -> int:
+        """Number of the next publish."""
+        return self._next if self.confirms else self._unnumbered + 1
+
+    def go_on_from(self, number: int) -> None:
+        """Give the next publish this number: those before it were taken together."""
+        if self.confirms:
+            self._next = number
+        else:
+            self._unnumbered = number - 1
+
+    def answer_run(self, numbers: Sequence[int]) -> None:
+        """Publishes with these numbers, which follow each other, are safe."""
+        self._done(numbers[-1], None)
 
     @property
     def unconfirmed_count(self) -> int:

@@ -19,6 +19,7 @@ from understudy.routing.addresses.directory import Directory
 from understudy.routing.exchanges.carrier import Carrier
 from understudy.routing.exchanges.errors import ExchangeInUse, ExchangeMismatch, ExchangeNotFound
 from understudy.routing.exchanges.exchange import (
+    HEADERS,
     PREDECLARED,
     BindingListener,
     Exchange,
@@ -216,13 +217,54 @@ class Exchanges:
             headers: Headers of the message, for exchanges of the type headers.
             message: The message, for the filters of queues that CORE clients have made.
         """
+        return tuple(
+            queue
+            for queue in self._reached(exchange, keys, headers, message) or ()
+            if queue.takes_messages and (queue.filter is None or queue.filter.matches(message))
+        )
+
+    def route_of_key(self, exchange: Exchange, key: str) -> tuple[Queue, ...] | None:
+        """The queues that every message with a routing key gets to; None: they depend on the message or on time."""
+        if exchange.is_default:
+            named = self._directory.queues.get(exchange.name + key)
+            found = {} if named is None or named.internal else {named: None}
+            if not found:
+                return None
+        else:
+            reached = self._reached(exchange, (key,), None, None)
+            if reached is None:
+                return None
+            found = reached
+        if any(queue.filter is not None or not queue.enabled or queue.purge_on_no_consumers for queue in found):
+            return None
+        return tuple(found)
+
+    def _reached(
+        self, exchange: Exchange, keys: tuple[str, ...], headers: Mapping[str, object] | None, message: Message | None
+    ) -> dict[Queue, None] | None:
+        """The queues at the end of all bindings that a message matches.
+
+        Args:
+            exchange: To which it was published.
+            keys: Its routing keys.
+            headers: Its headers; None: those of any message.
+            message: The message; None: any.
+
+        Returns:
+            The queues; None: they depend on headers or a message that is not given.
+        """
         found: dict[Queue, None] = {}
         seen = {exchange}
         waiting = [exchange]
         while waiting:
             current = waiting.pop()
+            if headers is None and current.configuration.type == HEADERS:
+                return None
+            if message is None and current.is_default:
+                # the queue of an anycast address has its turn
+                return None
             matched = False
-            for queue, following in self._step(current, keys, headers, message):
+            for queue, following in self._step(current, keys, headers or {}, message):
                 matched = True
                 if queue is not None:
                     found[queue] = None
@@ -235,17 +277,15 @@ class Exchanges:
                 if target is not None and target not in seen:
                     seen.add(target)
                     waiting.append(target)
-        return tuple(
-            queue for queue in found if queue.takes_messages and (queue.filter is None or queue.filter.matches(message))
-        )
+        return found
 
     def _step(
-        self, exchange: Exchange, keys: tuple[str, ...], headers: Mapping[str, object], message: Message
+        self, exchange: Exchange, keys: tuple[str, ...], headers: Mapping[str, object], message: Message | None
     ) -> Iterator[tuple[Queue | None, Exchange | None]]:
         """Queue or exchange at the end of each binding of one exchange that a message matches."""
         if exchange.read_only:
             return
-        if exchange.is_default:
+        if exchange.is_default and message is not None:
             for key in keys:
                 queue = self._named(exchange.name + key, message)
                 if queue is not None:

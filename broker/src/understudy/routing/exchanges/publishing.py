@@ -7,6 +7,7 @@ ask for different ones (x-max-priority, x-message-ttl): then there is a record f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from understudy.dataclass import dataclass
 from understudy.errors import AddressFull, DiskFull
@@ -27,6 +28,7 @@ from understudy.store.messages.reference import MessageReference, parts_of
 
 #: Priority of messages in a queue that ignores priorities.
 ONE_PRIORITY = 4
+_OWN_PRIORITY = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,18 @@ class Published:
     """Priority in queues with x-max-priority: that of its publisher, and 0 for a message without one."""
     number: bytes | None = None
     """Number of the publish of a client session (``store.session_numbers``); the last record of the message has it."""
+
+
+class KeyRoute(NamedTuple):
+    """The way of every message with one routing key, if it needs nothing but a place in queues."""
+
+    exchange: Exchange
+    queues: tuple[Queue, ...]
+    """At least one."""
+    address: Address
+    """The address whose durability contract holds for them."""
+    priority: int
+    """Priority of the messages in these queues; -1: that of their publisher."""
 
 
 class Publishing:
@@ -93,6 +107,21 @@ class Publishing:
         except DiskFull as error:
             raise AddressFull("the disk of the broker is full", hint=error.hint) from error
         return queues
+
+    def route_of_key(self, exchange: Exchange, key: str) -> KeyRoute | None:
+        """The way of messages with a routing key, which ``BatchSends.take_routed`` goes; None: each of them has to be
+        looked at, or no queue gets them.
+        """
+        queues = self._exchanges.route_of_key(exchange, key)
+        if not queues or not all(map(_takes_alike, queues)):
+            return None
+        priority = _OWN_PRIORITY if queues[0].configuration.arguments is None else ONE_PRIORITY
+        if len(queues) > 1:
+            known = {queue.configuration.arguments is None for queue in queues}
+            addresses = {queue.address for queue in queues}
+            if len(known) > 1 or (len(addresses) > 1 and any(each.limited for each in addresses)):
+                return None
+        return KeyRoute(exchange, queues, self._address(queues), priority)
 
     def _admit(self, queues: tuple[Queue, ...]) -> None:
         for queue in queues:
@@ -216,3 +245,16 @@ class Publishing:
                 self._memory.when_room(queue.address, waiter, go_on)
                 return queue.address
         return None
+
+
+def _takes_alike(queue: Queue) -> bool:
+    """Whether a queue takes all messages of its publishers alike, as long as its address has space."""
+    arguments = queue.configuration.arguments
+    if queue.kind is not None or queue.address.lane is not None:
+        return False
+    return arguments is None or (
+        arguments.max_priority is None
+        and arguments.message_ttl_ms is None
+        and arguments.max_length is None
+        and arguments.max_length_bytes is None
+    )

@@ -33,7 +33,8 @@ class Consumer(ABC):
         self.allowance_bytes = 0
         """Number of bytes that the consumer may still get before its ``writable`` is called again."""
         self.overhead_bytes = 0
-        """Credits that each delivery costs beside its message, if it is always the same number; 0: it takes no runs."""
+        """Bytes that each delivery costs beside its message, if that is always the same number or credits are in
+        messages; 0: it takes no runs."""
         self.started = False
         self.cursors: dict[int, int] = {}
         """Priority to the position before which no message waits for this consumer."""
@@ -75,6 +76,19 @@ class Consumer(ABC):
         if isinstance(self.filter, ExcludingFilter):
             self.filter.clear()
             self.cursors.clear()
+
+    def room(self) -> tuple[int, int]:
+        """Limits of the next messages together: bytes, and how many each of them counts beside its own.
+
+        With credit in messages each counts so many that no more than the credit fit; then up to four times the
+        allowance is given out at once, so that few of the credit are left over.
+        """
+        credits, allowance_bytes = self.flow.credits, self.allowance_bytes  # noqa: A001  # the name of the field
+        if self.flow.counts_bytes:
+            return min(credits, allowance_bytes), self.overhead_bytes
+        room_bytes = 4 * allowance_bytes
+        each_bytes = max(self.overhead_bytes, room_bytes // credits)
+        return min(credits * each_bytes, room_bytes), each_bytes
 
     @property
     def ready(self) -> bool:

@@ -167,13 +167,13 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
                 consumer = ready[turn]
                 # a consumer that is alone takes all that it has credit for; several take one each in turn
                 alone = len(ready) == 1 and consumer.overhead_bytes
-                room = min(consumer.flow.credits, consumer.allowance_bytes) if alone else 1
-                held = level.take_plain(room, consumer.overhead_bytes, now_ms, any_group)
+                room = consumer.room() if alone else (1, consumer.overhead_bytes)
+                held = level.take_plain(*room, now_ms, any_group)
                 if not held and consumer.overhead_bytes and level.stored() is not None:
                     if not queue.may_go_on():
                         ready.clear()
                         break
-                    held = _take_stored(queue, level, consumer, room, now_ms, any_group)
+                    held = _take_stored(queue, level, room, now_ms, any_group)
                 if not held:
                     if groups and level.next_grouped:
                         grouping = True
@@ -220,18 +220,19 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
 
 
 def _take_stored(
-    queue: Queue, level: Level, consumer: Consumer, room_bytes: int, now_ms: int, may_take: GroupsAllowed | None
+    queue: Queue, level: Level, room: tuple[int, int], now_ms: int, may_take: GroupsAllowed | None
 ) -> Part:
     """Take the next messages of a level if the log alone has their bodies: read together, nothing decoded. Empty: the
     next one needs a look of its own, or must wait for the next turn.
 
     Args:
+        room: As ``Consumer.room``.
         may_take: Asked with the message groups of those that would be taken; None: none may belong to a group.
     """
     found = queue.office.paging.stored_run(queue) if queue.read_back_left > 0 else None
     if found is None:
         return References()
-    taken = level.take_stored(found, room_bytes, consumer.overhead_bytes, now_ms, may_take)
+    taken = level.take_stored(found, *room, now_ms, may_take)
     queue.read_back_left -= len(taken)
     return taken
 
@@ -347,11 +348,11 @@ def _take_rows(queue: Queue, consumer: Consumer, now_ms: int, *, alone: bool) ->
     """
     level = queue.pending.first_level() if alone else None
     if level is not None:
-        room = min(consumer.flow.credits, consumer.allowance_bytes)
+        room = consumer.room()
         may_take = partial(_groups_allow, queue, consumer)
-        taken = level.take_plain(room, consumer.overhead_bytes, now_ms, may_take)
+        taken = level.take_plain(*room, now_ms, may_take)
         if not taken:
-            taken = _take_stored(queue, level, consumer, room, now_ms, may_take)
+            taken = _take_stored(queue, level, room, now_ms, may_take)
         if taken:
             return taken
     return _take_row(queue, consumer, now_ms)

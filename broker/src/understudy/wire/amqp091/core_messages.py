@@ -11,17 +11,18 @@ from typing import Final
 
 from understudy.errors import RemoteProtocolError
 from understudy.ids import uuid_bytes, uuid_text
+from understudy.kernel import names
 from understudy.message import CORRELATION_ID, REPLY_TO, Message, MessageType
 from understudy.properties import decode_simple_string, encode_simple_string
 from understudy.wire.amqp091.properties import PERSISTENT, BasicProperties, decode_properties, encode_properties
 from understudy.wire.amqp091.tables import SHORT_TEXT_BYTES_MAX
 
 #: Property with the encoded property list of AMQP 0-9-1.
-PROPERTY_LIST: Final = "_UND_AMQP091"
+PROPERTY_LIST: Final = names.AMQP091_PROPERTY_LIST
 #: Property with the field ``type``.
-TYPE: Final = "JMSType"
+TYPE: Final = names.JMS_TYPE
 #: Beginnings of header names that do not become properties: they have a meaning for the broker or for JMS.
-KEPT_APART: Final = ("_AMQ", "_UND_", "_hornetq", "JMS", "amqp_")
+KEPT_APART: Final = names.AMQP091_KEPT_APART
 #: Fields of a property list that are properties of JMS, and the names of these.
 TEXTS: Final[Mapping[str, str]] = {"correlation_id": CORRELATION_ID, "reply_to": REPLY_TO, "type": TYPE}
 _CONTENT_TYPES: Final[Mapping[int, str]] = {

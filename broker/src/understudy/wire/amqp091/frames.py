@@ -48,22 +48,51 @@ HEARTBEAT: Final = _HEAD.pack(FrameType.HEARTBEAT, 0, 0) + _END
 class FrameDecoder:
     """Cuts the bytes of a connection into frames."""
 
-    __slots__ = ("_buffer", "payload_max")
+    __slots__ = ("_more", "data", "offset", "payload_max")
 
     def __init__(self, frame_max: int) -> None:
         """``frame_max``: largest frame in bytes."""
-        self._buffer = bytearray()
+        self.data = b""
+        """Bytes that are cut into frames."""
+        self.offset = 0
+        """Offset in ``data`` of the next frame."""
+        self._more = bytearray()
+        """Bytes that came later. Every byte is moved into ``data`` once for each frame that ends in it, however small
+        the pieces are that come."""
         self.payload_max = frame_max
         """Largest payload; clients count the overhead wrongly, so a payload may have the size of a frame."""
 
     @property
     def held_bytes(self) -> int:
         """Bytes that are kept for the next call."""
-        return len(self._buffer)
+        return len(self.data) - self.offset + len(self._more)
 
     def receive(self, data: bytes | memoryview) -> None:
         """Add received bytes."""
-        self._buffer += data
+        if self.offset == len(self.data) and not self._more:
+            self.data, self.offset = bytes(data), 0
+        else:
+            self._more += data
+
+    def more(self) -> None:
+        """Have all bytes in ``data``, those that came later too."""
+        if self._more:
+            self.data = b"".join((memoryview(self.data)[self.offset :], self._more))
+            self.offset = 0
+            self._more = bytearray()
+
+    def method_frame(self, ids: bytes) -> bytes | None:
+        """The whole frame that comes next, if it is one of this method; it stays.
+
+        Args:
+            ids: Encoded numbers of class and method.
+        """
+        data, start = self.data, self.offset
+        begin = start + _HEAD.size
+        if not data.startswith(ids, begin) or data[start] != FrameType.METHOD:
+            return None
+        end = begin + int.from_bytes(data[start + 3 : begin], "big") + 1
+        return data[start:end] if end <= len(data) else None
 
     def next(self) -> Frame | None:
         """The next whole frame; None: more bytes are needed.
@@ -71,24 +100,41 @@ class FrameDecoder:
         Raises:
             Amqp091Error: FRAME_ERROR: a frame that is too large or has no end byte.
         """
-        buffer = self._buffer
-        if len(buffer) < _HEAD.size:
+        end = self._next_end()
+        if end > len(self.data) and self._more:
+            if end <= self.offset + self.held_bytes:
+                self.more()
+                end = self._next_end()
+            elif self.offset < len(self.data):
+                # the rest is moved once, not with each of the pieces that come
+                self._more[:0] = memoryview(self.data)[self.offset :]
+                self.data, self.offset = b"", 0
+        data, start = self.data, self.offset
+        if end > len(data):
             return None
-        kind, channel, size = _HEAD.unpack_from(buffer)
+        if data[end - 1] != FRAME_END:
+            raise Amqp091Error(ReplyCode.FRAME_ERROR, "a frame without its end byte")
+        kind, channel, _ = _HEAD.unpack_from(data, start)
+        self.offset = end
+        return Frame(kind, channel, data[start + _HEAD.size : end - 1])
+
+    def _next_end(self) -> int:
+        """Offset in ``data`` after the next frame, if its size is known. Raises Amqp091Error: it is too large."""
+        start = self.offset
+        head = self.data[start : start + _HEAD.size]
+        if len(head) < _HEAD.size:
+            head += self._more[: _HEAD.size - len(head)]
+        if len(head) < _HEAD.size:
+            return start + OVERHEAD_BYTES
+        size: int = _HEAD.unpack(head)[2]
         if size > self.payload_max:
             raise Amqp091Error(ReplyCode.FRAME_ERROR, f"a frame with {size} bytes, limit {self.payload_max}")
-        end = _HEAD.size + size
-        if len(buffer) <= end:
-            return None
-        if buffer[end] != FRAME_END:
-            raise Amqp091Error(ReplyCode.FRAME_ERROR, "a frame without its end byte")
-        payload = bytes(buffer[_HEAD.size : end])
-        del buffer[: end + 1]
-        return Frame(kind, channel, payload)
+        return start + size + OVERHEAD_BYTES
 
     def clear(self) -> None:
         """Drop everything that was received."""
-        self._buffer.clear()
+        self.data, self.offset = b"", 0
+        self._more.clear()
 
 
 def encode_frame(kind: int, channel: int, payload: bytes) -> bytes:
