@@ -389,3 +389,23 @@ def test_the_tests_find_acknowledgements_of_an_old_generation_that_are_taken(mon
     monkeypatch.setattr(ChannelDeliveries, "settle", settle_any)
     with pytest.raises(AssertionError):
         test_consumers_and_prefetch_go_on_with_the_next_generation()
+
+
+def test_messages_of_the_former_node_are_flagged_and_later_ones_are_not() -> None:
+    node = AmqpNode()
+    first = confirming(node)
+    first.ask(m.BasicConsume(0, "q", "tag"), m.BasicConsumeOk)
+    other = node.amqp_client()
+    other.open()
+    other.ask(m.ChannelOpen(), m.ChannelOpenOk)
+    publish(other, 1, 2, 3)
+    node = taken_over(node)
+    other = node.amqp_client()
+    other.open()
+    other.ask(m.ChannelOpen(), m.ChannelOpenOk)
+    publish(other, 4, 5)
+    again = connected(node)
+    again.send(m.ChannelOpen(resume_text()))
+    _, *came = again.received()
+    flags = [(redelivered, body) for _, redelivered, body in map(delivery, came)]
+    assert flags == [(True, b"1"), (True, b"2"), (True, b"3"), (False, b"4"), (False, b"5")]
