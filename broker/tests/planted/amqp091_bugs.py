@@ -90,6 +90,6 @@ def _publish_numbers_forgotten(patch: Patch) -> None:
     """The next active node does not know the last publish that was accepted."""
 
     def accepted(self: SessionRecords, channel: int) -> int:
-        return max(0, old(self, channel) - 1)
+        return max(0, int(old(self, channel)) - 1)
 
     old = patch.replace(SessionRecords, "accepted", accepted)

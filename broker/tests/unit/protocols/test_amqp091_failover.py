@@ -36,7 +36,7 @@ GENERATION = 1 << GENERATION_SHIFT
 
 
 def taken_over(node: AmqpNode) -> AmqpNode:
-    """The node that takes over when another one has crashed: it has what the log had on disk."""
+    """The node that takes over when another one has crashed: it has the log of that node as far as it was on disk."""
     world = World(store=node.store.restarted())
     world.office.routing.exchanges.carrier = MessageCarrier()
     restore(world.office, world.store.state)
@@ -227,7 +227,7 @@ def test_a_thousand_sessions_are_resumed_or_end() -> None:
 # --- publishes -----------------------------------------------------------------------------------
 
 
-def test_the_client_sends_again_what_was_not_accepted_and_nothing_is_doubled() -> None:
+def test_publishes_that_were_not_accepted_are_sent_again_and_nothing_is_doubled() -> None:
     node = AmqpNode(automatic=False)
     first = connected(node, "start")
     first.send(m.ChannelOpen())

@@ -544,7 +544,9 @@ def test_a_loss_rolls_the_open_transaction_back() -> None:
     assert status["tx"] == {"open": False, "commits": 0, "rolled-back": True}
     again.received()
     again.send(m.TxCommit())
-    assert again.received()[-1].method.reply_code == 406
+    closed = again.received()[-1].method
+    assert isinstance(closed, m.ChannelClose)
+    assert closed.reply_code == 406
 
 
 def test_after_a_rollback_a_transaction_begins() -> None:

@@ -26,7 +26,6 @@ from understudy.protocols.amqp091.messages import Publish
 from understudy.protocols.amqp091.output import ChannelOutput
 from understudy.protocols.amqp091.publisher import ChannelPublisher
 from understudy.protocols.amqp091.refusals import refusal
-from understudy.protocols.amqp091.resumption.records import ChannelValues
 from understudy.protocols.amqp091.runs import PublishRuns, Run
 from understudy.session.session import ServerSession
 from understudy.store.messages.reference import Part
@@ -238,7 +237,7 @@ class Amqp091Channel(Machine[State, Event]):
         """Make a call after the answers to earlier requests; an error of it is that of the request.
 
         Args:
-            request: The request.
+            request: Method of the client, which the error names.
             call: Carries it out.
             durable: Whether the call also waits until everything that was written is durable.
         """
@@ -326,19 +325,8 @@ class Amqp091Channel(Machine[State, Event]):
         Raises:
             Amqp091Error: RESOURCE_ERROR: the disk is full.
         """
-        record, publisher, deliveries = self.publisher.record, self.publisher, self.deliveries
-        if record is not None:
-            consumers = {each.tag: each for each in deliveries.kept} | record.awaited
-            values = ChannelValues(
-                record.incarnation,
-                publisher.mode,
-                deliveries.prefetch_count,
-                deliveries.prefetch.limit,
-                tuple(consumers.values()),
-                tuple(publisher.returned),
-                tuple(publisher.rejected),
-            )
-            record.save(values)
+        if self.publisher.record is not None:
+            self.publisher.record.write()
 
     def resume_deliveries(self) -> None:
         """Go on with deliveries: the socket takes data again."""

@@ -55,7 +55,7 @@ class AmqpDelivery:
 
 @dataclass(slots=True)
 class AmqpSession:
-    """The session that a client asks for, and what it learns of it (ADR 0195)."""
+    """The session that a client asks for, and the answer of the broker (ADR 0195)."""
 
     properties: Mapping[str, object] = field(default_factory=dict)
     """Client properties that ask for it; none: there is no session."""

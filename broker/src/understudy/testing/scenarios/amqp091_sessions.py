@@ -1,8 +1,8 @@
 """Simulated applications of AMQP 0-9-1 that resume their session after every cut (ADR 0195).
 
-A producer with confirms sends what was not accepted again under its number, so nothing of it may be lost or doubled. A
-consumer goes on with the deliveries that it has, and repeats acknowledgements that may not have arrived. Both keep
-their name in the ledger as long as the session lasts.
+A producer with confirms sends publishes that were not accepted again under their numbers, so none of them may be lost or
+doubled. A consumer goes on with the deliveries that it has, and repeats acknowledgements that may not have arrived.
+Both keep their name in the ledger as long as the session lasts.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class _Producer:
                 self._resuming.used()
 
     async def _go_on(self, client: AmqpClient) -> None:
-        """Select confirms on a new channel, or send again what was not accepted."""
+        """Select confirms on a new channel, or send publishes again that were not accepted."""
         status: dict[str, Any] = client.status["channel"]
         if not status["resumed"] or status["mode"] != "confirm":
             if self._next > 1:

@@ -189,7 +189,23 @@ def _join(channel: Amqp091Channel, generation: int, record: ChannelRecord | None
     """
     channel.deliveries.keeps = True
     channel.deliveries.begin(generation)
-    channel.publisher.record, channel.publisher.save = record, channel.save
+    channel.publisher.record = record
+    if record is not None:
+        record.values = partial(_values, channel, record)
+
+
+def _values(channel: Amqp091Channel, record: ChannelRecord) -> ChannelValues:
+    publisher, deliveries = channel.publisher, channel.deliveries
+    consumers = {each.tag: each for each in deliveries.kept} | record.awaited
+    return ChannelValues(
+        record.incarnation,
+        publisher.mode,
+        deliveries.prefetch_count,
+        deliveries.prefetch.limit,
+        tuple(consumers.values()),
+        tuple(publisher.returned),
+        tuple(publisher.rejected),
+    )
 
 
 def _restore(channel: Amqp091Channel, values: ChannelValues, accepted: int) -> None:
