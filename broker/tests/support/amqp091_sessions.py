@@ -34,7 +34,7 @@ def started(node: AmqpNode, **more: Any) -> AmqpClient:
 
 
 def opened(client: AmqpClient, text: str, channel: int = 1) -> dict[str, Any]:
-    """Open a channel with an out-of-band string. Returns the status; what comes behind it is left to be received."""
+    """Open a channel with an out-of-band string. Returns the status."""
     answer = client.ask(m.ChannelOpen(text), m.ChannelOpenOk, channel)
     return status_of(answer)
 

@@ -77,7 +77,7 @@ class UnitStore(MessageStore):
         return cls._activated(volume, automatic=automatic, **settings)
 
     def restarted(self) -> Self:
-        """The store of the next activation, which has what is durable in this one; this one is not used any more."""
+        """The store of the next activation, with the durable records of this one, which is not used any more."""
         return self._activated(self.volume, automatic=True)
 
     @classmethod

@@ -46,6 +46,9 @@ class ConnectionRegistry:
         self.total = 0
         """Number of connections since the activation."""
         self.session_count = 0
+        self.stale_acknowledgements = 0
+        """Number of acknowledgements of AMQP 0-9-1 that were ignored because they belong to deliveries of before
+        (ADR 0195)."""
         """Number of open sessions; includes CORE sessions that wait to be reattached."""
         self.accepting = True
         """False while the node stops: new sessions are rejected, so that clients try another node."""

@@ -8,16 +8,19 @@ ids.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Final
 from uuid import UUID
 
+from understudy.store.setting_record import SettingRecord
+
 #: Address id of the records of numbers that no MESSAGE_ADD has.
 NO_ADDRESS: Final = 0
-_PREFIX: Final = b"\0session\0"
+#: First bytes of each such id.
+NUMBER_PREFIX: Final = b"\0session\0"
 #: UUID of the session, channel, incarnation, number.
-_LAYOUT: Final = struct.Struct(f">{len(_PREFIX)}s16sHIQ")
+_LAYOUT: Final = struct.Struct(f">{len(NUMBER_PREFIX)}s16sHIQ")
 _NUMBER: Final = struct.Struct(">Q")
 #: Bytes of each such id.
 NUMBER_ID_BYTES: Final = _LAYOUT.size
@@ -33,22 +36,17 @@ def number_id(uuid: str, channel: int, incarnation: int, number: int) -> bytes:
         incarnation: Distinguishes channels of one number, which count anew.
         number: Number of the publish or commit.
     """
-    return _LAYOUT.pack(_PREFIX, UUID(uuid).bytes, channel, incarnation, number)
+    return _LAYOUT.pack(NUMBER_PREFIX, UUID(uuid).bytes, channel, incarnation, number)
 
 
 def has_numbers(ids: Sequence[bytes]) -> bool:
     """Whether numbers of sessions are among duplicate ids."""
-    return any(map(bytes.startswith, ids, repeat(_PREFIX))) and any(map(is_number, ids))
+    return any(map(bytes.startswith, ids, repeat(NUMBER_PREFIX))) and any(map(is_number, ids))
 
 
 def is_number(duplicate_id: bytes) -> bool:
     """Whether a duplicate id is the number of a session."""
-    return len(duplicate_id) == NUMBER_ID_BYTES and duplicate_id.startswith(_PREFIX)
-
-
-def session_of(duplicate_id: bytes) -> str:
-    """UUID of the session of a number."""
-    return str(UUID(bytes=_LAYOUT.unpack(duplicate_id)[1]))
+    return len(duplicate_id) == NUMBER_ID_BYTES and duplicate_id.startswith(NUMBER_PREFIX)
 
 
 class SessionNumbers:
@@ -63,28 +61,33 @@ class SessionNumbers:
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
-    def note(self, duplicate_id: bytes) -> None:
-        """A number is in the log."""
-        channel, number = duplicate_id[_CHANNEL], duplicate_id[_CHANNEL.stop :]
-        self._highest[channel] = max(number, self._highest.get(channel, number))
+    def note(self, duplicate_ids: Iterable[bytes], is_session: Callable[[str], bool]) -> None:
+        """Duplicate ids are in the log.
+
+        Args:
+            duplicate_ids: Numbers and other ids.
+            is_session: Whether a session of this UUID is in the log; numbers of others do not count.
+        """
+        for each in filter(is_number, duplicate_ids):
+            if is_session(str(UUID(bytes=_LAYOUT.unpack(each)[1]))):
+                channel, number = each[_CHANNEL], each[_CHANNEL.stop :]
+                self._highest[channel] = max(number, self._highest.get(channel, number))
 
     def highest(self, uuid: str, channel: int, incarnation: int) -> int:
         """The highest number of a channel; 0: it has none."""
         found = self._highest.get(number_id(uuid, channel, incarnation, 0)[_CHANNEL])
         return 0 if found is None else int(_NUMBER.unpack(found)[0])
 
-    def forget(self, uuid: str, channel: int | None = None, kept: int | None = None) -> None:
-        """Remove numbers of a session that has ended.
-
-        Args:
-            uuid: UUID of the session.
-            channel: Only those of this channel; None: of all.
-            kept: Incarnation of the channel that stays; None: none does.
-        """
+    def follow(self, record: SettingRecord) -> None:
+        """Forget the numbers of a session that ends, and of a channel that ends or is another one from now on."""
+        uuid, _, channel = record.match.partition("/")
+        if not channel and record.values is not None:
+            return
+        kept = None if record.values is None else record.values.get("incarnation")
         raw = UUID(uuid).bytes
         for each in list(self._highest):
             _, session, number, incarnation, _ = _LAYOUT.unpack(each + bytes(_NUMBER.size))
-            if session == raw and channel in (None, number) and incarnation != kept:
+            if session == raw and channel in ("", str(number)) and incarnation != kept:
                 del self._highest[each]
 
     def ids(self) -> Iterator[bytes]:

@@ -43,7 +43,7 @@ class SettingKind(StrEnum):
     EXCHANGE_BINDING = "exchange-binding"
     """A binding of such an exchange; the match has what identifies it."""
     CLIENT_SESSION = "client-session"
-    """The client session of AMQP 0-9-1 whose UUID is the match, or with ``/`` and a number behind it a channel of it
+    """The client session of AMQP 0-9-1 whose UUID is the match, or a channel of it if ``/`` and its number follow
     (ADR 0195)."""
     READER = "reader"
     """The reader of the log whose name is the match (``store.named_readers``)."""

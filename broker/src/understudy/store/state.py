@@ -61,14 +61,7 @@ from understudy.store.messages.columns import Rows
 from understudy.store.messages.reference import LargeReference, Location, MessageReference, pack_location, reference_to
 from understudy.store.messages.staged_references import StagedReferences
 from understudy.store.queue_ids import QueueIds
-from understudy.store.session_numbers import (
-    NO_ADDRESS,
-    NUMBER_ID_BYTES,
-    SessionNumbers,
-    has_numbers,
-    is_number,
-    session_of,
-)
+from understudy.store.session_numbers import NO_ADDRESS, NUMBER_ID_BYTES, SessionNumbers, has_numbers, is_number
 from understudy.store.setting_record import SettingKind, SettingRecord, encode_setting, settings_by_key
 
 
@@ -282,7 +275,7 @@ class StoreState:
     def remember_duplicates(self, address_id: int, duplicate_ids: Sequence[bytes]) -> None:
         """Remember duplicate ids that an address has seen, in order; see ``remember_duplicate``."""
         if has_numbers(duplicate_ids):
-            self._note_numbers(duplicate_ids)
+            self.session_numbers.note(duplicate_ids, lambda uuid: (SettingKind.CLIENT_SESSION, uuid) in self.settings)
             duplicate_ids = [each for each in duplicate_ids if not is_number(each)]
         if address_id not in self.addresses:
             return
@@ -298,12 +291,6 @@ class StoreState:
             self.remember_duplicates(address_id, [ids[at : at + length] for at in range(0, len(ids), length)])
         else:
             self.remember_duplicates(address_id, newest_of(ids, length, self.id_cache_size))
-
-    def _note_numbers(self, duplicate_ids: Iterable[bytes]) -> None:
-        """Note the numbers of sessions among duplicate ids; those of sessions that have ended are forgotten."""
-        for each in duplicate_ids:
-            if is_number(each) and (SettingKind.CLIENT_SESSION, session_of(each)) in self.settings:
-                self.session_numbers.note(each)
 
     def transaction(self, tx_id: int, segment: int) -> TransactionRecord:
         """The open transaction of that id; begins it if there is none."""
@@ -379,20 +366,11 @@ class StoreState:
     def apply_setting(self, record: SettingRecord) -> None:
         """Management or a client has added, replaced or removed a setting."""
         if record.scope is SettingKind.CLIENT_SESSION:
-            self._forget_numbers(record)
+            self.session_numbers.follow(record)
         if record.values is None:
             self.settings.pop(record.key, None)
         else:
             self.settings[record.key] = record
-
-    def _forget_numbers(self, record: SettingRecord) -> None:
-        """Forget numbers of a session that ends, and of a channel that ends or is another one now."""
-        uuid, _, channel = record.match.partition("/")
-        if channel:
-            incarnation = None if record.values is None else record.values.get("incarnation")
-            self.session_numbers.forget(uuid, int(channel), incarnation if isinstance(incarnation, int) else None)
-        elif record.values is None:
-            self.session_numbers.forget(uuid)
 
     def holds_live(self, use: SegmentUse) -> bool:
         """Whether a live message has an id within the range of ids of a segment; it may lie in another segment."""

@@ -139,6 +139,7 @@ def complete_view() -> FakeNodeView:
         message_memory_bytes=512,
         message_memory_limit_bytes=1_024,
         dead_letters=2,
+        stale_acknowledgements=7,
         login_failures={"wrong-credentials": 3, "too-many-failures": 0},
         confirmation_times=times,
         sync_times=times,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID as UUID_OF
 
 import pytest
 
@@ -23,16 +24,19 @@ from support.routing import World
 from support.unit_store import UnitStore
 from understudy.protocols.amqp091.deliveries import GENERATION_SHIFT
 from understudy.protocols.amqp091.messages import MessageCarrier
+from understudy.protocols.amqp091.session_request import RequestKind, SessionRequest
+from understudy.protocols.amqp091.sessions import Client
 from understudy.routing.restore import restore, settle
 from understudy.store.log_format import ReadableFormat
 from understudy.store.setting_record import SettingKind
 from understudy.wire.amqp091 import methods as m
+from understudy.wire.amqp091.codes import Amqp091Error
 
 GENERATION = 1 << GENERATION_SHIFT
 
 
 def taken_over(node: AmqpNode) -> AmqpNode:
-    """The node that takes over when another one has crashed: it has what the log had on disk."""
+    """The node that takes over when another one has crashed: it has the log of that node as far as it was on disk."""
     world = World(store=node.store.restarted())
     world.office.routing.exchanges.carrier = MessageCarrier()
     restore(world.office, world.store.state)
@@ -84,7 +88,7 @@ def test_consumers_and_prefetch_go_on_with_the_next_generation() -> None:
         again.send(m.BasicAck(tag))
     again.send(m.BasicAck(2, multiple=True))
     assert again.received() == [], "acknowledgements of the former generation count for nothing"
-    assert node.amqp.sessions.stale_acknowledgements == 3
+    assert node.services.connections.stale_acknowledgements == 3
     again.send(m.BasicAck(GENERATION + 2, multiple=True))
     publish(node.channel(), 4)
     assert [delivery(each)[1:] for each in again.received()] == [(True, b"3"), (False, b"4")]
@@ -197,10 +201,33 @@ def test_every_answer_waits_for_its_record() -> None:
         made.only(answer)
 
 
+def test_a_thousand_sessions_are_resumed_or_end() -> None:
+    node = AmqpNode()
+    node.store.automatic = False
+    clients = [Client(f"u{number % 10}", "h") for number in range(1_000)]
+    requests = [
+        SessionRequest(RequestKind.START, str(UUID_OF(int=number, version=4)), 5_000) for number in range(1_000)
+    ]
+    for request, made in zip(requests, clients, strict=True):
+        node.amqp.sessions.enter(request, made)
+    node.sync()
+    node = taken_over(node)
+    sessions = node.amqp.sessions
+    assert sessions.count == 1_000
+    for request, made in zip(requests[:500], clients, strict=False):
+        session = sessions.enter(request._replace(kind=RequestKind.RESUME), made)
+        assert session.generation == 1
+    with pytest.raises(Amqp091Error, match="100 sessions"):
+        sessions.enter(SessionRequest(RequestKind.START, UUID, 5_000), clients[0])
+    node.world.clock.advance(5_000)
+    node.world.turn()
+    assert sessions.count == 500
+
+
 # --- publishes -----------------------------------------------------------------------------------
 
 
-def test_the_client_sends_again_what_was_not_accepted_and_nothing_is_doubled() -> None:
+def test_publishes_that_were_not_accepted_are_sent_again_and_nothing_is_doubled() -> None:
     node = AmqpNode(automatic=False)
     first = connected(node, "start")
     first.send(m.ChannelOpen())

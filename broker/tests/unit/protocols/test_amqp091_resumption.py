@@ -117,7 +117,7 @@ def test_acknowledgements_may_be_repeated() -> None:
         again.send(m.BasicAck(number))
     again.send(m.BasicNack(3, multiple=True))
     assert again.received() == []
-    assert node.amqp.sessions.stale_acknowledgements == 2
+    assert node.services.connections.stale_acknowledgements == 2
     again.send(m.BasicAck(4))
     assert again.only(m.ChannelClose)[0].reply_code == 406
     assert nothing_left(node)
@@ -247,7 +247,7 @@ def confirming(node: AmqpNode) -> AmqpClient:
     return made
 
 
-def test_publishes_go_on_behind_those_that_were_accepted() -> None:
+def test_publishes_go_on_after_those_that_were_accepted() -> None:
     node = AmqpNode()
     first = confirming(node)
     for number in range(1, 4):
@@ -262,7 +262,7 @@ def test_publishes_go_on_behind_those_that_were_accepted() -> None:
     assert bodies(node.channel()) == [b"1", b"2", b"3", b"4"]
 
 
-def test_returned_and_rejected_publishes_are_told() -> None:
+def test_returned_and_rejected_publishes_are_in_the_status() -> None:
     node = AmqpNode()
     first = started(node)
     declared(first, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
@@ -514,7 +514,7 @@ def test_a_session_keeps_a_limited_state() -> None:
     assert (status["deliveries"]["unacked"], len(status["consumers"])) == ([], 1)
     assert (came or [delivery(again.received()[0])])[0] == (FIRST_OF_NEXT, True, b"1")
     again.send(m.BasicAck(1))
-    assert node.amqp.sessions.stale_acknowledgements == 1
+    assert node.services.connections.stale_acknowledgements == 1
     assert again.handler.channels[1].deliveries.unacknowledged_count == count
     again.send(m.BasicAck(FIRST_OF_NEXT))
     assert again.handler.channels[1].deliveries.unacknowledged_count == count - 1
@@ -544,7 +544,9 @@ def test_a_loss_rolls_the_open_transaction_back() -> None:
     assert status["tx"] == {"open": False, "commits": 0, "rolled-back": True}
     again.received()
     again.send(m.TxCommit())
-    assert again.received()[-1].method.reply_code == 406
+    closed = again.received()[-1].method
+    assert isinstance(closed, m.ChannelClose)
+    assert closed.reply_code == 406
 
 
 def test_after_a_rollback_a_transaction_begins() -> None:

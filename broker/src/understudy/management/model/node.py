@@ -389,6 +389,14 @@ class Node(Item, frozen=True, kw_only=True):
             label="reason",
         ),
     ] = field(default_factory=dict)
+    stale_acknowledgements: Annotated[
+        Natural,
+        figure(
+            "Acknowledgements of AMQP 0-9-1 that were ignored, because their deliveries were lost or settled before "
+            "the client resumed its channel.",
+            total="understudy_amqp091_stale_acknowledgements",
+        ),
+    ] = 0
     confirmation_times: Annotated[
         Durations | None,
         figure(

@@ -25,7 +25,6 @@ from understudy.protocols.amqp091.messages import Publish
 from understudy.protocols.amqp091.output import ChannelOutput
 from understudy.protocols.amqp091.publisher import ChannelPublisher
 from understudy.protocols.amqp091.refusals import refusal
-from understudy.protocols.amqp091.resumption.records import ChannelRecord, ChannelValues
 from understudy.session.session import ServerSession
 from understudy.store.messages.reference import Part
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
@@ -63,7 +62,7 @@ class Event(Enum):
     RESUME = auto()
     """The client goes on at another connection."""
     READY = auto()
-    """What the channel sent before is decided."""
+    """Everything that the channel sent before is decided."""
 
 
 class Amqp091Channel(Machine[State, Event]):
@@ -208,7 +207,7 @@ class Amqp091Channel(Machine[State, Event]):
         """Make a call after the answers to earlier requests; an error of it is that of the request.
 
         Args:
-            request: The request.
+            request: Method of the client, which the error names.
             call: Carries it out.
             durable: Whether the call also waits until everything that was written is durable.
         """
@@ -272,64 +271,14 @@ class Amqp091Channel(Machine[State, Event]):
 
     # --- the session of the client ---------------------------------------------------------------
 
-    def keep(self, generation: int, record: ChannelRecord | None) -> None:
-        """Belong to a session, which may keep the channel.
-
-        Args:
-            generation: Generation of the delivery tags.
-            record: Record of the channel; None: the next active node does not know it.
-        """
-        self.deliveries.keeps = True
-        self.deliveries.begin(generation)
-        self.publisher.record, self.publisher.save = record, self.save
-
-    def restore(self, values: ChannelValues, accepted: int) -> None:
-        """Be as an earlier active node has left the channel, but without deliveries and open transaction.
-
-        Args:
-            values: What the log has of the channel.
-            accepted: Number of the last publish, or of the last commit, that the log has.
-        """
-        publisher, deliveries = self.publisher, self.deliveries
-        self.lost = True
-        deliveries.id_before_activation = self.link.services.sessions.last_restored_id
-        deliveries.limit(values.prefetch_of_channel, for_channel=True)
-        deliveries.limit(values.prefetch, for_channel=False)
-        if values.mode == "confirm":
-            publisher.select(confirms=True)
-        elif values.mode == "tx":
-            publisher.select(confirms=False)
-            self.session.begin_transactions()
-        publisher.restore(accepted)
-        publisher.returned.extend(values.returned)
-        publisher.rejected.extend(values.rejected)
-        for each in values.consumers:
-            try:
-                queue = self.session.exchanges.queue(self.link.peer.host + each.queue)
-                deliveries.consume(each.method(), queue, each.tag)
-            except BrokerError as error:
-                forget_frames(error)
-                deliveries.note_cancelled(each, self.link.services.shared.error_texts.remote(error))
-
     def save(self) -> None:
         """Record the channel for the next active node, if it has a record.
 
         Raises:
             Amqp091Error: RESOURCE_ERROR: the disk is full.
         """
-        record, publisher, deliveries = self.publisher.record, self.publisher, self.deliveries
-        if record is not None:
-            consumers = {each.tag: each for each in deliveries.kept} | record.awaited
-            values = ChannelValues(
-                record.incarnation,
-                publisher.mode,
-                deliveries.prefetch_count,
-                deliveries.prefetch.limit,
-                tuple(consumers.values()),
-                tuple(publisher.returned),
-                tuple(publisher.rejected),
-            )
-            record.save(values)
+        if self.publisher.record is not None:
+            self.publisher.record.write()
 
     def resume_deliveries(self) -> None:
         """Go on with deliveries: the socket takes data again."""
@@ -385,7 +334,7 @@ class Amqp091Channel(Machine[State, Event]):
         self.deliveries.send_again()
 
     def lose_deliveries(self, generation: int) -> None:
-        """Return all deliveries and roll the open transaction back, because the client cannot be told of them."""
+        """Return all deliveries and roll the open transaction back: the client cannot go on with them."""
         transaction = self.session.state.transaction
         if transaction is not None:
             self.publisher.rolled_back = True

@@ -276,7 +276,7 @@ class ChannelDeliveries:
             if not self.is_of_earlier(tag):
                 # also with ``multiple`` when earlier deliveries are outstanding, as RabbitMQ does
                 raise names.refused(f"unknown delivery tag {tag}")
-            self._link.services.sessions.stale_acknowledgements += 1
+            self._link.services.shared.connections.stale_acknowledgements += 1
             if not multiple:
                 return
         if not multiple:
@@ -440,8 +440,8 @@ class ChannelDeliveries:
             self._forget(consumer_id)
 
     def lose(self, generation: int) -> None:
-        """Return everything outstanding to its queues and begin a generation: the client cannot be told of it. The open
-        transaction was rolled back before.
+        """Return everything outstanding to its queues and begin a generation. The open transaction was rolled back
+        before.
         """
         self.restore_deferred()
         packed, self._packed = self._packed, array("Q")

@@ -31,7 +31,7 @@ class ChannelOutput:
         return self._waiting is not None
 
     def move(self, link: ConnectionLink) -> None:
-        """Use another connection; what waits for the end of a large message is dropped."""
+        """Use another connection; frames that wait for the end of a large message are dropped."""
         self._link = link
         self._waiting, self._waiting_bytes = None, 0
 

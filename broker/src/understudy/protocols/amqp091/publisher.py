@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -63,15 +62,11 @@ class ChannelPublisher:
         """Number of publishes of a channel without confirms."""
         self.record: ChannelRecord | None = None
         """Record of the channel, with numbers of confirmed publishes; None: it has none."""
-        self.save: Callable[[], None] = _save_nothing
-        """Records the numbers of returned and rejected publishes."""
         self.returned: deque[int] = deque(maxlen=AMQP091_KEPT_NUMBERS_MAX)
         """Newest numbers of publishes that were returned."""
         self.rejected: deque[int] = deque(maxlen=AMQP091_KEPT_NUMBERS_MAX)
         """Newest numbers of publishes that were refused."""
         self.commits = 0
-        """Number of commits that were answered."""
-        self._committing = 0
         """Number of commits that were requested."""
         self.rolled_back = False
         """Whether the open transaction was rolled back without the client, which still has to learn of it."""
@@ -110,7 +105,7 @@ class ChannelPublisher:
                     log.info("publish dropped", extra=extra | {"error": str(error)})
                 else:
                     self.rejected.append(number)
-                    self._answer(number, self.save, error)
+                    self._answer(number, error)
                 return
             if routed:
                 return
@@ -118,23 +113,22 @@ class ChannelPublisher:
             self._return(publish)
             if number:
                 self.returned.append(number)
-                self._answer(number, self.save)
+                self._answer(number)
         elif number:
-            self._answer(number, partial(self._store_number, number))
+            if self.record is not None:
+                self.record.store_number(number)
+            self._answer(number)
 
-    def _store_number(self, number: int) -> None:
-        if self.record is not None:
-            self.record.store_number(number)
-
-    def _answer(self, number: int, store: Callable[[], None], error: BrokerError | None = None) -> None:
+    def _answer(self, number: int, error: BrokerError | None = None) -> None:
         """Confirm a publish that no queue has got, or refuse it, when the log has its number.
 
         Args:
             number: Number of the publish.
-            store: Stores the number, if the channel has a record.
             error: Reason of the refusal; None: it is confirmed.
         """
-        store()
+        if self.record is not None:
+            # numbers that were returned or rejected are in the record
+            self.record.write()
         sequence = self._office.store.context.appended if self.record is not None else 0
         self._office.acceptance.answer(self._session.state.order, partial(self._done, number), sequence, error)
 
@@ -228,11 +222,11 @@ class ChannelPublisher:
         self._unnumbered = 0
 
     def restore(self, accepted: int) -> None:
-        """Go on behind a number of publishes, or of commits, that an earlier active node has taken."""
+        """Continue after a number of publishes, or of commits, that an earlier active node has taken."""
         if self.confirms:
             self._safe, self._next = accepted, accepted + 1
         elif self.transacted:
-            self.commits = self._committing = accepted
+            self.commits = accepted
             self.rolled_back = True
 
     def assume(self, publishes: int) -> None:
@@ -242,18 +236,18 @@ class ChannelPublisher:
         self._unnumbered = publishes
 
     def count_commit(self) -> None:
-        """Record the number of the next commit in its transaction."""
+        """Count a commit, and record its number in its transaction."""
         transaction = self._session.state.transaction
+        self.commits += 1
         if self.record is not None and transaction is not None:
-            self.record.store_number(self._committing + 1, transaction.log_id())
-            self._committing += 1
+            self.record.store_number(self.commits, transaction.log_id())
 
     def move(self, link: ConnectionLink) -> None:
         """Use another connection."""
         self._link = link
 
     def resume(self) -> None:
-        """Number the next publish behind those that are accepted."""
+        """Number the next publish after those that are accepted."""
         self._confirmed = self._safe = self.accepted if self.confirms else 0
         self._next = self._confirmed + 1
 
@@ -266,9 +260,6 @@ class ChannelPublisher:
         if error is not None:
             self._flush()
             self._confirmed = number
-            if number not in self.rejected:
-                self.rejected.append(number)
-                self.save()
             self._output.send(BasicNack(number))
             return
         self._safe = number
@@ -287,10 +278,6 @@ class ChannelPublisher:
         if self._safe > self._confirmed and not self.closed:
             self._output.send(BasicAck(self._safe, multiple=self._safe > self._confirmed + 1))
             self._confirmed = self._safe
-
-
-def _save_nothing() -> None:
-    """Do nothing: the channel has no record."""
 
 
 def _without_bcc(publish: Publish) -> Publish:

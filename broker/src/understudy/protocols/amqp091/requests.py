@@ -316,8 +316,6 @@ def _commit(channel: Amqp091Channel, method: m.TxCommit) -> None:
     channel.publisher.count_commit()
 
     def done(error: BrokerError | None) -> None:
-        if error is None:
-            channel.publisher.commits += 1
         if not channel.open:
             return
         if error is not None:

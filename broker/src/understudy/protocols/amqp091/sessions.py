@@ -8,6 +8,7 @@ While it has no connection they are kept with their messages, until its timeout 
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections import Counter
 from collections.abc import Mapping
@@ -24,12 +25,14 @@ from understudy.routing.post_office import PostOffice
 from understudy.session.connection_scope import ConnectionScope
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
 
+log = logging.getLogger(__name__)
+
 #: Reply code of a client's connection.close that keeps the session.
 KEEP_SESSION: Final = 201
 #: Number of generations of delivery tags.
 GENERATIONS: Final = 1 << 15
 #: Reply codes of the broker's connection.close that keep the session: the client has done nothing wrong.
-_KEEPING: Final = (ReplyCode.CONNECTION_FORCED, ReplyCode.INTERNAL_ERROR)
+_KEEPING: Final = (ReplyCode.CONNECTION_FORCED, ReplyCode.INTERNAL_ERROR, ReplyCode.RESOURCE_ERROR)
 
 
 class SessionConnection(Protocol):
@@ -95,7 +98,7 @@ class ClientSession(Machine[State, Event]):
         Args:
             sessions: Has the session until it ends.
             request: What the client asked for.
-            client: The client, whose user alone may resume the session.
+            client: Login and host; the user alone may resume the session.
         """
         super().__init__()
         self.uuid = request.uuid
@@ -138,7 +141,12 @@ class ClientSession(Machine[State, Event]):
     def next_generation(self) -> int:
         """Begin a generation of delivery tags: outstanding deliveries are lost. Returns its number."""
         self.generation = (self.generation + 1) % GENERATIONS
-        self.save()
+        try:
+            self.save()
+        except (Amqp091Error, StoreError) as error:
+            # after a failover the generation would begin again, and old acknowledgements would count
+            log.warning("a session ends: its generation cannot be recorded", extra={"error": str(error)})
+            self._sessions.timers.call_later(0, lambda: self.fire(Event.END))
         return self.generation
 
     def save(self) -> None:
@@ -212,8 +220,6 @@ class ClientSessions:
         self._by_uuid: dict[str, ClientSession] = {}
         self._of_user: Counter[str] = Counter()
         self._of_host: Counter[str] = Counter()
-        self.stale_acknowledgements = 0
-        """Number of acknowledgements that were ignored, of deliveries before a resumption."""
         self._restore()
 
     @property
@@ -229,7 +235,7 @@ class ClientSessions:
 
         Args:
             request: What the client asks for.
-            client: The client.
+            client: Login and host of the client.
 
         Raises:
             Amqp091Error: NOT_FOUND: it does not exist, has ended, or belongs to another user or virtual host.
@@ -339,7 +345,7 @@ class SessionPart:
         """Enter the session that the client has asked for.
 
         Args:
-            client: The client.
+            client: Login and host of the client.
 
         Raises:
             Amqp091Error: as ``session_request`` and ``ClientSessions.enter``.

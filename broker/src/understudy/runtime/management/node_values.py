@@ -88,6 +88,7 @@ class NodeReader:
             message_memory_limit_bytes=None if memory is None else memory.limit_bytes,
             dead_letters=None if broker is None else broker.post_office.directory.dead_letter_count(),
             login_failures={} if broker is None else dict(broker.services.access.logins.failures),
+            stale_acknowledgements=0 if broker is None else broker.services.connections.stale_acknowledgements,
             confirmation_times=None if times is None else durations_of(times.confirmations),
             sync_times=None if times is None else durations_of(times.writes),
             loop_lag=durations_of(self.heartbeat.lag),

@@ -23,6 +23,7 @@ from understudy.spark.state.effects import REFERENCE, TRANSACTION
 from understudy.spark.state.packing import REFERENCE_COLUMNS, TRANSACTION_COLUMNS
 from understudy.spark.state.small_state import Removals
 from understudy.store.log.records import RecordType
+from understudy.store.session_numbers import NUMBER_ID_BYTES, NUMBER_PREFIX
 
 _ADD, _ACKNOWLEDGE = int(RecordType.MESSAGE_ADD), int(RecordType.ACKNOWLEDGE)
 _DUPLICATE_ID = int(RecordType.DUPLICATE_ID)
@@ -247,7 +248,9 @@ def duplicate_ids(rows: DataFrame, decided: DataFrame, at: At, since: Mapping[in
     """
     known = frame_of(rows.sparkSession, "address_id bigint, since bigint", since.items())
     effective = _effective(_of(rows, _DUPLICATE_ID), decided, at.sequence)
-    counted = effective.join(F.broadcast(known), "address_id").where("visible > since")
+    # the numbers of publishes of client sessions are no duplicate ids of an address (``store.session_numbers``)
+    number = (F.length("value") == NUMBER_ID_BYTES) & F.col("value").startswith(F.lit(bytearray(NUMBER_PREFIX)))
+    counted = effective.join(F.broadcast(known), "address_id").where("visible > since").where(~number)
     bridged = F.substring("value", 1, len(FORWARDED_KEY)) == F.lit(bytearray(FORWARDED_KEY))
     newest = Window.partitionBy("address_id", bridged).orderBy(F.desc("visible"), F.desc("sequence"), F.desc("place"))
     return (

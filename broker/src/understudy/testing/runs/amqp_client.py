@@ -25,6 +25,7 @@ from understudy.wire.amqp091.frames import (
 )
 from understudy.wire.amqp091.layout import Method, decode_method
 from understudy.wire.amqp091.properties import BasicProperties, decode_header, decode_properties, encode_properties
+from understudy.wire.amqp091.tables import decode_table
 
 M = TypeVar("M", bound=Method)
 
@@ -34,6 +35,8 @@ _FRAME_BYTES: Final = 4096
 _HANDSHAKE_S: Final = 5.0
 #: Half intervals of a heartbeat without a byte after which the peer is given up.
 _SILENT_MAX: Final = 4
+#: Values in the status of a channel.
+_STATUS_VALUES_MAX: Final = 1_000_000
 
 
 @dataclass(slots=True)
@@ -50,14 +53,30 @@ class AmqpDelivery:
     """Id of the message in the store, which clients of this protocol do not learn."""
 
 
+@dataclass(slots=True)
+class AmqpSession:
+    """The session that a client asks for, and the answer of the broker (ADR 0195)."""
+
+    properties: Mapping[str, object] = field(default_factory=dict)
+    """Client properties that ask for it; none: there is no session."""
+    channel: str = ""
+    """Out-of-band string of channel.open."""
+    status: Mapping[str, Any] = field(default_factory=dict)
+    """Status of channel.open-ok."""
+    refused_with: int = 0
+    """Reply code of a connection.close in place of open-ok; 0: there was none."""
+
+
 class AmqpClient(asyncio.Protocol):
     """One connection with an open channel, after ``connect``."""
 
-    def __init__(self, queue: str, heartbeat_s: int) -> None:
+    def __init__(self, queue: str, heartbeat_s: int, session: AmqpSession) -> None:
         """Args:
         queue: Queue of the deliveries.
         heartbeat_s: Interval of heartbeats in seconds.
+        session: The session that is asked for.
         """
+        self._session = session
         self._queue = queue
         self._heartbeat_s = heartbeat_s
         self._loop = asyncio.get_running_loop()
@@ -77,9 +96,11 @@ class AmqpClient(asyncio.Protocol):
         """Why the connection is of no use any more; None: it works."""
 
     @classmethod
-    async def connect(cls, host: str, port: int, queue: str, heartbeat_s: int) -> AmqpClient:
-        """A connection to a node. Raises ConnectionFailed."""
-        client = cls(queue, heartbeat_s)
+    async def connect(
+        cls, host: str, port: int, queue: str, heartbeat_s: int, session: AmqpSession | None = None
+    ) -> AmqpClient:
+        """A connection to a node, in a session or in none. Raises ConnectionFailed."""
+        client = cls(queue, heartbeat_s, session or AmqpSession())
         try:
             async with asyncio.timeout(_HANDSHAKE_S):
                 await client._loop.create_connection(lambda: client, host, port)
@@ -93,11 +114,22 @@ class AmqpClient(asyncio.Protocol):
         start = self._expect(m.ConnectionStart)
         self._write(PROTOCOL_HEADER)
         await start
-        tune = await self._request(m.ConnectionStartOk({}, "PLAIN", b"\0guest\0guest", "en_US"), m.ConnectionTune, 0)
+        tune = await self._request(
+            m.ConnectionStartOk(self._session.properties, "PLAIN", b"\0guest\0guest", "en_US"), m.ConnectionTune, 0
+        )
         self._send(m.ConnectionTuneOk(tune.channel_max, _FRAME_BYTES, self._heartbeat_s), 0)
         await self._request(m.ConnectionOpen("/"), m.ConnectionOpenOk, 0)
         self._beat()
-        await self.ask(m.ChannelOpen(), m.ChannelOpenOk)
+        opened = await self.ask(m.ChannelOpen(self._session.channel), m.ChannelOpenOk)
+        if opened.reserved_1:
+            self._session.status = decode_table(
+                opened.reserved_1, 0, len(opened.reserved_1), values_max=_STATUS_VALUES_MAX
+            )[0]
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """Status of channel.open-ok."""
+        return self._session.status
 
     # --- the application ---------------------------------------------------------------------------
 
@@ -118,6 +150,17 @@ class AmqpClient(asyncio.Protocol):
         self._unconfirmed[self._next_number] = confirmed
         self._next_number += 1
         return confirmed
+
+    def number_from(self, number: int) -> None:
+        """Give the next publish this number, on a channel that was resumed."""
+        self._next_number = number
+
+    async def confirmation(self) -> None:
+        """Wait for the confirm of a publish that has none yet. Raises ConnectionFailed."""
+        if self._unconfirmed:
+            await asyncio.wait(self._unconfirmed.values(), return_when=asyncio.FIRST_COMPLETED)
+        if self.error is not None:
+            raise self.error
 
     async def receive(self, timeout_s: float) -> AmqpDelivery | None:
         """The next delivery; None: none came in time. Raises ConnectionFailed."""
@@ -241,6 +284,7 @@ class AmqpClient(asyncio.Protocol):
         if isinstance(method, m.BasicAck | m.BasicNack):
             self._confirm(method.delivery_tag, multiple=method.multiple, taken=isinstance(method, m.BasicAck))
         elif isinstance(method, m.ConnectionClose | m.ChannelClose):
+            self._session.refused_with = method.reply_code
             self.fail(ConnectionFailed(f"the broker closed with {method.reply_code}: {method.reply_text}"))
         elif isinstance(method, m.BasicCancel):
             self.fail(ConnectionFailed("the broker ended the consumer"))

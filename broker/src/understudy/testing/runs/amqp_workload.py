@@ -35,7 +35,7 @@ from understudy.wire.amqp091 import methods as m
 _NODE: Final = re.compile(r"tcp://([^:,()]+):(\d+)")
 _TTL: Final = re.compile(r"connectionTTL=(\d+)")
 #: Longest wait for one message before a consumer looks whether it is to end. Virtual seconds.
-_RECEIVE_S: Final = 0.5
+RECEIVE_S: Final = 0.5
 
 
 @dataclass(slots=True)
@@ -52,13 +52,22 @@ class AmqpConsumerJob(ConsumerJob):
     """Deliveries that may be unacknowledged."""
 
 
-async def _start_over(plan: ClientPlan, job: NamedJob, work: Callable[[str, AmqpClient], Awaitable[None]]) -> None:
-    """Do work over one connection after the other, at one node after the other, as often as trying again helps."""
-    nodes = [(host, int(port)) for host, port in _NODE.findall(plan.url)]
+def nodes_of(plan: ClientPlan) -> list[tuple[str, int]]:
+    """Host and port of each node."""
+    return [(host, int(port)) for host, port in _NODE.findall(plan.url)]
+
+
+def heartbeat_of(plan: ClientPlan) -> int:
+    """Interval of heartbeats. Seconds."""
     ttl = _TTL.search(plan.url)
     assert ttl is not None
     # the broker notices the end of a client after two intervals
-    heartbeat_s = max(1, int(ttl[1]) // 2000)
+    return max(1, int(ttl[1]) // 2000)
+
+
+async def _start_over(plan: ClientPlan, job: NamedJob, work: Callable[[str, AmqpClient], Awaitable[None]]) -> None:
+    """Do work over one connection after the other, at one node after the other, as often as trying again helps."""
+    nodes, heartbeat_s = nodes_of(plan), heartbeat_of(plan)
     turn = 0
     while True:
         name = next_name(job)
@@ -105,8 +114,8 @@ async def _publish_confirmed(plan: ClientPlan, job: AmqpProducerJob, name: str, 
         body = body_of(name, number, job.size_bytes)
         plan.book.sent(name, number, job.queue, body)
         job.done += 1
-        future = client.publish(job.queue, _properties(name, number), body)
-        future.add_done_callback(_outcome(plan, name, number, job.queue))
+        future = client.publish(job.queue, properties_of(name, number), body)
+        future.add_done_callback(outcome(plan, name, number, job.queue))
         pending = [each for each in pending if not each.done()] + [future]
         if len(pending) >= job.window:
             await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
@@ -116,11 +125,12 @@ async def _publish_confirmed(plan: ClientPlan, job: AmqpProducerJob, name: str, 
     await asyncio.gather(*pending, return_exceptions=True)
 
 
-def _properties(name: str, number: int) -> dict[str, object]:
+def properties_of(name: str, number: int) -> dict[str, object]:
+    """Headers that name a message in the ledger."""
     return {PRODUCER_PROPERTY: name, NUMBER_PROPERTY: number}
 
 
-def _outcome(plan: ClientPlan, name: str, number: int, queue: str) -> Callable[[asyncio.Future[bool]], None]:
+def outcome(plan: ClientPlan, name: str, number: int, queue: str) -> Callable[[asyncio.Future[bool]], None]:
     """Notes the confirm of one publish; an unknown outcome needs no note."""
 
     def done(future: asyncio.Future[bool]) -> None:
@@ -143,7 +153,7 @@ async def _publish_transacted(plan: ClientPlan, job: AmqpProducerJob, name: str,
         transaction = f"{name}/{numbers.start}"
         job.transactions += 1
         for each in numbers:
-            client.publish(job.queue, _properties(name, each), body_of(name, each, job.size_bytes))
+            client.publish(job.queue, properties_of(name, each), body_of(name, each, job.size_bytes))
         if job.rollback_every and job.transactions % job.rollback_every == 0:
             await client.ask(m.TxRollback(), m.TxRollbackOk)
             for each in numbers:
@@ -187,14 +197,14 @@ async def _consume(plan: ClientPlan, job: AmqpConsumerJob, name: str, client: Am
     taken: list[tuple[AmqpDelivery, Row]] = []
     last = loop.time()
     while True:
-        received = await client.get() if job.polls else await client.receive(_RECEIVE_S)
+        received = await client.get() if job.polls else await client.receive(RECEIVE_S)
         if received is not None:
             taken.append((received, plan.book.delivered(received, name, began_ms)))
             last = loop.time()
             if job.pause_s:
                 await asyncio.sleep(job.pause_s)
         elif job.polls:
-            await asyncio.sleep(_RECEIVE_S)
+            await asyncio.sleep(RECEIVE_S)
         if taken and (received is None or len(taken) >= job.batch):
             await _settle(plan, job, client, taken)
             taken = []

@@ -18,17 +18,28 @@ from understudy.testing.runs.plan import Plan
 from understudy.testing.runs.scenario_run import ScenarioRun
 from understudy.testing.runs.workload import ClientPlan, ConsumerJob, ProducerJob
 from understudy.testing.runs.xa_workload import BranchConsumerJob, BranchProducerJob
+from understudy.testing.scenarios.amqp091_sessions import (
+    SessionConsumerJob,
+    SessionProducerJob,
+    consume_in_session,
+    produce_in_session,
+)
 from understudy.testing.scenarios.scenario import Scenario
 
-#: Share of the clients that use AMQP 0-9-1.
+#: Share of the clients that use AMQP 0-9-1, and share of those that could resume a session which do.
 _SHARE = 0.7
+_RESUMING_SHARE = 0.6
 
 
 class Amqp091Run(ScenarioRun):
     """One run with clients of both protocols."""
 
     async def carry_out(self, plan: ClientPlan, job: ProducerJob | ConsumerJob) -> None:
-        if isinstance(job, AmqpProducerJob):
+        if isinstance(job, SessionProducerJob):
+            await produce_in_session(plan, job)
+        elif isinstance(job, SessionConsumerJob):
+            await consume_in_session(plan, job)
+        elif isinstance(job, AmqpProducerJob):
             await produce_over_amqp(plan, job)
         elif isinstance(job, AmqpConsumerJob):
             await consume_over_amqp(plan, job)
@@ -49,8 +60,9 @@ class Amqp091(Scenario):
 
     def configure(self, plan: Plan) -> Plan:
         stream = random.Random(f"{plan.seed}/amqp091")
-        producers = tuple(_producer(stream, job) for job in plan.producers)
-        consumers = tuple(_consumer(stream, job) for job in plan.consumers)
+        sessions = random.Random(f"{plan.seed}/amqp091-sessions")
+        producers = tuple(_resuming_producer(sessions, _producer(stream, job)) for job in plan.producers)
+        consumers = tuple(_resuming_consumer(sessions, _consumer(stream, job)) for job in plan.consumers)
         return replace(plan, producers=producers, consumers=consumers)
 
 
@@ -68,3 +80,16 @@ def _consumer(stream: random.Random, job: ConsumerJob) -> ConsumerJob:
     if isinstance(job, BranchConsumerJob) or stream.random() >= _SHARE:
         return job
     return AmqpConsumerJob(**_values(job), prefetch=stream.choice((1, 10, 100)))
+
+
+def _resuming_producer(stream: random.Random, job: ProducerJob) -> ProducerJob:
+    if not isinstance(job, AmqpProducerJob) or job.batch or stream.random() >= _RESUMING_SHARE:
+        return job
+    return SessionProducerJob(**_values(job))
+
+
+def _resuming_consumer(stream: random.Random, job: ConsumerJob) -> ConsumerJob:
+    resumes = isinstance(job, AmqpConsumerJob) and not job.polls and job.mode != "transacted"
+    if not resumes or stream.random() >= _RESUMING_SHARE:
+        return job
+    return SessionConsumerJob(**_values(job))

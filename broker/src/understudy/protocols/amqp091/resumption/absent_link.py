@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class AbsentLink:
-    """Implements ``ConnectionLink``. An error for which a connection would end ends the session."""
+    """Implements ``ConnectionLink``. An error for which a connection would end ends the channel."""
 
     def __init__(self, link: ConnectionLink, scope: ConnectionScope, end: Callable[[], None]) -> None:
         """Take the place of a connection.
@@ -23,7 +23,7 @@ class AbsentLink:
         Args:
             link: The connection that has ended.
             scope: Scope of the session.
-            end: Ends the session.
+            end: Ends the channel.
         """
         self.services: Amqp091Services = link.services
         self.scope = scope
@@ -46,12 +46,12 @@ class AbsentLink:
         """Do nothing: there is no socket."""
 
     def kill(self, reason: str) -> None:
-        log.warning("session ended without its client", extra={"peer": self.scope.remote_address, "reason": reason})
-        # the caller may be one of the objects that end with the session
+        log.warning("channel ended without its client", extra={"peer": self.scope.remote_address, "reason": reason})
+        # the caller may be one of the objects that end with the channel
         self.services.shared.sessions.post_office.timers.call_later(0, self._end)
 
     def internal_error(self, bug: Exception) -> None:
-        log.error("session ended: internal error", extra={"peer": self.scope.remote_address}, exc_info=bug)
+        log.error("channel ended: internal error", extra={"peer": self.scope.remote_address}, exc_info=bug)
         self.services.shared.sessions.post_office.timers.call_later(0, self._end)
 
     def block(self, address: AddressMemory) -> None:

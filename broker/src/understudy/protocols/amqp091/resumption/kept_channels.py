@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+from understudy.errors import BrokerError, forget_frames
 from understudy.limits import AMQP091_SESSION_BYTES_MAX
 from understudy.protocols.amqp091.channel import Amqp091Channel, Event, State
 from understudy.protocols.amqp091.deliveries import GENERATION_SHIFT
 from understudy.protocols.amqp091.link import ConnectionLink
 from understudy.protocols.amqp091.resumption.absent_link import AbsentLink
-from understudy.protocols.amqp091.resumption.records import ChannelRecord
+from understudy.protocols.amqp091.resumption.records import ChannelRecord, ChannelValues
 from understudy.protocols.amqp091.resumption.request import ChannelRequest
 from understudy.protocols.amqp091.resumption.status import encoded_status
 from understudy.protocols.amqp091.sessions import ClientSession
@@ -88,7 +89,7 @@ class KeptChannels:
         if session.records is not None:
             incarnation = int.from_bytes(channel.link.services.shared.entropy.token(4), "big")
             record = ChannelRecord(session.records, number, incarnation)
-        channel.keep(session.generation, record)
+        _join(channel, session.generation, record)
         channel.save()
 
     def resume(
@@ -143,8 +144,8 @@ class KeptChannels:
         link = channel.link
         channel.fire(Event.DETACH, AbsentLink(link, link.scope, partial(self.drop, number)))
         self._kept[number] = channel
-        channel.keep(session.generation, ChannelRecord(records, number, values.incarnation))
-        channel.restore(values, records.accepted(number))
+        _join(channel, session.generation, ChannelRecord(records, number, values.incarnation))
+        _restore(channel, values, records.accepted(number))
         channel.publisher.assume(request.publishes)
         return channel
 
@@ -152,7 +153,7 @@ class KeptChannels:
         """The status of a channel (``encoded_status``). Raises Amqp091Error.
 
         Args:
-            channel: The channel.
+            channel: Channel whose status is wanted.
             channels: Open channels of the connection.
             resumed: Whether the channel was kept.
         """
@@ -176,3 +177,62 @@ def _state_bytes(channel: Amqp091Channel) -> int:
         + _DELIVERY_BYTES * deliveries.unacknowledged_count
         + _NUMBER_BYTES * (len(publisher.returned) + len(publisher.rejected))
     )
+
+
+def _join(channel: Amqp091Channel, generation: int, record: ChannelRecord | None) -> None:
+    """Have a session keep a channel.
+
+    Args:
+        channel: A channel without deliveries.
+        generation: Generation of its delivery tags.
+        record: Record of the channel; None: the next active node does not know it.
+    """
+    channel.deliveries.keeps = True
+    channel.deliveries.begin(generation)
+    channel.publisher.record = record
+    if record is not None:
+        record.values = partial(_values, channel, record)
+
+
+def _values(channel: Amqp091Channel, record: ChannelRecord) -> ChannelValues:
+    publisher, deliveries = channel.publisher, channel.deliveries
+    consumers = {each.tag: each for each in deliveries.kept} | record.awaited
+    return ChannelValues(
+        record.incarnation,
+        publisher.mode,
+        deliveries.prefetch_count,
+        deliveries.prefetch.limit,
+        tuple(consumers.values()),
+        tuple(publisher.returned),
+        tuple(publisher.rejected),
+    )
+
+
+def _restore(channel: Amqp091Channel, values: ChannelValues, accepted: int) -> None:
+    """Make a channel as an earlier active node has left it, but without deliveries and open transaction.
+
+    Args:
+        channel: A new channel.
+        values: Record of the earlier one.
+        accepted: Number of the last publish, or of the last commit, that the log has.
+    """
+    publisher, deliveries, services = channel.publisher, channel.deliveries, channel.link.services
+    channel.lost = True
+    deliveries.id_before_activation = services.sessions.last_restored_id
+    deliveries.limit(values.prefetch_of_channel, for_channel=True)
+    deliveries.limit(values.prefetch, for_channel=False)
+    if values.mode == "confirm":
+        publisher.select(confirms=True)
+    elif values.mode == "tx":
+        publisher.select(confirms=False)
+        channel.session.begin_transactions()
+    publisher.restore(accepted)
+    publisher.returned.extend(values.returned)
+    publisher.rejected.extend(values.rejected)
+    for each in values.consumers:
+        try:
+            queue = channel.session.exchanges.queue(channel.link.peer.host + each.queue)
+            deliveries.consume(each.method(), queue, each.tag)
+        except BrokerError as error:
+            forget_frames(error)
+            deliveries.note_cancelled(each, services.shared.error_texts.remote(error))

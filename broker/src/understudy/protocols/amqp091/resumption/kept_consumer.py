@@ -14,7 +14,7 @@ _CONSUMER_BYTES: Final = 512
 
 
 class KeptConsumer(NamedTuple):
-    """What basic.consume has asked for."""
+    """A consumer as basic.consume has asked for it."""
 
     tag: str
     queue: str

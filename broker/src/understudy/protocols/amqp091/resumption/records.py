@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from understudy.errors import DiskFull, StoreFormatHeld
+from understudy.errors import DiskFull, StoreError, StoreFormatHeld
 from understudy.protocols.amqp091.resumption.kept_consumer import KeptConsumer
 from understudy.store.messages.message_store import MessageStore
 from understudy.store.session_numbers import NO_ADDRESS, number_id
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class ChannelValues(NamedTuple):
-    """What the log has of a channel."""
+    """The values of a channel that the log has."""
 
     incarnation: int
     mode: str
@@ -101,7 +101,7 @@ class SessionRecords:
             for number in list(self.channels):
                 self.save_channel(number, None)
             self._put(self._uuid, None)
-        except Amqp091Error as error:
+        except (Amqp091Error, StoreError) as error:
             # the next active node ends the session by its timeout
             log.warning("the end of a session is not recorded", extra={"error": str(error)})
 
@@ -142,16 +142,18 @@ class ChannelRecord:
         self.incarnation = incarnation
         self.awaited: dict[str, KeptConsumer] = {}
         """Consumers that are made when the record is durable, by tag."""
+        self.values: Callable[[], ChannelValues]
+        """Present values of the channel; set when it joins its session."""
 
-    def save(self, values: ChannelValues) -> None:
-        """Record the channel. Raises Amqp091Error: RESOURCE_ERROR: the disk is full."""
-        self._records.save_channel(self._channel, values)
+    def write(self) -> None:
+        """Record the channel, if it has changed. Raises Amqp091Error: RESOURCE_ERROR: the disk is full."""
+        self._records.save_channel(self._channel, self.values())
 
     def end(self) -> None:
         """Record the end of the channel."""
         try:
             self._records.save_channel(self._channel, None)
-        except Amqp091Error as error:
+        except (Amqp091Error, StoreError) as error:
             # the session ends with its records later
             log.warning("the end of a channel is not recorded", extra={"error": str(error)})
 

@@ -20,8 +20,8 @@ def encoded_status(session: ClientSession, channel: Amqp091Channel, numbers: Ite
     go back to their queues, then consumers end.
 
     Args:
-        session: Of the client.
-        channel: The channel.
+        session: Session of the client.
+        channel: Channel whose status is wanted.
         numbers: Of the open and kept channels of the session.
         resumed: Whether the channel was kept.
 
@@ -46,7 +46,7 @@ def encoded_status(session: ClientSession, channel: Amqp091Channel, numbers: Ite
         found["channel"]["deliveries"]["lost"] = True
         encoded = encode_table(found)
     if len(encoded) > room_bytes:
-        text = f"the status of the channel has {len(encoded)} bytes, more than a frame has room for: {room_bytes}"
+        text = f"the status of the channel has {len(encoded)} bytes, a frame holds {room_bytes}"
         raise Amqp091Error(ReplyCode.RESOURCE_ERROR, text)
     return encoded
 
