@@ -8,10 +8,10 @@ from understudy.message import Message
 from understudy.properties import Properties
 from understudy.protocols.amqp091 import sasl
 from understudy.protocols.amqp091.messages import MessageCarrier, to_delivery
-from understudy.wire.amqp091.core_messages import PROPERTY_LIST
 from understudy.protocols.amqp091.session_request import session_request
 from understudy.routing.exchanges.carrier import Death, Reason
 from understudy.wire.amqp091.codes import Amqp091Error
+from understudy.wire.amqp091.core_messages import PROPERTY_LIST
 from understudy.wire.amqp091.frames import FrameDecoder, FrameType, content_frames, method_frame
 from understudy.wire.amqp091.layout import decode_method, encode_method
 from understudy.wire.amqp091.methods import BasicPublish, ConnectionStartOk, QueueDeclare

@@ -196,19 +196,21 @@ def test_a_wrong_password_is_refused(rabbitmq: int) -> None:
 
 def test_the_asyncio_client(port: int) -> None:
     async def run() -> None:
-        async with await aio.connect(f"amqp091://127.0.0.1:{port}") as connection:
-            async with await connection.session() as session:
-                producer = await session.producer("async")
-                sends = []
-                for number in range(300):
-                    await producer.wait_sendable()
-                    sends.append(producer.send_nowait(str(number)))
-                await asyncio.gather(*sends)
-                consumer = await session.consumer("async")
-                for number in range(300):
-                    message = await consumer.receive(PATIENCE_S)
-                    assert message is not None
-                    assert message.text == str(number)
+        async with (
+            await aio.connect(f"amqp091://127.0.0.1:{port}") as connection,
+            await connection.session() as session,
+        ):
+            producer = await session.producer("async")
+            sends = []
+            for number in range(300):
+                await producer.wait_sendable()
+                sends.append(producer.send_nowait(str(number)))
+            await asyncio.gather(*sends)
+            consumer = await session.consumer("async")
+            for number in range(300):
+                message = await consumer.receive(PATIENCE_S)
+                assert message is not None
+                assert message.text == str(number)
 
     asyncio.run(run())
 
@@ -222,7 +224,7 @@ def test_a_message_is_equal_over_both_protocols(ours: int, sender: str, reader: 
         producer = session.producer(queue)
         for body in bodies:
             producer.send(body, properties=properties, priority=3, correlation_id="c", durable=False)
-        producer.send(b"", ttl_s=600)
+        producer.send(b"", ttl_s=600, priority=3)
     with connect(f"{reader}://127.0.0.1:{ours}") as connection, connection.session() as session:
         consumer = session.consumer(queue)
         for body in bodies:
@@ -236,7 +238,7 @@ def test_a_message_is_equal_over_both_protocols(ours: int, sender: str, reader: 
 
 def test_a_session_that_is_cut_again_and_again_stores_each_message_once(ours: int) -> None:
     """The broker resumes the session, so publishes without a confirm are sent again with their numbers."""
-    count = 1500
+    count = expected = 1500
 
     async def run() -> list[str]:
         with proxy_to(ours) as proxy:
@@ -254,20 +256,22 @@ def test_a_session_that_is_cut_again_and_again_stores_each_message_once(ours: in
             await asyncio.gather(*sends)
             assert connection.failovers >= 3
             await connection.close()
-        async with await aio.connect(f"amqp091://127.0.0.1:{ours}") as connection:
-            async with await connection.session() as session:
-                consumer = await session.consumer("cut")
-                found = []
-                while (message := await consumer.receive(1)) is not None:
-                    found.append(str(message.text))
-                return found
+        async with (
+            await aio.connect(f"amqp091://127.0.0.1:{ours}") as connection,
+            await connection.session() as session,
+        ):
+            consumer = await session.consumer("cut")
+            found = []
+            while (message := await consumer.receive(1 if len(found) >= expected else PATIENCE_S)) is not None:
+                found.append(str(message.text))
+            return found
 
     assert asyncio.run(run()) == [str(number) for number in range(count)]
 
 
 def test_transactions_over_cut_links_take_effect_once(ours: int) -> None:
     """A commit without an answer is decided by the status of the channel, or its transaction is done again."""
-    count = 40
+    count, expected = 40, 120
 
     async def run() -> list[str]:
         with proxy_to(ours) as proxy:
@@ -276,13 +280,15 @@ def test_transactions_over_cut_links_take_effect_once(ours: int) -> None:
             session = await connection.session(transacted=True)
             producer = await session.producer("cut.tx")
             for number in range(count):
+                attempts = 0
                 while True:
+                    attempts += 1
                     try:
                         for part in range(3):
                             await producer.send(f"{number}.{part}")
                         commit = asyncio.ensure_future(session.commit())
-                        await asyncio.sleep(0)
-                        if number % 4 == 1:
+                        await asyncio.sleep(0.002 * (number % 5))
+                        if number % 4 == 1 and attempts == 1:
                             proxy.cut()
                         await commit
                         break
@@ -290,12 +296,14 @@ def test_transactions_over_cut_links_take_effect_once(ours: int) -> None:
                         continue
             assert connection.failovers >= 3
             await connection.close()
-        async with await aio.connect(f"amqp091://127.0.0.1:{ours}") as connection:
-            async with await connection.session() as session:
-                consumer = await session.consumer("cut.tx")
-                found = []
-                while (message := await consumer.receive(1)) is not None:
-                    found.append(str(message.text))
-                return found
+        async with (
+            await aio.connect(f"amqp091://127.0.0.1:{ours}") as connection,
+            await connection.session() as session,
+        ):
+            consumer = await session.consumer("cut.tx")
+            found = []
+            while (message := await consumer.receive(1 if len(found) >= expected else PATIENCE_S)) is not None:
+                found.append(str(message.text))
+            return found
 
     assert asyncio.run(run()) == [f"{number}.{part}" for number in range(count) for part in range(3)]

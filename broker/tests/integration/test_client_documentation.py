@@ -1,4 +1,4 @@
-"""Every Python example of docs/use/client.md and docs/use/coming-from.md, executed against a real broker."""
+"""Every Python example of the pages about the Python client, executed against a real broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from understudy.client.sync import connect
 DOCS = Path(__file__).parents[3] / "docs" / "use"
 EXAMPLES = [
     (page, example)
-    for page in ("client.md", "coming-from.md")
+    for page in ("client.md", "client-amqp091.md", "coming-from.md")
     for example in re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
 ]
 
@@ -30,7 +30,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 def execute(broker: Target, page: str, example: str) -> dict[str, object]:
     """The names that an example has defined."""
-    names: dict[str, object] = {"url": broker.url, "__name__": "example"}
+    place = broker.url.removeprefix("tcp://").partition("?")[0]
+    names: dict[str, object] = {"url": broker.url, "place": place, "__name__": "example"}
     exec(compile(example, str(DOCS / page), "exec"), names)
     return names
 
@@ -38,6 +39,7 @@ def execute(broker: Target, page: str, example: str) -> dict[str, object]:
 def test_there_are_examples() -> None:
     pages = [page for page, _ in EXAMPLES]
     assert pages.count("client.md") >= 16
+    assert pages.count("client-amqp091.md") == 1
     assert pages.count("coming-from.md") == 5
 
 
