@@ -19,7 +19,7 @@ from fuzz.mutation import mutate
 from support.amqp091 import AmqpClient, AmqpNode
 from understudy.message import Message
 from understudy.wire.amqp091 import methods as m
-from understudy.wire.amqp091.frames import content_frames, method_frame
+from understudy.wire.amqp091.frames import HEARTBEAT, content_frames, method_frame
 from understudy.wire.amqp091.properties import BasicProperties, encode_properties
 
 FRAME_MAX = 4096
@@ -62,7 +62,7 @@ groups = st.builds(lambda one, count: one * count, publishes, st.integers(1, 6))
 others = st.sampled_from(
     (
         *[method_frame(m.BasicAck(1, multiple=True), 1), method_frame(m.TxSelect(), 2), method_frame(m.TxCommit(), 2)],
-        *[method_frame(m.BasicGet(0, "first", no_ack=True), 1), b"\x08\0\0\0\0\0\0\xce", method_frame(m.TxRollback(), 2)],
+        *[method_frame(m.BasicGet(0, "first", no_ack=True), 1), HEARTBEAT, method_frame(m.TxRollback(), 2)],
         *[method_frame(m.QueueDelete(0, "second"), 1), method_frame(m.ChannelClose(200, "", 0, 0), 2)],
     )
 )
@@ -92,7 +92,7 @@ def started(*, runs: bool) -> AmqpClient:
 
 
 def outcome(client: AmqpClient, data: bytes, sizes: list[int]) -> Any:
-    """What a client saw of its bytes, which came in pieces of these sizes, and what is in the queues."""
+    """Everything that a client sees of its bytes, in pieces of these sizes, and the contents of the queues."""
     at = 0
     try:
         for size in [*sizes, len(data)]:
@@ -104,7 +104,7 @@ def outcome(client: AmqpClient, data: bytes, sizes: list[int]) -> Any:
     confirmed: dict[int, int] = {}
     for each in client.received():
         if isinstance(each.method, m.BasicAck):
-            # how many confirms one frame has depends on what was safe together
+            # the number of confirms in one frame depends on how many publishes became safe together
             confirmed[each.channel] = each.method.delivery_tag
         else:
             seen.append(each)

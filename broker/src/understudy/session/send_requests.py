@@ -57,7 +57,7 @@ class SendRoute(NamedTuple):
     """The address of the queues whose durability contract holds."""
     queues: tuple[Queue, ...]
     answered: Answered | None
-    """Called with the correlation ids of messages that are safe; None: nobody waits for that."""
+    """Called with the correlation ids of messages that are safe; None: no answer is wanted."""
 
 
 class SendTarget:

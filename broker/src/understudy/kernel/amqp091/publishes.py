@@ -11,7 +11,6 @@ Layouts: frames and property lists as in ``wire.amqp091``, messages as in ``unde
 from __future__ import annotations
 
 import re
-from math import isnan
 from struct import Struct
 from typing import Final
 
@@ -60,6 +59,9 @@ _PROPERTY_LONG: Final = 7
 _PROPERTY_DOUBLE: Final = 9
 _PROPERTY_STRING: Final = 10
 
+#: Bits of a number of 32 bits but its sign, and infinity.
+_NOT_SIGN: Final = 0x7FFF_FFFF
+_INFINITY: Final = 0x7F80_0000
 _UUID_CHARACTERS: Final = 36
 _UUID_DIGITS: Final = 32
 _HEXADECIMAL = re.compile(rb"[0-9a-fA-F-]*")
@@ -252,10 +254,10 @@ def _add_headers(entries: list[bytes], data: bytes, fields: list[Field]) -> bool
         elif tag == lists.DOUBLE:
             value = bytes((_PROPERTY_DOUBLE,)) + data[start:end]
         elif tag == lists.FLOAT:
-            number = _F32.unpack_from(data, start)[0]
-            if isnan(number):
+            if int.from_bytes(data[start:end], "big") & _NOT_SIGN > _INFINITY:
+                # not a number: its bits may change with the conversion
                 return False
-            value = bytes((_PROPERTY_DOUBLE,)) + _F64.pack(number)
+            value = bytes((_PROPERTY_DOUBLE,)) + _F64.pack(_F32.unpack_from(data, start)[0])
         if value:
             raw = _utf16(name)
             entries += (_I32.pack(len(raw)) + raw + value,)

@@ -161,8 +161,8 @@ class Amqp091Channel(Machine[State, Event]):
         """Take publishes that come next together; None: they are taken by their frames.
 
         Args:
-            decoder: Its next frame is the whole method frame of a publish on this channel.
-            frame: That frame.
+            decoder: The input of the connection; next comes the method frame of a publish on this channel.
+            frame: The method frame, which is whole.
             count_max: Most publishes.
         """
         if self._state is not State.OPEN or self.content.open:

@@ -158,7 +158,7 @@ class Amqp091Connection(Machine[State, Event]):
         while left > 0:
             run = self._receive_run(left)
             if run is not None and run.awaits:
-                self._awaited_since_ms = self._awaited_since_ms or now_ms
+                self._awaited_since_ms = now_ms
                 return False
             self._awaited_since_ms = 0
             if run is not None and run.taken:

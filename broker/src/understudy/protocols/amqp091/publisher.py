@@ -23,7 +23,8 @@ from understudy.routing.exchanges.errors import PublishRejected
 from understudy.routing.exchanges.publishing import Published
 from understudy.session.session import ServerSession
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
-from understudy.wire.amqp091.methods import BasicAck, BasicNack, BasicPublish, BasicReturn
+from understudy.wire.amqp091.frames import ack_frame
+from understudy.wire.amqp091.methods import BasicNack, BasicPublish, BasicReturn
 from understudy.wire.amqp091.properties import with_fields
 from understudy.wire.amqp091.tables import encode_short
 
@@ -295,7 +296,8 @@ class ChannelPublisher:
     def flush(self) -> None:
         """Confirm the publishes that are safe."""
         if self._safe > self._confirmed and not self.closed:
-            self._output.send(BasicAck(self._safe, multiple=self._safe > self._confirmed + 1))
+            multiple = self._safe > self._confirmed + 1
+            self._output.send_frames(ack_frame(self._output.number, self._safe, multiple=multiple))
             self._confirmed = self._safe
 
 

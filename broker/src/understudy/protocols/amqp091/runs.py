@@ -31,7 +31,7 @@ _AWAITED_BYTES_MAX: Final = 32 * 1024
 
 
 class Run(NamedTuple):
-    """What a run has taken."""
+    """Result of an attempt to take publishes together."""
 
     taken: int
     """Number of publishes."""
@@ -95,8 +95,8 @@ class PublishRuns:
         """Take the publishes that come next, as far as they go the same way.
 
         Args:
-            decoder: Its next frame is a whole method frame of a publish on this channel.
-            frame: That frame.
+            decoder: The input of the connection; next comes the method frame of a publish on this channel.
+            frame: The method frame, which is whole.
             count_max: Most publishes.
 
         Raises:
@@ -137,12 +137,12 @@ class PublishRuns:
         if sends is None:
             return Run(0, awaits)
         answered = publisher.answer_run if publisher.confirms else None
-        # what is safe at once is confirmed within the call
+        # messages that are safe at once are confirmed within the call
         publisher.go_on_from(first + sends.count)
         count = self._session.sends.send_routed(sends, 0, SendRoute(route.address, route.queues, answered))
         decoder.offset = sends.end
         if count < sends.count:
-            # of the others each is looked at: trying again for each would cost every one of them
+            # the others are looked at one by one: trying again for each would cost every one of them
             decoder.offset = _start_of(decoder.data, start, count)
             self._single_count = sends.count - count
             publisher.go_on_from(first + count)

@@ -245,10 +245,10 @@ class Exchanges:
         """The queues at the end of all bindings that a message matches.
 
         Args:
-            exchange: To which it was published.
-            keys: Its routing keys.
-            headers: Its headers; None: those of any message.
-            message: The message; None: any.
+            exchange: The exchange to which it was published.
+            keys: Routing keys of the message.
+            headers: Headers of the message; None: they are not known.
+            message: The message, for anycast addresses; None: it is not known.
 
         Returns:
             The queues; None: they depend on headers or a message that is not given.

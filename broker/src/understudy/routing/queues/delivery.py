@@ -226,7 +226,7 @@ def _take_stored(
     next one needs a look of its own, or must wait for the next turn.
 
     Args:
-        room: As ``Consumer.room``.
+        room: Limits of the messages (``Consumer.room``).
         may_take: Asked with the message groups of those that would be taken; None: none may belong to a group.
     """
     found = queue.office.paging.stored_run(queue) if queue.read_back_left > 0 else None

@@ -22,6 +22,8 @@ FRAME_END: Final = 0xCE
 OVERHEAD_BYTES: Final = 8
 _HEAD = struct.Struct(">BHI")
 _END: Final = bytes((FRAME_END,))
+#: Layout of a basic.ack frame: type, channel, size, class, method, delivery tag, multiple, end.
+_ACK = struct.Struct(">BHIHHQ?B")
 
 
 class FrameType(IntEnum):
@@ -57,8 +59,7 @@ class FrameDecoder:
         self.offset = 0
         """Offset in ``data`` of the next frame."""
         self._more = bytearray()
-        """Bytes that came later. Every byte is moved into ``data`` once for each frame that ends in it, however small
-        the pieces are that come."""
+        """Bytes that came later; they are moved into ``data`` once a whole frame is there."""
         self.payload_max = frame_max
         """Largest payload; clients count the overhead wrongly, so a payload may have the size of a frame."""
 
@@ -119,7 +120,11 @@ class FrameDecoder:
         return Frame(kind, channel, data[start + _HEAD.size : end - 1])
 
     def _next_end(self) -> int:
-        """Offset in ``data`` after the next frame, if its size is known. Raises Amqp091Error: it is too large."""
+        """Offset in ``data`` after the next frame, as far as its size is known.
+
+        Raises:
+            Amqp091Error: FRAME_ERROR: the frame is too large.
+        """
         start = self.offset
         head = self.data[start : start + _HEAD.size]
         if len(head) < _HEAD.size:
@@ -145,6 +150,11 @@ def encode_frame(kind: int, channel: int, payload: bytes) -> bytes:
 def method_frame(method: Method, channel: int) -> bytes:
     """The frame of a method."""
     return encode_frame(FrameType.METHOD, channel, encode_method(method))
+
+
+def ack_frame(channel: int, tag: int, *, multiple: bool) -> bytes:
+    """The frame of a basic.ack, which confirms publishes."""
+    return _ACK.pack(FrameType.METHOD, channel, _ACK.size - OVERHEAD_BYTES, 60, 80, tag, multiple, FRAME_END)
 
 
 def content_frames(method: Method, properties: bytes, body: bytes, channel: int, frame_max: int) -> bytes:
