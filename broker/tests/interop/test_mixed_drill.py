@@ -20,8 +20,8 @@ from support.replicated import ReplicatedPair, wait_in_sync, wait_until
 
 #: Kills of the primary, with a failover and a failback each.
 KILLS = 3
-#: Messages of each direction before the next kill.
-MESSAGES = 500
+#: Rows that each ledger gets before the next kill or failback.
+ROWS = 150
 TO_AMQP, TO_CORE = "core-to-amqp", "amqp-to-core"
 
 
@@ -35,6 +35,7 @@ def _rows(ledger: Path) -> int:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.feature("AMQP 0-9-1: CORE producers with AMQP consumers and the reverse over failovers, nothing lost")
 @pytest.mark.parametrize("kind", ["shared", "replicated"])
 def test_nothing_is_lost_between_the_protocols(nodes: Nodes, tmp_path: Path, kind: str) -> None:
@@ -48,7 +49,7 @@ def test_nothing_is_lost_between_the_protocols(nodes: Nodes, tmp_path: Path, kin
     sent.start()
     wait_until(lambda: bool(taken.connected and sent.connected), pair.primary)
     core_sent = _command("produce", "--url", pair.url, "--queue", TO_AMQP, "--count", 1, "--until", enough,
-                         "--rate", 300, "--ledger", ledgers["core-sent"])  # fmt: skip
+                         "--rate", 40, "--ledger", ledgers["core-sent"])  # fmt: skip
     core_taken = _command("consume", "--url", pair.url, "--queue", TO_CORE, "--ack", "transacted", "--batch", 20,
                           "--follow", "--ledger", ledgers["core-taken"])  # fmt: skip
     try:
@@ -56,7 +57,7 @@ def test_nothing_is_lost_between_the_protocols(nodes: Nodes, tmp_path: Path, kin
         def wait_for_more() -> None:
             before = {name: _rows(path) for name, path in ledgers.items()}
             wait_until(
-                lambda: all(_rows(path) >= before[name] + MESSAGES for name, path in ledgers.items()),
+                lambda: all(_rows(path) >= before[name] + ROWS for name, path in ledgers.items()),
                 pair.primary,
                 pair.backup,
             )
@@ -96,7 +97,7 @@ def test_nothing_is_lost_between_the_protocols(nodes: Nodes, tmp_path: Path, kin
         out, err = check.communicate(timeout=60)
         report = json.loads(out)
         assert report["ok"], report
-        assert report["counts"]["confirmed"] > 2 * KILLS * MESSAGES / 4
+        assert report["counts"]["confirmed"] > KILLS * ROWS / 2
         print(kind, names, report["counts"])
     # both clients have lost their connection at each kill and each failback
     assert min(taken.connected, sent.connected) > KILLS

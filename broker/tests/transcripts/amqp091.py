@@ -1,7 +1,7 @@
 """Transcripts of AMQP 0-9-1: clients that send one method at a time, and every method that the broker sends them.
 
-The protocol runs over the store of the unit tests: nothing is durable before ``sync``. Methods and their fields have the
-names of the specification; a field that has its default is not shown.
+The protocol runs over the store of the unit tests: nothing is durable before ``sync``. Methods and their fields have
+the names of the specification; a field that has its default is not shown.
 """
 
 from __future__ import annotations
