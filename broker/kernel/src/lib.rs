@@ -2,6 +2,7 @@
 //!
 //! Every function here has a twin of the same name, arguments, results and errors in `understudy/kernel/`, in the
 //! module of the same topic. The functions are pure: bytes and numbers in, bytes and numbers out; no callbacks into Python.
+//! Only `log::batches` writes files (docs/adr/0197-the-writer-of-the-log.md).
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
@@ -11,6 +12,7 @@ use pyo3::prelude::*;
 mod bytes;
 mod changes;
 mod core;
+mod files;
 mod layout;
 mod log;
 mod messages;
@@ -18,13 +20,15 @@ mod sends;
 
 /// Version of the functions below; equal to `INTERFACE` in `understudy/kernel/__init__.py`. It changes whenever the
 /// arguments or the result of a function change.
-const INTERFACE: u32 = 14;
+const INTERFACE: u32 = 15;
 
 /// The module as Python imports it.
 #[pymodule]
 fn understudy_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<log::batches::BatchThread>()?;
+    module.add_function(wrap_pyfunction!(log::batches::batch_thread, module)?)?;
     module.add_function(wrap_pyfunction!(log::crc::crc32, module)?)?;
     module.add_function(wrap_pyfunction!(log::crc::crc32_combine, module)?)?;
     module.add_function(wrap_pyfunction!(log::records::digest_records, module)?)?;

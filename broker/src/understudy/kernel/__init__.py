@@ -24,7 +24,7 @@ from understudy.errors import ConfigError
 
 #: Version of the functions; ``INTERFACE`` in ``broker/kernel/src/lib.rs`` must be equal. It changes whenever the
 #: arguments or the result of a function change.
-INTERFACE: Final = 14
+INTERFACE: Final = 15
 #: Environment variable that forces a kernel.
 VARIABLE: Final = "UNDERSTUDY_KERNEL"
 #: Functions that the native module must have.
@@ -35,6 +35,7 @@ FUNCTIONS: Final = (
     "append_duplicate_ids",
     "append_sends",
     "bare_run",
+    "batch_thread",
     "confirms",
     "crc32",
     "crc32_combine",

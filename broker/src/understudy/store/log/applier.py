@@ -48,7 +48,7 @@ from understudy.store.log.operations import (
     WriteFile,
     WriteZeros,
 )
-from understudy.store.log.segment import SegmentFile, create_segment
+from understudy.store.log.segment import SegmentBatch, SegmentFile, create_segment
 from understudy.store.log.segment_pool import PoolSettings, SegmentPool
 from understudy.store.log.segment_skim import Skim
 from understudy.store.retention import Retention, RetentionSettings
@@ -138,6 +138,12 @@ class Applier:
                 self._segments[operation.name].sync()  # type: ignore[attr-defined]  # by its kind
             else:
                 self._execute(operation, disk or self.disk)
+
+    def begin_batch(self, operations: Sequence[Operation]) -> SegmentBatch | None:
+        """Begin a batch that the writer writes itself; see ``ports.OperationApplier``."""
+        append = operations[0]
+        assert type(append) is Append
+        return self._segments[append.name].begin_batch(append.offset, append.parts, sync=len(operations) > 1)
 
     def _execute(self, operation: Operation, disk: Disk) -> None:
         """Execute one operation, on a full disk without the kept files."""
