@@ -160,9 +160,9 @@ class Applier:
         self._pool.adopt()
 
     @property
-    def kept_files(self) -> int:
-        """Number of files of removed segments that are kept for later ones."""
-        return self._pool.files
+    def kept(self) -> tuple[int, int]:
+        """Number and bytes of the files of removed segments that are kept for later ones. May be read by any thread."""
+        return self._pool.files, self._pool.size_bytes
 
     def take_skim(self, name: str) -> Skim | None:
         """Summary of the records of a segment that was sealed (``segment_skim``); None if it is not known."""
