@@ -1,4 +1,4 @@
-//! The bytes of a Python object as a slice, and `bytes` objects that are written once. The only file of the crate in
+//! The bytes of a Python object as a slice, and `bytes` objects that are written once. Beside `files.rs` the only file in
 //! which `unsafe` is allowed.
 
 #![allow(unsafe_code)]
@@ -135,4 +135,39 @@ where
     let at = out.at;
     out.buffer[at..].fill(MaybeUninit::new(0));
     Ok(object)
+}
+
+/// `bytes` objects whose bytes are read without the interpreter, on any thread.
+pub struct Pinned {
+    /// Kept for `places`.
+    _objects: Vec<Py<PyBytes>>,
+    places: Vec<(*const u8, usize)>,
+}
+
+// SAFETY: The pointers lead into `bytes` objects, which never change and which `_objects` keeps alive and in place. PyO3
+// lets references to Python objects go to other threads; without the interpreter it defers their end.
+unsafe impl Send for Pinned {}
+
+impl Pinned {
+    /// Keep the objects.
+    pub fn new(objects: Vec<Bound<'_, PyBytes>>) -> Self {
+        let places = objects
+            .iter()
+            .map(|each| each.as_bytes())
+            .map(|each| (each.as_ptr(), each.len()));
+        Pinned {
+            places: places.collect(),
+            _objects: objects.into_iter().map(Bound::unbind).collect(),
+        }
+    }
+
+    /// The bytes of each object.
+    pub fn slices(&self) -> Vec<&[u8]> {
+        let slice = |&(start, length): &(*const u8, usize)| {
+            // SAFETY: The object has `length` bytes at that address; see `Send` above. The slice lives no longer than
+            // `self`, which keeps the object.
+            unsafe { std::slice::from_raw_parts(start, length) }
+        };
+        self.places.iter().map(slice).collect()
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Every function here has a twin of the same name, arguments, results and errors in `understudy/kernel/`, in the
 //! module of the same topic. The functions are pure: bytes and numbers in, bytes and numbers out; no callbacks into Python.
+//! Only `log::batches` writes files (docs/adr/0197-the-writer-of-the-log.md).
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
@@ -12,6 +13,7 @@ mod amqp091;
 mod bytes;
 mod changes;
 mod core;
+mod files;
 mod layout;
 mod log;
 mod messages;
@@ -26,6 +28,8 @@ const INTERFACE: u32 = 15;
 fn understudy_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<log::batches::BatchThread>()?;
+    module.add_function(wrap_pyfunction!(log::batches::batch_thread, module)?)?;
     module.add_function(wrap_pyfunction!(log::crc::crc32, module)?)?;
     module.add_function(wrap_pyfunction!(log::crc::crc32_combine, module)?)?;
     module.add_function(wrap_pyfunction!(log::records::digest_records, module)?)?;

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum, auto
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+from understudy.kernel.log import Batch, Outcome
 from understudy.tls.certificates import DistinguishedName
 
 
@@ -441,11 +442,76 @@ class Operation(Protocol):
     """A change to files of the store, as a value: one of the classes of ``store.log.operations``."""
 
 
+class BatchWrite(Protocol):
+    """A batch of the log that the log writer writes to the file itself, in the place of ``OperationApplier.apply``."""
+
+    @property
+    def file(self) -> File:
+        """File of the segment."""
+        ...
+
+    @property
+    def batch(self) -> Batch:
+        """Bytes to write, and the state of the segment before them."""
+        ...
+
+    def end(self, digest: int, skimmed: Sequence[list[Any] | None], error: BaseException | None) -> None:
+        """Take the outcome over.
+
+        Args:
+            digest: Digest of the segment with the written bytes.
+            skimmed: Summary of each buffer that was written; empty if the write has failed.
+            error: Failure of the write or of the sync.
+        """
+        ...
+
+
+class BatchThread(Protocol):
+    """A thread without the interpreter that executes batches of the log, one after another (``kernel.log``)."""
+
+    def fileno(self) -> int:
+        """Descriptor that is readable while a batch has ended and was not taken."""
+        ...
+
+    def submit(self, descriptor: int, batch: Batch) -> None:
+        """Write, sync, and only then compute digest and summaries. The descriptor must not be closed before the outcome
+        was taken.
+
+        Raises:
+            ValueError: The thread was closed.
+        """
+        ...
+
+    def execute(self, descriptor: int, batch: Batch) -> Outcome:
+        """The same on the calling thread; other threads may use the interpreter meanwhile."""
+        ...
+
+    def take(self) -> Outcome | None:
+        """Outcome of the next batch that has ended; None: none has."""
+        ...
+
+    def close(self) -> None:
+        """Let the thread end once it has executed everything it was given."""
+        ...
+
+
 class OperationApplier(Protocol):
     """Executes operations on the files of a directory. Its calls block and run on the thread of a writer."""
 
     def apply(self, operations: Sequence[Operation]) -> None:
         """Execute the operations in order; the first error ends the execution. Raises the errors of the operations."""
+        ...
+
+    def begin_batch(self, operations: Sequence[Operation]) -> BatchWrite | None:
+        """A batch of the log (``store.log.operations.is_batch``) for a writer that writes it itself. Does not block.
+        Either ``BatchWrite.end`` or ``apply`` with the same operations must follow.
+
+        Returns:
+            None: the batch can only be given to ``apply``.
+
+        Raises:
+            DiskFailed: The segment has failed before.
+        """
         ...
 
 

@@ -1,4 +1,6 @@
-"""How long a takeover takes with a backlog, compared with an empty store (goal: at most 2x)."""
+"""How long a takeover takes with a backlog, compared with an empty store (goal: at most 2x), or with segments that are
+made of the files of removed ones, compared with another commit.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,14 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.targets import check_out
 from support.processes import COMMAND, Pair
 
 ROUNDS = 3
 MESSAGES = 1_000_000
 BODY_BYTES = 1024
+#: Messages that are sent and consumed twice before a takeover with kept files: a dozen segments each time.
+REUSED_MESSAGES = 100_000
 
 
 class Takeover(NamedTuple):
@@ -38,9 +43,20 @@ class Takeover(NamedTuple):
 @click.command("takeover")
 @click.option("--messages", default=MESSAGES, show_default=True, help="Messages that wait; 0: only an empty store.")
 @click.option("--rounds", default=ROUNDS, show_default=True, help="Rounds; medians are printed.")
+@click.option(
+    "--kept",
+    default="",
+    metavar="NUMBERS",
+    help="In place of a backlog: numbers of kept files, such as 1,3,10, of which the open segment and the prepared ones"
+    " are made.",
+)
+@click.option("--baseline", default="", metavar="REV", help="With --kept: the sources of this commit in turn.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
-def takeover(messages: int, rounds: int, as_json: bool) -> None:
+def takeover(*, messages: int, rounds: int, kept: str, baseline: str, as_json: bool) -> None:
     """SIGKILL of the active until the backup accepts connections, with messages waiting and without."""
+    if kept:
+        _reused(sorted({int(each) for each in kept.split(",")}), baseline, rounds, as_json=as_json)
+        return
     samples: dict[int, list[Takeover]] = {0: [], messages: []}
     loading_s: list[float] = []
     with tempfile.TemporaryDirectory(prefix="understudy-bench-") as directory:
@@ -82,6 +98,62 @@ def takeover(messages: int, rounds: int, as_json: bool) -> None:
         print(f"loading {messages:,} messages took {statistics.median(loading_s):.0f} s")
 
 
+def _reused(numbers: list[int], baseline: str, rounds: int, *, as_json: bool) -> None:
+    """Both sides with each number of kept files, in turn."""
+    sides: dict[str, tuple[str, ...]] = {"this tree": ()}
+    if baseline:
+        sides[baseline[:8]] = ("env", f"PYTHONPATH={check_out(baseline)}")
+    samples: dict[tuple[str, int], list[Takeover]] = {(side, number): [] for number in numbers for side in sides}
+    with tempfile.TemporaryDirectory(prefix="understudy-bench-") as directory:
+        for number in range(rounds):
+            for (side, kept), values in samples.items():
+                place = Path(directory) / f"{number}-{side[:4]}-{kept}"
+                values.append(_one_reused(place, sides[side], kept))
+                shutil.rmtree(place)
+    if as_json:
+        found = [
+            {"side": side, "kept": kept, "samples_ms": [each._asdict() for each in values]}
+            for (side, kept), values in samples.items()
+        ]
+        print(json.dumps({"benchmark": "takeover", "reused": found}))
+        return
+    table = Table(title=f"SIGKILL of the active with segments that are used again, {rounds} rounds in turn")
+    for column in ("kept files", "sources", "median ms", "min ms", "max ms", "from lock to active, ms"):
+        table.add_column(column, justify="right")
+    for (side, kept), values in samples.items():
+        accepts = [each.accepts_ms for each in values]
+        activation = statistics.median(each.active_ms - each.lock_ms for each in values)
+        table.add_row(
+            str(kept), side, f"{statistics.median(accepts):.0f}", f"{min(accepts):.0f}", f"{max(accepts):.0f}",
+            f"{activation:.0f}",
+        )  # fmt: skip
+    Console().print(table)
+
+
+def _one_reused(directory: Path, prefix: tuple[str, ...], kept: int) -> Takeover:
+    """A takeover whose log ends in a segment made of the file of a removed one, where the sources do that; as many
+    segments are prepared as the limit allows.
+    """
+    extra = f"<journal-pool-files>{kept}</journal-pool-files><journal-min-files>{min(kept, 4) + 1}</journal-min-files>"
+    pair = Pair(directory, extra=extra)
+    for node in (pair.primary, pair.backup):
+        node.command = (*prefix, *node.command)
+    try:
+        pair.start()
+        for _ in range(2):
+            # the second half goes into files of the first one
+            for command in (("produce", "--size", str(BODY_BYTES)), ("consume",)):
+                subprocess.run(
+                    [str(COMMAND), command[0], "--url", pair.url, "--queue", "used", "--count", str(REUSED_MESSAGES),
+                     *command[1:]],
+                    check=True, capture_output=True,
+                )  # fmt: skip
+        pair.backup.wait_ready("passive")
+        return _take_over(pair)
+    finally:
+        pair.end()
+
+
 def _one(directory: Path, backlog: int) -> tuple[Takeover, float]:
     """The takeover, and seconds of loading."""
     pair = Pair(directory)
@@ -96,18 +168,26 @@ def _one(directory: Path, backlog: int) -> tuple[Takeover, float]:
             )  # fmt: skip
             pair.backup.wait_ready("passive")
         loaded_s = time.monotonic() - loading
-        pair.primary.kill()
-        began, died_s = time.monotonic(), time.time()
-        while not _listens(pair.backup.port):
-            assert time.monotonic() - began < 60, pair.backup.tail()
-            time.sleep(0.002)
-        took_ms = (time.monotonic() - began) * 1000
+        measured = _take_over(pair)
         queue = pair.backup.queue("backlog")
         assert (queue["message_count"] if queue else 0) == backlog
-        lock_ms, active_ms = (1000 * (at_s - died_s) for at_s in _logged(pair.backup.log))
-        return Takeover(took_ms, lock_ms, active_ms), loaded_s
+        return measured, loaded_s
     finally:
         pair.end()
+
+
+def _take_over(pair: Pair) -> Takeover:
+    """Kill the primary and wait for the backup."""
+    pair.primary.kill()
+    began, died_s = time.monotonic(), time.time()
+    while not _listens(pair.backup.port):
+        assert time.monotonic() - began < 60, pair.backup.tail()
+        time.sleep(0.002)
+    took_ms = (time.monotonic() - began) * 1000
+    # the last lines of the log may come after the port
+    pair.backup.wait_ready("active")
+    lock_ms, active_ms = (1000 * (at_s - died_s) for at_s in _logged(pair.backup.log))
+    return Takeover(took_ms, lock_ms, active_ms)
 
 
 def _logged(log: Path) -> tuple[float, float]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+from array import array
 from typing import Any
 
 from planted.planting import Patch, planted
 from understudy.errors import MessageUnreadable
+from understudy.kernel.log import Run, crc32
 from understudy.message import Message
 from understudy.routing.lifecycle.quarantine import DamagedMessages
 from understudy.routing.queues import delivery
 from understudy.routing.queues.queue import Queue
 from understudy.store.log.segment import seed_of
-from understudy.store.messages import read_back
+from understudy.store.messages import read_back, stored_runs
 from understudy.store.messages.reference import MessageReference, References
 from understudy.store.quarantine import KnownDamage, Quarantine, QuarantineEntry
 from understudy.testing.runs.scenario_run import ScenarioRun
@@ -121,6 +123,22 @@ class _AnyChecksum(int):
 def _damaged_message_served(patch: Patch) -> type[ScenarioRun]:
     """The checksum of a message that is read back is not compared."""
     patch.replace(read_back, "crc32", lambda data, seed: _AnyChecksum())
+    return DamagedPairRun
+
+
+@planted("damaged-run-served", promise="corruption is never served", checks=["corrupt"], seeds=range(6))
+def _damaged_run_served(patch: Patch) -> type[ScenarioRun]:
+    """The checksums of messages that are read from the log as a run always fit: each is computed anew before."""
+
+    def read_run(data: bytes, place: tuple[int, int, int], ids: bytes, offsets: bytes, lengths: bytes) -> Run | None:
+        fitting = bytearray(data)
+        for offset, length in zip(array("I", offsets), array("I", lengths), strict=True):
+            start = offset - place[1]
+            crc = crc32(bytes(fitting[start + 4 : start + length]), place[2])
+            fitting[start : start + 4] = crc.to_bytes(4, "little")
+        return old(bytes(fitting), place, ids, offsets, lengths)
+
+    old = patch.replace(stored_runs, "read_run", read_run)
     return DamagedPairRun
 
 

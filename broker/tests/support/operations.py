@@ -23,6 +23,9 @@ class FileApplier:
     def __init__(self, file: Written | None = None) -> None:
         self.file = file
 
+    def begin_batch(self, operations: Sequence[Operation]) -> None:
+        """Leave the batch to ``apply``."""
+
     def apply(self, operations: Sequence[Operation]) -> None:
         assert self.file is not None
         for operation in operations:

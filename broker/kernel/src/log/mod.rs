@@ -1,6 +1,7 @@
 //! What knows the records of the log.
 
 pub(crate) mod acknowledgements;
+pub(crate) mod batches;
 pub(crate) mod crc;
 pub(crate) mod records;
 pub(crate) mod references;

@@ -430,7 +430,7 @@ fn walk(data: &[u8], at: usize, origin: u64, seed: Option<u32>, sequence: u64) -
 const COMBINE_BYTES: usize = 4096;
 
 /// CRC-32 of valid records, from the crc that each has in its header.
-fn combined(data: &[u8], digest: u32, seed: u32) -> u32 {
+pub(crate) fn combined(data: &[u8], digest: u32, seed: u32) -> u32 {
     let mut digest = digest;
     let mut left = data;
     let mut last = (0, crc::Shift::new(0));

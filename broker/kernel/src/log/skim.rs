@@ -39,7 +39,7 @@ struct Rows {
 
 /// Messages first, then other records.
 #[derive(Default)]
-struct Step {
+pub(crate) struct Step {
     groups: Vec<Rows>,
     /// Transaction id, queue id and priority to the place of the group.
     places: HashMap<(u64, u64, u8), usize>,
@@ -122,11 +122,14 @@ impl Plain<'_> {
     }
 }
 
-struct Skimmed {
+/// Result of `skim`.
+pub(crate) struct Skimmed {
     stop: u8,
     at: usize,
-    steps: Vec<Step>,
-    overflow: bool,
+    /// Steps in the order of the records.
+    pub(crate) steps: Vec<Step>,
+    /// Whether an offset does not fit into 32 bits.
+    pub(crate) overflow: bool,
 }
 
 impl Skimmed {
@@ -239,7 +242,8 @@ impl Skimmed {
     }
 }
 
-fn skim(data: &[u8], origin: u64) -> Skimmed {
+/// What the records at the beginning of `data` say; `origin` is the offset of `data` in the segment.
+pub(crate) fn skim(data: &[u8], origin: u64) -> Skimmed {
     let mut found = Skimmed {
         stop: ENDED,
         at: 0,
@@ -286,8 +290,14 @@ pub fn skim_records<'py>(data: &Bound<'py, PyBytes>, origin: u64) -> PyResult<Bo
     if found.overflow {
         return Err(PyOverflowError::new_err("an offset does not fit into 32 bits"));
     }
+    let steps = steps_list(py, &found.steps, raw)?;
+    (found.stop, found.at, steps).into_pyobject(py)
+}
+
+/// Steps as Python has them; `raw` are the bytes that they were taken from.
+pub(crate) fn steps_list<'py>(py: Python<'py>, found: &[Step], raw: &[u8]) -> PyResult<Bound<'py, PyList>> {
     let steps = PyList::empty(py);
-    for step in &found.steps {
+    for step in found {
         let groups = PyList::empty(py);
         for rows in &step.groups {
             let queue_ids = rows.queues.chunks_exact(8).map(|each| u64_at(each, 0));
@@ -309,5 +319,5 @@ pub fn skim_records<'py>(data: &Bound<'py, PyBytes>, origin: u64) -> PyResult<Bo
         }
         steps.append((groups, step.duplicates.list(py)?, others))?;
     }
-    (found.stop, found.at, steps).into_pyobject(py)
+    Ok(steps)
 }

@@ -36,6 +36,7 @@ FUNCTIONS: Final = (
     "append_duplicate_ids",
     "append_sends",
     "bare_run",
+    "batch_thread",
     "confirms",
     "crc32",
     "crc32_combine",

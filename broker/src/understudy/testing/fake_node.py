@@ -124,6 +124,8 @@ def complete_view() -> FakeNodeView:
         live_bytes=1024,
         amplification=4.0,
         quarantined=0,
+        kept_files=3,
+        kept_bytes=2_000,
         disk_free_bytes=6_000,
         disk_size_bytes=10_000,
     )

@@ -84,6 +84,8 @@ def test_an_active_node() -> None:
             "quarantined": None,
             "waiting_for_other_node": 0,
             "repaired": 0,
+            "kept_files": None,
+            "kept_bytes": None,
             "disk_free_bytes": None,
             "disk_size_bytes": None,
         },

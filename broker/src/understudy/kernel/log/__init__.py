@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from understudy.kernel import ACTIVE
+from understudy.kernel.log.batches import DONE, SYNC, WRITE, Batch, Outcome
 from understudy.kernel.log.runs import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, LogPosition, SendsPart
 
 if TYPE_CHECKING or ACTIVE == "python":
+    from understudy.kernel.log.batches import batch_thread
     from understudy.kernel.log.crc import crc32, crc32_combine
     from understudy.kernel.log.records import digest_records, scan
     from understudy.kernel.log.references import (
@@ -35,6 +37,7 @@ else:
         append_duplicate_ids,
         append_sends,
         bare_run,
+        batch_thread,
         crc32,
         crc32_combine,
         digest_records,
@@ -53,15 +56,21 @@ else:
     )
 
 __all__ = [
+    "DONE",
     "QUEUE_ID_BYTES",
     "RECORD_HEAD_BYTES",
+    "SYNC",
+    "WRITE",
+    "Batch",
     "LogPosition",
+    "Outcome",
     "Run",
     "SendsPart",
     "acknowledge_record",
     "append_duplicate_ids",
     "append_sends",
     "bare_run",
+    "batch_thread",
     "crc32",
     "crc32_combine",
     "digest_records",

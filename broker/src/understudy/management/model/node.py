@@ -164,7 +164,8 @@ class Store(Item, frozen=True):
     directory: Annotated[str, figure("Directory of the log.")]
     segments: Annotated[Natural, figure("Segments of the journal.", metric="understudy_store_segments")]
     bytes: Annotated[
-        Natural, figure("Bytes of the journal's segments and snapshots.", "bytes", metric="understudy_store_bytes")
+        Natural,
+        figure("Bytes of the journal's segments, snapshots and kept files.", "bytes", metric="understudy_store_bytes"),
     ]
     full: Annotated[bool, figure("1 if the disk of the store is full.", metric="understudy_store_full")]
     durable_sequence: Annotated[
@@ -207,6 +208,17 @@ class Store(Item, frozen=True):
         Natural,
         figure("Messages and records quarantined since the activation.", total="understudy_messages_quarantined"),
     ] = 0
+    kept_files: Annotated[
+        Natural | None,
+        figure(
+            "Files of removed segments that are kept for later ones (journal-pool-files); null in a follower.",
+            metric="understudy_store_kept_files",
+        ),
+    ] = None
+    kept_bytes: Annotated[
+        Natural | None,
+        figure("Bytes of these files; null in a follower.", "bytes", metric="understudy_store_kept_bytes"),
+    ] = None
     disk_free_bytes: Annotated[
         Natural | None,
         figure(

@@ -62,6 +62,15 @@ class RealFile:
     def path(self) -> str:
         return self._path
 
+    @property
+    def descriptor(self) -> int:
+        """Descriptor of the open file; -1 if it is closed."""
+        return self._descriptor
+
+    def failure(self, doing: str, number: int) -> StoreError:
+        """Error of a call with this ``errno`` on the file, as the methods raise it."""
+        return _failure(OSError(number, os.strerror(number)), doing, self._name())
+
     def _name(self) -> str:
         """Present name of the file: a segment is renamed once it is complete, while it is open."""
         try:

@@ -190,6 +190,8 @@ class NodeReader:
                 waiting_for_other_node=0 if node.broker is None else node.broker.post_office.damaged.waiting_count,
                 repaired=store.quarantine.repairs.repaired,
                 set_aside=store.quarantine.set_aside,
+                kept_files=store.kept[0],
+                kept_bytes=store.kept[1],
                 disk_free_bytes=None if space is None else space.free_bytes,
                 disk_size_bytes=None if space is None else space.total_bytes,
             )

@@ -39,13 +39,20 @@ EXIT_CODE: Final = 1
 class CriticalPath:
     """An activity that must not take long, and the time since which it is busy."""
 
-    __slots__ = ("name", "since_ns")
+    __slots__ = ("loop_since_ns", "name", "since_ns")
 
     def __init__(self, name: str) -> None:
         self.name = name
         """Name for the log."""
         self.since_ns = 0
         """Monotonic nanoseconds; 0 while idle. Set by the watched code, read by the analyzer."""
+        self.loop_since_ns = 0
+        """The same for a part of the activity that is begun and ended on the loop beside that on another thread."""
+
+    def busy_since_ns(self) -> int:
+        """Earliest of both; 0 if neither part is busy."""
+        since_ns, loop_since_ns = self.since_ns, self.loop_since_ns
+        return min(since_ns, loop_since_ns) or since_ns or loop_since_ns
 
 
 class CriticalAnalyzer:
@@ -105,7 +112,7 @@ class CriticalAnalyzer:
         """Names of the paths that are busy for longer than the timeout, with the time since which they are."""
         found = {}
         for path in (self._loop_path, *self._paths):
-            since_ns = path.since_ns
+            since_ns = path.busy_since_ns()
             if since_ns and now_ns - since_ns > self._timeout_ns:
                 found[path.name] = since_ns
         return found

@@ -48,7 +48,7 @@ from understudy.store.log.operations import (
     WriteFile,
     WriteZeros,
 )
-from understudy.store.log.segment import SegmentFile, create_segment
+from understudy.store.log.segment import SegmentBatch, SegmentFile, create_segment
 from understudy.store.log.segment_pool import PoolSettings, SegmentPool
 from understudy.store.log.segment_skim import Skim
 from understudy.store.retention import Retention, RetentionSettings
@@ -139,6 +139,12 @@ class Applier:
             else:
                 self._execute(operation, disk or self.disk)
 
+    def begin_batch(self, operations: Sequence[Operation]) -> SegmentBatch | None:
+        """Begin a batch that the writer writes itself; see ``ports.OperationApplier``."""
+        append = operations[0]
+        assert type(append) is Append
+        return self._segments[append.name].begin_batch(append.offset, append.parts, sync=len(operations) > 1)
+
     def _execute(self, operation: Operation, disk: Disk) -> None:
         """Execute one operation, on a full disk without the kept files."""
         execute = _EXECUTE[type(operation)]
@@ -154,9 +160,9 @@ class Applier:
         self._pool.adopt()
 
     @property
-    def kept_files(self) -> int:
-        """Number of files of removed segments that are kept for later ones."""
-        return self._pool.files
+    def kept(self) -> tuple[int, int]:
+        """Number and bytes of the files of removed segments that are kept for later ones. May be read by any thread."""
+        return self._pool.files, self._pool.size_bytes
 
     def take_skim(self, name: str) -> Skim | None:
         """Summary of the records of a segment that was sealed (``segment_skim``); None if it is not known."""

@@ -486,9 +486,14 @@ class Journal:
 
         self._housekeeper.submit(operations, removed)
 
+    @property
+    def kept(self) -> tuple[int, int]:
+        """Number and bytes of the files that are kept for later segments."""
+        return self._applier.kept
+
     def empty_pool(self, done: Callable[[BaseException | None], None]) -> bool:
         """Remove the files that are kept for later segments, then call ``done``; whether there are any."""
-        if not self._applier.kept_files or self._life.state is not JournalState.OPEN:
+        if not self._applier.kept[0] or self._life.state is not JournalState.OPEN:
             return False
         self._housekeeper.submit([EmptyPool()], done)
         return True

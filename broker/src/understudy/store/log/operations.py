@@ -267,6 +267,13 @@ class FinishBodies:
     """Directory of the bodies; the empty name is the directory of the applier."""
 
 
+def is_beside_batches(operations: Sequence[Operation]) -> bool:
+    """Whether operations may be executed while batches before and after them are written: their files have no records
+    yet, and no batch goes into them before they have ended.
+    """
+    return len(operations) == 1 and type(operations[0]) in (CreateSegment, KeepReserve)
+
+
 def is_batch(operations: Sequence[Operation]) -> bool:
     """Whether operations are a batch of the log: its end needs the permission of the fence (``ports.Fence``)."""
     return type(operations[0]) is Append

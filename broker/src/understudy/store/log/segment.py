@@ -13,12 +13,13 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from understudy.dataclass import dataclass
 from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LockLost, StoreError, StoreVersionUnsupported
 from understudy.ids import NodeId, uuid_bytes, uuid_text
-from understudy.kernel.log import crc32, digest_records
+from understudy.kernel.log import Batch, crc32, digest_records
+from understudy.kernel.log.skim import Step
 from understudy.ports import Disk, File, FileReader
 from understudy.store.log.format_version import FORMAT_VERSION, FORMAT_VERSION_FIRST
 from understudy.store.log.open_files import OpenSegment
@@ -34,7 +35,7 @@ from understudy.store.log.records import (
     decode,
     encode_seal,
 )
-from understudy.store.log.segment_skim import Skim
+from understudy.store.log.segment_skim import COLLECT_BYTES, Skim
 
 MAGIC: Final = b"USTLOG\r\n"
 #: Records begin here; a block of its own, so that no record shares a sector with the header.
@@ -205,6 +206,17 @@ def _with_small_ones_joined(buffers: Sequence[bytes]) -> list[bytes]:
     return found
 
 
+class SegmentBatch(NamedTuple):
+    """A batch that is written by other means than the methods of ``SegmentFile``. Implements ``ports.BatchWrite``."""
+
+    segment: SegmentFile
+    file: File
+    batch: Batch
+
+    def end(self, digest: int, skimmed: Sequence[list[Step] | None], error: BaseException | None) -> None:
+        self.segment.end_batch(self.batch[1], digest, skimmed, error)
+
+
 class SegmentFile:
     """A segment being written, strictly in order.
 
@@ -291,14 +303,8 @@ class SegmentFile:
         self._append(offset, buffers, (NO_RECORD,) if offset < self._old_end else ())
 
     def _append(self, offset: int, buffers: Sequence[bytes], behind: tuple[bytes, ...] = ()) -> None:
-        if self._failure is not None:
-            raise self._failure
-        if offset != self._position:
-            self._take_back(offset)
-        if len(buffers) > 1:
-            buffers = _with_small_ones_joined(buffers)
-        self._before = digest = self._digest
-        self._last = offset
+        buffers = self._begin(offset, buffers)
+        digest = self._digest
         try:
             self._file.write(offset, [*buffers, *behind] if behind else buffers)
         except DiskFailed as failure:
@@ -309,6 +315,48 @@ class SegmentFile:
             self._position += len(data)
             if self._skim is not None:
                 self._skim.take(data)
+        self._digest = digest
+
+    def _begin(self, offset: int, buffers: Sequence[bytes]) -> Sequence[bytes]:
+        """Note where a write begins; the buffers to write."""
+        if self._failure is not None:
+            raise self._failure
+        if offset != self._position:
+            self._take_back(offset)
+        self._before = self._digest
+        self._last = offset
+        return _with_small_ones_joined(buffers) if len(buffers) > 1 else buffers
+
+    def begin_batch(self, offset: int, buffers: Sequence[bytes], *, sync: bool) -> SegmentBatch:
+        """The same as ``write``, and ``sync`` if it is wanted, by means of the caller. ``SegmentBatch.end`` follows, or
+        ``write`` with the same arguments.
+
+        Raises:
+            DiskFailed: the segment has failed before.
+        """
+        buffers = self._begin(offset, buffers)
+        behind = NO_RECORD if offset < self._old_end else b""
+        skim_bytes = None if self._skim is None else COLLECT_BYTES
+        return SegmentBatch(
+            self, self._file, (offset, list(buffers), behind, sync, self._digest, self._seed, skim_bytes)
+        )
+
+    def end_batch(
+        self,
+        buffers: Sequence[bytes],
+        digest: int,
+        skimmed: Sequence[list[Step] | None],
+        error: BaseException | None,
+    ) -> None:
+        """Take the outcome of a batch over; ``SegmentBatch.end`` has the arguments."""
+        if isinstance(error, DiskFailed):
+            self._failure = error
+        if error is not None and not skimmed:
+            return
+        for data, steps in zip(buffers, skimmed, strict=True):
+            self._position += len(data)
+            if self._skim is not None:
+                self._skim.take(data, steps)
         self._digest = digest
 
     def _take_back(self, offset: int) -> None:

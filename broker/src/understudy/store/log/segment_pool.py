@@ -86,6 +86,11 @@ class SegmentPool:
         """Number of files that are ready to be used."""
         return len(self._kept)
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of these files."""
+        return sum(each.size_bytes for each in list(self._kept))
+
     def keep(self, name: str) -> str | None:
         """Rename a segment that has left the log, unless the bounds are reached. ``offer`` must follow once the rename
         is durable: until then the name of the segment may come back, and must lead to its records.
@@ -202,9 +207,7 @@ class SegmentPool:
                     self._disk.remove(path)
 
     def _has_room(self, size_bytes: int) -> bool:
-        kept = list(self._kept)
-        used_bytes = sum(each.size_bytes for each in kept)
-        return len(kept) < self._settings.files_max and used_bytes + size_bytes <= self._settings.bytes_max
+        return self.files < self._settings.files_max and self.size_bytes + size_bytes <= self._settings.bytes_max
 
     def _path(self, name: str) -> str:
         return f"{self._directory}/{name}"

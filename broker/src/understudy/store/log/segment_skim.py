@@ -13,7 +13,7 @@ from understudy.limits import SKIMMED_SEGMENT_BYTES_MAX
 from understudy.store.log.records import SealRecord
 
 #: Bytes of written records that are collected before they are looked at.
-_COLLECT_BYTES: Final = 64 * 1024
+COLLECT_BYTES: Final = 64 * 1024
 #: Memory of the objects of a step, of one of its groups and of one other entry, without their contents.
 _STEP_BYTES: Final = 320
 _GROUP_BYTES: Final = 310
@@ -35,14 +35,20 @@ class Skim:
         self.seal: tuple[int, SealRecord] | None = None
         """Offset and content of the seal, without the offsets of the records."""
 
-    def take(self, data: bytes) -> None:
-        """The next bytes of the segment, whole records."""
-        if len(data) >= _COLLECT_BYTES and self._parts:
+    def take(self, data: bytes, steps: list[Step] | None = None) -> None:
+        """The next bytes of the segment, whole records, and their summary if it is known already."""
+        if steps is not None:
+            if self._parts:
+                self.finish()
+            self._add(steps)
+            self._position += len(data)
+            return
+        if len(data) >= COLLECT_BYTES and self._parts:
             # views, so that the bytes are not copied
             self.finish()
         self._parts.append(data)
         self._part_bytes += len(data)
-        if self._part_bytes >= _COLLECT_BYTES:
+        if self._part_bytes >= COLLECT_BYTES:
             self.finish()
 
     def finish(self) -> None:
@@ -51,11 +57,16 @@ class Skim:
         self._parts, self._part_bytes = [], 0
         if self.steps is not None:
             _, _, steps = skim_records(data, self._position)
-            self.steps += steps
-            self.kept_bytes += sum(map(_size, steps))
-            if self.kept_bytes > SKIMMED_SEGMENT_BYTES_MAX:
-                self.steps, self.kept_bytes = None, 0
+            self._add(steps)
         self._position += len(data)
+
+    def _add(self, steps: list[Step]) -> None:
+        if self.steps is None:
+            return
+        self.steps += steps
+        self.kept_bytes += sum(map(_size, steps))
+        if self.kept_bytes > SKIMMED_SEGMENT_BYTES_MAX:
+            self.steps, self.kept_bytes = None, 0
 
 
 def _size(step: Step) -> int:

@@ -251,8 +251,13 @@ class MessageStore:
         """Segments of the log."""
         return len(self._epochs)
 
+    @property
+    def kept(self) -> tuple[int, int]:
+        """Number and bytes of the files of removed segments that are kept for later ones."""
+        return self._journal.kept
+
     def size_bytes(self) -> int:
-        """Bytes of the directory's segments and snapshots on the disk, the prepared segment included."""
+        """Bytes of the directory's segments, snapshots and kept files on the disk, the prepared segment included."""
         return log_size_bytes(self._disk, self._directory)
 
     @property

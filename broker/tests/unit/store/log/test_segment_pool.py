@@ -230,9 +230,9 @@ def test_a_start_uses_the_files_of_an_earlier_activation_up_to_the_bounds() -> N
     rig.start()
     rig.applier.apply([TidyUp(EPOCH + 1, (), ())])
     assert rig.names() == [pool_name(1, EPOCH), pool_name(2, EPOCH)]
-    assert rig.applier.kept_files == 2
+    assert rig.applier.kept == (2, sum(rig.disk.open(f"{DIRECTORY}/{name}").size() for name in rig.names()))
     rig.create(9, epoch=EPOCH + 1)
-    assert rig.applier.kept_files == 1
+    assert rig.applier.kept[0] == 1
 
 
 def test_a_start_that_has_lost_the_store_leaves_the_files_alone() -> None:
@@ -297,7 +297,7 @@ def test_the_kept_files_are_removed_on_request() -> None:
     rig.remove(1)
     rig.applier.apply([EmptyPool()])
     assert rig.names() == []
-    assert rig.applier.kept_files == 0
+    assert rig.applier.kept[0] == 0
 
 
 @pytest.mark.parametrize("seed", range(40))
