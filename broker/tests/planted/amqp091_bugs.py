@@ -68,7 +68,7 @@ def _multiple_settles_all(patch: Patch) -> None:
 
 @planted(
     "amqp-old-generation-settles", promise="an unacknowledged message is delivered again", checks=["client", "lost"],
-    elsewhere={_AMQP091: range(20)},
+    elsewhere={_AMQP091: range(8)},
 )  # fmt: skip
 def _old_generation_settles(patch: Patch) -> None:
     """An acknowledgement of a delivery before a failover settles one after it."""
