@@ -30,8 +30,8 @@ _BOOLEANS: Final = frozenset(
         "autoStart", "directDeliver", "disableStompServerHeader", "doNotOffset", "forceSSLParameters", "httpEnabled",
         "httpRequiresSessionId", "httpUpgradeEnabled", "knownHosts", "mask-password", "needClientAuth",
         "proxyProtocolEnabled", "sessionTakeover", "socksEnabled", "socksRemoteDNS", "sslAutoReload", "sslEnabled",
-        "tcpNoDelay", "trustAll", "useDefaultSslContext", "useEpoll", "useGlobalWorkerPool", "useInvm", "useKQueue", "useNio",
-        "useNioGlobalWorkerPool", "useServlet", "verifyHost", "wantClientAuth", "webSocketCompressionSupported",
+        "tcpNoDelay", "trustAll", "useDefaultSslContext", "useEpoll", "useGlobalWorkerPool", "useInvm", "useKQueue",
+        "useNio", "useNioGlobalWorkerPool", "useServlet", "verifyHost", "wantClientAuth", "webSocketCompressionSupported",
         "amqpDuplicateDetection", "supportAdvisory", "suppressInternalManagementObjects",
         "stompEnableMessageId", "stomp-enable-message-id",
     }
