@@ -31,8 +31,8 @@ _BOOLEANS: Final = frozenset(
         "httpRequiresSessionId", "httpUpgradeEnabled", "knownHosts", "mask-password", "needClientAuth",
         "proxyProtocolEnabled", "sessionTakeover", "socksEnabled", "socksRemoteDNS", "sslAutoReload", "sslEnabled",
         "tcpNoDelay", "trustAll", "useDefaultSslContext", "useEpoll", "useGlobalWorkerPool", "useInvm", "useKQueue",
-        "useNio", "useNioGlobalWorkerPool", "useServlet", "verifyHost", "wantClientAuth", "webSocketCompressionSupported",
-        "amqpDuplicateDetection", "supportAdvisory", "suppressInternalManagementObjects",
+        "useNio", "useNioGlobalWorkerPool", "useServlet", "verifyHost", "wantClientAuth",
+        "webSocketCompressionSupported", "amqpDuplicateDetection", "supportAdvisory", "suppressInternalManagementObjects",
         "stompEnableMessageId", "stomp-enable-message-id",
     }
 )  # fmt: skip
