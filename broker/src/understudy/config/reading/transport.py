@@ -32,8 +32,8 @@ _BOOLEANS: Final = frozenset(
         "proxyProtocolEnabled", "sessionTakeover", "socksEnabled", "socksRemoteDNS", "sslAutoReload", "sslEnabled",
         "tcpNoDelay", "trustAll", "useDefaultSslContext", "useEpoll", "useGlobalWorkerPool", "useInvm", "useKQueue",
         "useNio", "useNioGlobalWorkerPool", "useServlet", "verifyHost", "wantClientAuth",
-        "webSocketCompressionSupported", "amqpDuplicateDetection", "supportAdvisory", "suppressInternalManagementObjects",
-        "stompEnableMessageId", "stomp-enable-message-id",
+        "webSocketCompressionSupported", "amqpDuplicateDetection", "supportAdvisory",
+        "suppressInternalManagementObjects", "stompEnableMessageId", "stomp-enable-message-id",
     }
 )  # fmt: skip
 _NUMBERS: Final = frozenset(
