@@ -102,6 +102,8 @@ class AcceptorConfiguration:
     """Whether its clients of AMQP 0-9-1 learn of other nodes, and those of other nodes of it; ``knownHosts``."""
     acknowledgement_timeout_ms: int = limits.AMQP091_ACKNOWLEDGEMENT_TIMEOUT_MS
     """Time for the acknowledgement of a delivery of AMQP 0-9-1, after which its channel is closed; 0: no limit."""
+    session_takeover: bool = True
+    """Whether its clients of AMQP 0-9-1 get a session of theirs that still has a connection; ``sessionTakeover``."""
     http_upgrade: bool = False
     """Whether the acceptor also takes requests for an HTTP upgrade."""
     tls: TlsSettings | None = None

@@ -29,6 +29,8 @@ class AcceptorOptions:
     """Whether clients of AMQP 0-9-1 learn of other nodes."""
     acknowledgement_timeout_ms: int = AMQP091_ACKNOWLEDGEMENT_TIMEOUT_MS
     """Time for the acknowledgement of a delivery of AMQP 0-9-1; 0: no limit."""
+    session_takeover: bool = True
+    """Whether clients of AMQP 0-9-1 get a session of theirs that still has a connection."""
 
 
 class ConnectionHandler(Protocol):

@@ -29,11 +29,11 @@ _BOOLEANS: Final = frozenset(
     {
         "autoStart", "directDeliver", "disableStompServerHeader", "doNotOffset", "forceSSLParameters", "httpEnabled",
         "httpRequiresSessionId", "httpUpgradeEnabled", "knownHosts", "mask-password", "needClientAuth",
-        "proxyProtocolEnabled", "socksEnabled", "socksRemoteDNS", "sslAutoReload", "sslEnabled", "tcpNoDelay",
-        "trustAll", "useDefaultSslContext", "useEpoll", "useGlobalWorkerPool", "useInvm", "useKQueue", "useNio",
-        "useNioGlobalWorkerPool", "useServlet", "verifyHost", "wantClientAuth", "webSocketCompressionSupported",
-        "amqpDuplicateDetection", "supportAdvisory", "suppressInternalManagementObjects",
-        "stompEnableMessageId", "stomp-enable-message-id",
+        "proxyProtocolEnabled", "sessionTakeover", "socksEnabled", "socksRemoteDNS", "sslAutoReload", "sslEnabled",
+        "tcpNoDelay", "trustAll", "useDefaultSslContext", "useEpoll", "useGlobalWorkerPool", "useInvm", "useKQueue",
+        "useNio", "useNioGlobalWorkerPool", "useServlet", "verifyHost", "wantClientAuth",
+        "webSocketCompressionSupported", "amqpDuplicateDetection", "supportAdvisory",
+        "suppressInternalManagementObjects", "stompEnableMessageId", "stomp-enable-message-id",
     }
 )  # fmt: skip
 _NUMBERS: Final = frozenset(
@@ -67,8 +67,8 @@ _ACCEPTOR_USES: Final = frozenset(
     {
         "acknowledgementTimeout", "activemqServerName", "anycastPrefix", "autoStart", "backlog",
         "clusterConnection", "connectionsAllowed", "doNotOffset", "handshake-timeout", "httpUpgradeEnabled",
-        "knownHosts", "multicastPrefix", "protocol", "protocols", "sessionsAllowed", "sslEnabled",
-        "tcpReceiveBufferSize", "tcpSendBufferSize", "virtualHosts",
+        "knownHosts", "multicastPrefix", "protocol", "protocols", "sessionTakeover", "sessionsAllowed",
+        "sslEnabled", "tcpReceiveBufferSize", "tcpSendBufferSize", "virtualHosts",
     }
 )  # fmt: skip
 
@@ -142,6 +142,7 @@ def read_acceptor(
             INT_MAX,
             minimum=0,
         ),
+        session_takeover=parameters.get("sessionTakeover") is not False,
         http_upgrade=parameters.get("httpUpgradeEnabled") is True,
         tls=settings,
         parameters=parameters,

@@ -69,6 +69,7 @@ def make_acceptor(
         configuration.virtual_hosts,
         configuration.known_hosts,
         configuration.acknowledgement_timeout_ms,
+        configuration.session_takeover,
     )
     handlers = {protocol.wire: protocol.handler(cluster, options) for protocol in broker.protocols}
     return Acceptor(
