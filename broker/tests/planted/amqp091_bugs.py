@@ -10,7 +10,6 @@ from understudy.errors import BrokerError
 from understudy.protocols.amqp091.channel import Amqp091Channel
 from understudy.protocols.amqp091.deliveries import GENERATION_SHIFT, ChannelDeliveries, Settlement
 from understudy.protocols.amqp091.publisher import ChannelPublisher
-from understudy.protocols.amqp091.resumption.records import SessionRecords
 from understudy.session.session import ServerSession
 
 _AMQP091: Final = "amqp091"
@@ -68,8 +67,8 @@ def _multiple_settles_all(patch: Patch) -> None:
 
 
 @planted(
-    "amqp-old-generation-settles", promise="no confirmed durable message is lost", checks=["lost"],
-    elsewhere={_AMQP091: range(40)},
+    "amqp-old-generation-settles", promise="an unacknowledged message is delivered again", checks=["client", "lost"],
+    elsewhere={_AMQP091: range(8)},
 )  # fmt: skip
 def _old_generation_settles(patch: Patch) -> None:
     """An acknowledgement of a delivery before a failover settles one after it."""
@@ -80,16 +79,3 @@ def _old_generation_settles(patch: Patch) -> None:
         old(self, present if number else tag, settlement, multiple=multiple, transacted=transacted)
 
     old = patch.replace(ChannelDeliveries, "settle", settle)
-
-
-@planted(
-    "amqp-publish-numbers-forgotten", promise="no duplicate with duplicate detection", checks=["duplicated"],
-    elsewhere={_AMQP091: range(40)},
-)  # fmt: skip
-def _publish_numbers_forgotten(patch: Patch) -> None:
-    """The next active node does not know the last publish that was accepted."""
-
-    def accepted(self: SessionRecords, channel: int) -> int:
-        return max(0, int(old(self, channel)) - 1)
-
-    old = patch.replace(SessionRecords, "accepted", accepted)

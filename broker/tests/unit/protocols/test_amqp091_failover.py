@@ -31,6 +31,7 @@ from understudy.store.log_format import ReadableFormat
 from understudy.store.setting_record import SettingKind
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.codes import Amqp091Error
+from understudy.wire.amqp091.frames import PROTOCOL_HEADER
 
 GENERATION = 1 << GENERATION_SHIFT
 
@@ -58,6 +59,14 @@ def confirming(node: AmqpNode, **more: Any) -> AmqpClient:
 def publish(client: AmqpClient, *numbers: int, **properties: Any) -> None:
     for number in numbers:
         client.publish("q", b"%d" % number, **({"delivery_mode": 2} | properties))
+
+
+def test_nodes_announce_sessions() -> None:
+    made = AmqpNode().amqp_client()
+    made.send_bytes(PROTOCOL_HEADER)
+    properties = made.only(m.ConnectionStart)[0].server_properties
+    assert properties["capabilities"]["qpid.session"] is True
+    assert properties["qpid.session.timeout"] == 300
 
 
 # --- the session ---------------------------------------------------------------------------------

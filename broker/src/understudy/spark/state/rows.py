@@ -249,7 +249,8 @@ def duplicate_ids(rows: DataFrame, decided: DataFrame, at: At, since: Mapping[in
     known = frame_of(rows.sparkSession, "address_id bigint, since bigint", since.items())
     effective = _effective(_of(rows, _DUPLICATE_ID), decided, at.sequence)
     # the numbers of publishes of client sessions are no duplicate ids of an address (``store.session_numbers``)
-    number = (F.length("value") == NUMBER_ID_BYTES) & F.col("value").startswith(F.lit(bytearray(NUMBER_PREFIX)))
+    prefix = F.substring("value", 1, len(NUMBER_PREFIX)) == F.lit(bytearray(NUMBER_PREFIX))
+    number = (F.length("value") == NUMBER_ID_BYTES) & prefix
     counted = effective.join(F.broadcast(known), "address_id").where("visible > since").where(~number)
     bridged = F.substring("value", 1, len(FORWARDED_KEY)) == F.lit(bytearray(FORWARDED_KEY))
     newest = Window.partitionBy("address_id", bridged).orderBy(F.desc("visible"), F.desc("sequence"), F.desc("place"))

@@ -64,7 +64,7 @@ class AmqpSession:
     status: Mapping[str, Any] = field(default_factory=dict)
     """Status of channel.open-ok."""
     refused_with: int = 0
-    """Reply code of a connection.close in place of open-ok; 0: there was none."""
+    """Reply code of the close that has ended the connection; 0: there was none."""
 
 
 class AmqpClient(asyncio.Protocol):
@@ -125,6 +125,11 @@ class AmqpClient(asyncio.Protocol):
             self._session.status = decode_table(
                 opened.reserved_1, 0, len(opened.reserved_1), values_max=_STATUS_VALUES_MAX
             )[0]
+
+    @property
+    def closed_with(self) -> int:
+        """Reply code with which the broker has closed the channel or the connection; 0: it has not."""
+        return self._session.refused_with
 
     @property
     def status(self) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
 """Simulated applications of AMQP 0-9-1 that resume their session after every cut (ADR 0195).
 
-A producer with confirms sends publishes that were not accepted again under their numbers, so none of them may be lost or
+A producer with confirms sends publishes that were not accepted again under their numbers: none of them may be lost or
 doubled. A consumer goes on with the deliveries that it has, and repeats acknowledgements that may not have arrived.
 Both keep their name in the ledger as long as the session lasts.
 """
@@ -42,6 +42,8 @@ _TIMEOUT_S = 300
 #: Time after the last connection within which a session must be there. Virtual seconds.
 _KEPT_S = 280
 _GENERATION_SHIFT = 48
+#: Reply codes for errors that these clients do not make.
+_ERRORS_OF_CLIENT = (406, 501, 502, 503, 504, 505, 530)
 
 
 @dataclass(slots=True)
@@ -113,8 +115,10 @@ class _Resuming:
             self.begun = True
             return client
 
-    def used(self) -> None:
-        """The connection is of no use any more."""
+    def used(self, client: AmqpClient) -> None:
+        """The connection is of no use any more. The broker must not have ended it for an error of its client."""
+        if client.closed_with in _ERRORS_OF_CLIENT:
+            self.complain(f"the broker has closed with {client.closed_with}")
         self._last_s = asyncio.get_running_loop().time()
 
 
@@ -159,7 +163,7 @@ class _Producer:
                 if client.returned:
                     self._resuming.complain(f"{client.returned} messages were returned, although the queue is there")
                 client.fail(ConnectionFailed("the application has ended it"))
-                self._resuming.used()
+                self._resuming.used(client)
 
     async def _go_on(self, client: AmqpClient) -> None:
         """Select confirms on a new channel, or send publishes again that were not accepted."""
@@ -260,7 +264,7 @@ class _Consumer:
                 await asyncio.sleep(START_OVER_S)
             finally:
                 client.fail(ConnectionFailed("the application has ended it"))
-                self._resuming.used()
+                self._resuming.used(client)
 
     async def _go_on(self, client: AmqpClient) -> None:
         """Begin to consume on a new channel, or settle again on a resumed one."""
