@@ -123,7 +123,7 @@ class Settlements:
             raise IllegalState(f"message {received.message_id}: in the mode 'pre' the broker has forgotten it")
         if not plain and not self._channel.takes_settlements:
             raise IllegalState(
-                "over AMQP 0-9-1, and at a broker that is not Understudy, a single message has no delay and no dead letter"
+                "over AMQP 0-9-1, and at a broker that is not Understudy, one message has no delay and no dead letter"
             )
 
     def _settling_call(self, received: ReceivedMessage, outcome: Outcome, waiter: Waiter[bool]) -> None:
