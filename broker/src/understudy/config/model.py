@@ -100,6 +100,8 @@ class AcceptorConfiguration:
     """Virtual hosts of AMQP 0-9-1 beside the default one; acceptor parameter ``virtualHosts``."""
     known_hosts: bool = True
     """Whether its clients of AMQP 0-9-1 learn of other nodes, and those of other nodes of it; ``knownHosts``."""
+    session_takeover: bool = True
+    """Whether its clients of AMQP 0-9-1 get a session of theirs that still has a connection; ``sessionTakeover``."""
     http_upgrade: bool = False
     """Whether the acceptor also takes requests for an HTTP upgrade."""
     tls: TlsSettings | None = None

@@ -27,6 +27,8 @@ class AcceptorOptions:
     """Virtual hosts of AMQP 0-9-1 beside the default one."""
     known_hosts: bool = True
     """Whether clients of AMQP 0-9-1 learn of other nodes."""
+    session_takeover: bool = True
+    """Whether clients of AMQP 0-9-1 get a session of theirs that still has a connection."""
 
 
 class ConnectionHandler(Protocol):

@@ -11,8 +11,8 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Final
-from uuid import UUID
 
+from understudy.ids import uuid_bytes, uuid_text
 from understudy.store.setting_record import SettingRecord
 
 #: Address id of the records of numbers that no MESSAGE_ADD has.
@@ -36,7 +36,7 @@ def number_id(uuid: str, channel: int, incarnation: int, number: int) -> bytes:
         incarnation: Distinguishes channels of one number, which count anew.
         number: Number of the publish or commit.
     """
-    return _LAYOUT.pack(NUMBER_PREFIX, UUID(uuid).bytes, channel, incarnation, number)
+    return _LAYOUT.pack(NUMBER_PREFIX, uuid_bytes(uuid), channel, incarnation, number)
 
 
 def has_numbers(ids: Sequence[bytes]) -> bool:
@@ -69,7 +69,7 @@ class SessionNumbers:
             is_session: Whether a session of this UUID is in the log; numbers of others do not count.
         """
         for each in filter(is_number, duplicate_ids):
-            if is_session(str(UUID(bytes=_LAYOUT.unpack(each)[1]))):
+            if is_session(uuid_text(_LAYOUT.unpack(each)[1])):
                 channel, number = each[_CHANNEL], each[_CHANNEL.stop :]
                 self._highest[channel] = max(number, self._highest.get(channel, number))
 
@@ -84,7 +84,7 @@ class SessionNumbers:
         if not channel and record.values is not None:
             return
         kept = None if record.values is None else record.values.get("incarnation")
-        raw = UUID(uuid).bytes
+        raw = uuid_bytes(uuid)
         for each in list(self._highest):
             _, session, number, incarnation, _ = _LAYOUT.unpack(each + bytes(_NUMBER.size))
             if session == raw and channel in ("", str(number)) and incarnation != kept:

@@ -72,6 +72,8 @@ def test_parameters_by_semicolon_and_ampersand() -> None:
 
 def test_clients_of_an_acceptor_may_be_left_without_known_hosts() -> None:
     assert not acceptor("tcp://h:1?knownHosts=false").known_hosts
+    assert acceptor("tcp://h:1").session_takeover
+    assert not acceptor("tcp://h:1?sessionTakeover=false").session_takeover
 
 
 @pytest.mark.parametrize(

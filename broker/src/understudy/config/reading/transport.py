@@ -29,8 +29,8 @@ _BOOLEANS: Final = frozenset(
     {
         "autoStart", "directDeliver", "disableStompServerHeader", "doNotOffset", "forceSSLParameters", "httpEnabled",
         "httpRequiresSessionId", "httpUpgradeEnabled", "knownHosts", "mask-password", "needClientAuth",
-        "proxyProtocolEnabled", "socksEnabled", "socksRemoteDNS", "sslAutoReload", "sslEnabled", "tcpNoDelay",
-        "trustAll", "useDefaultSslContext", "useEpoll", "useGlobalWorkerPool", "useInvm", "useKQueue", "useNio",
+        "proxyProtocolEnabled", "sessionTakeover", "socksEnabled", "socksRemoteDNS", "sslAutoReload", "sslEnabled",
+        "tcpNoDelay", "trustAll", "useDefaultSslContext", "useEpoll", "useGlobalWorkerPool", "useInvm", "useKQueue", "useNio",
         "useNioGlobalWorkerPool", "useServlet", "verifyHost", "wantClientAuth", "webSocketCompressionSupported",
         "amqpDuplicateDetection", "supportAdvisory", "suppressInternalManagementObjects",
         "stompEnableMessageId", "stomp-enable-message-id",
@@ -67,7 +67,8 @@ _ACCEPTOR_USES: Final = frozenset(
     {
         "activemqServerName", "anycastPrefix", "autoStart", "backlog", "clusterConnection", "connectionsAllowed",
         "doNotOffset", "handshake-timeout", "httpUpgradeEnabled", "knownHosts", "multicastPrefix", "protocol",
-        "protocols", "sessionsAllowed", "sslEnabled", "tcpReceiveBufferSize", "tcpSendBufferSize", "virtualHosts",
+        "protocols", "sessionTakeover", "sessionsAllowed", "sslEnabled", "tcpReceiveBufferSize",
+        "tcpSendBufferSize", "virtualHosts",
     }
 )  # fmt: skip
 
@@ -132,6 +133,7 @@ def read_acceptor(
         cluster_connection=None if (named := parameters.get("clusterConnection")) is None else str(named),
         virtual_hosts=_list(parameters.get("virtualHosts")),
         known_hosts=parameters.get("knownHosts") is not False,
+        session_takeover=parameters.get("sessionTakeover") is not False,
         http_upgrade=parameters.get("httpUpgradeEnabled") is True,
         tls=settings,
         parameters=parameters,

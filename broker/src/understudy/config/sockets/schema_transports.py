@@ -42,8 +42,8 @@ TRANSPORTS: Final = (
             "sessionsAllowed (of one connection; 2047), backlog, autoStart, httpUpgradeEnabled, "
             "tcpSendBufferSize and tcpReceiveBufferSize (1 MiB, unless net.core.wmem_max or rmem_max is less; "
             "-1: left to the system), anycastPrefix and multicastPrefix (comma-separated; cut off names, imply the "
-            "routing type), virtualHosts and knownHosts (of AMQP 0-9-1: docs/use/amqp091.md), doNotOffset (a hosted "
-            "backup has the same port).",
+            "routing type), virtualHosts, knownHosts and sessionTakeover (of AMQP 0-9-1: docs/use/amqp091.md), "
+            "doNotOffset (a hosted backup has the same port).",
             attributes=(
                 named("Name."),
                 _SOCKET_BINDING,

@@ -135,7 +135,8 @@ class Handshake:
         """
         owner = self._owner
         owner.peer.host = names.host_prefix(method.virtual_host, owner.services.options.virtual_hosts)
-        self.session.enter(Client(owner.peer.user, self.host, owner.peer.host))
+        client = Client(owner.peer.user, self.host, owner.peer.host)
+        self.session.enter(client, takes_over=owner.services.options.session_takeover)
         owner.proceed()
         owner.send(ConnectionOpenOk(self.known_hosts()), 0)
 

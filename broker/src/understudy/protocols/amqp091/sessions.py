@@ -227,35 +227,41 @@ class ClientSessions:
         """Number of sessions."""
         return len(self._by_uuid)
 
-    def enter(self, request: SessionRequest, client: Client) -> ClientSession:
+    def enter(self, request: SessionRequest, client: Client, *, takes_over: bool = True) -> ClientSession:
         """The session that a client has asked for; it is attached and has no connection yet.
-
-        A session that has a connection is taken from it if the same user asks: after a cut link the former connection
-        may look alive for long.
 
         Args:
             request: What the client asks for.
             client: Login and host of the client.
+            takes_over: Whether a session that has a connection is taken from it, if the same user asks: after a cut
+                link the former connection may look alive for long.
 
         Raises:
             Amqp091Error: NOT_FOUND: it does not exist, has ended, or belongs to another user or virtual host.
-                RESOURCE_LOCKED: it exists and shall be new. NOT_ALLOWED: there are too many sessions.
+                RESOURCE_LOCKED: it exists and shall be new, or has a connection. NOT_ALLOWED: there are too many
+                sessions. RESOURCE_ERROR: the disk is full.
         """
         known = self._by_uuid.get(request.uuid)
         if known is not None and known.client.may_take(client) and request.kind is not RequestKind.START:
+            if known.connection is not None and not takes_over:
+                raise _in_use()
             if known.connection is not None:
                 known.connection.kill("the session goes on at another connection")
             if known.state is State.DETACHED:
                 known.fire(Event.ATTACH)
                 known.timeout_ms = request.timeout_ms
                 known.keeps_channels = request.kind is not RequestKind.ATTACH
-                known.save()
+                try:
+                    known.save()
+                except Amqp091Error:
+                    known.fire(Event.DETACH)
+                    raise
                 return known
             known = None
         if request.kind is RequestKind.RESUME:
             raise Amqp091Error(ReplyCode.NOT_FOUND, "there is no such session", closes_connection=True)
         if known is not None:
-            raise Amqp091Error(ReplyCode.RESOURCE_LOCKED, "the session is in use", closes_connection=True)
+            raise _in_use()
         return self._start(request, client)
 
     def _start(self, request: SessionRequest, client: Client) -> ClientSession:
@@ -307,6 +313,10 @@ class ClientSessions:
             session.fire(Event.END)
 
 
+def _in_use() -> Amqp091Error:
+    return Amqp091Error(ReplyCode.RESOURCE_LOCKED, "the session is in use", closes_connection=True)
+
+
 class SessionPart:
     """The session of one connection, if its client asks for one."""
 
@@ -341,11 +351,12 @@ class SessionPart:
         """The session; None: the client has none."""
         return self._session
 
-    def enter(self, client: Client) -> None:
+    def enter(self, client: Client, *, takes_over: bool) -> None:
         """Enter the session that the client has asked for.
 
         Args:
             client: Login and host of the client.
+            takes_over: Whether the session is taken from another connection.
 
         Raises:
             Amqp091Error: as ``session_request`` and ``ClientSessions.enter``.
@@ -353,7 +364,7 @@ class SessionPart:
         if self._refusal is not None:
             raise self._refusal
         if self._request is not None:
-            self._session = self._sessions.enter(self._request, client)
+            self._session = self._sessions.enter(self._request, client, takes_over=takes_over)
             self._session.place(self._connection, self._scope)
 
     def closed_by_client(self, code: int) -> None:

@@ -64,7 +64,12 @@ def make_acceptor(
     """
     current, environment = parts.configuration.current, parts.environment
     cluster = broker.cluster.of(configuration.cluster_connection)
-    options = AcceptorOptions(configuration.sessions_allowed, configuration.virtual_hosts, configuration.known_hosts)
+    options = AcceptorOptions(
+        configuration.sessions_allowed,
+        configuration.virtual_hosts,
+        configuration.known_hosts,
+        configuration.session_takeover,
+    )
     handlers = {protocol.wire: protocol.handler(cluster, options) for protocol in broker.protocols}
     return Acceptor(
         configuration,
