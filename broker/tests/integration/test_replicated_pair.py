@@ -28,7 +28,7 @@ from understudy.client.sync import connect
 from understudy.errors import BrokerError
 from understudy.ha.replication.policy import IN_LINE
 
-MakeTraffic = Callable[[ReplicatedPair, int], Traffic]
+MakeTraffic = Callable[..., Traffic]
 
 
 @pytest.fixture
@@ -67,12 +67,14 @@ def test_a_backup_that_came_into_sync_under_load_serves_after_a_kill(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("allow_failback", [True, False])
+@pytest.mark.parametrize(
+    ("allow_failback", "transport"), [(True, "core"), (False, "core"), (True, "amqp091"), (False, "amqp091")]
+)
 def test_a_clean_stop_hands_over_and_the_old_node_returns(
-    make_pair: Callable[..., ReplicatedPair], traffic: MakeTraffic, allow_failback: bool
+    make_pair: Callable[..., ReplicatedPair], traffic: MakeTraffic, allow_failback: bool, transport: str
 ) -> None:
     pair = make_pair(allow_failback=allow_failback).start()
-    load = traffic(pair, 1_500)
+    load = traffic(pair, 1_500, transport)
     load.wait_confirmed(200)
     assert pair.primary.terminate() == 0
     pair.backup.wait_ready("active")

@@ -88,7 +88,7 @@ class Drive091:
         self._flush()
 
     def _flush(self) -> None:
-        """End the turn of the client: it writes its output, and takes the answers that its codec makes without the broker."""
+        """End the turn of the client: it writes its output, and takes the answers that its codec makes itself."""
         for _ in range(20):
             self._decoder.receive(self.core.data_to_send())
 

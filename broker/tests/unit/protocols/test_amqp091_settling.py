@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from support.amqp091 import AmqpClient, AmqpNode, bodies, declared, got
+from support.amqp091_sessions import started
 from support.routing import World, text
 from understudy.protocols.amqp091.messages import MessageCarrier
 from understudy.routing.restore import restore, settle
 from understudy.wire.amqp091 import methods as m
+from understudy.wire.amqp091.frames import method_frame
 from understudy.wire.amqp091.tables import Decimal, Timestamp
 
 
@@ -456,3 +458,20 @@ def test_queues_with_a_short_life_after_a_restart() -> None:
     again.world.clock.advance(1_100)
     again.world.turn()
     assert other.code(m.QueueDeclare(0, "expiring", passive=True)) == 404
+
+
+def test_a_consumer_that_is_cancelled_before_it_is_made_gets_nothing() -> None:
+    """basic.consume waits for the record of basic.qos; a basic.cancel in the same segment comes after it."""
+    node = AmqpNode()
+    client = started(node)
+    declared(client, "q", durable=True)
+    node.store.automatic = False
+    requests = (m.BasicQos(0, 10), m.BasicConsume(0, "q", "t"), m.BasicCancel("t"))
+    client.send_bytes(b"".join(method_frame(each, 1) for each in requests))
+    assert client.received() == []
+    node.sync()
+    node.store.automatic = True
+    node.sync()
+    assert [type(each.method) for each in client.received()] == [m.BasicQosOk, m.BasicConsumeOk, m.BasicCancelOk]
+    client.publish("q", b"1")
+    assert client.received() == []

@@ -95,8 +95,7 @@ class SessionChannel:
         self._out = out
         self._declarations = declarations
         self._wall_ms = wall_ms
-        self._transacted = not request.auto_commit_sends
-        self._defers = request.auto_commit_sends and not request.auto_commit_acks
+        self._request = request
         self._expected: deque[tuple[type[Method], Answered]] = deque()
         self._deferred: list[int] = []
         self._commits = 0
@@ -109,6 +108,16 @@ class SessionChannel:
         self.publishes = Publishes(out, self.channel_id, number, complain)
         self.publishes.confirms = not self._transacted
         self.consumers = ConsumerParts(out, self.channel_id, number, self._limit, no_ack=request.pre_acknowledge)
+
+    @property
+    def _transacted(self) -> bool:
+        """Whether the session has transactions."""
+        return not self._request.auto_commit_sends
+
+    @property
+    def _defers(self) -> bool:
+        """Whether acknowledgements wait for a commit."""
+        return self._request.auto_commit_sends and not self._request.auto_commit_acks
 
     # life
 

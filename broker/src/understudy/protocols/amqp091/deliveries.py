@@ -24,7 +24,7 @@ from understudy.limits import AMQP091_CONSUMERS_MAX
 from understudy.message import LargeMessage, Message
 from understudy.protocols.amqp091 import names
 from understudy.protocols.amqp091.link import ConnectionLink
-from understudy.protocols.amqp091.messages import Publish, fitting, large_list, to_delivery
+from understudy.protocols.amqp091.messages import Publish, body_of, fitting, large_list, to_delivery
 from understudy.protocols.amqp091.output import ChannelOutput
 from understudy.protocols.amqp091.prefetch import (
     ConsumerPrefetch,
@@ -41,7 +41,6 @@ from understudy.session.outcomes import ACCEPTED, REJECTED, Outcome, modified
 from understudy.session.session import ServerSession
 from understudy.store.messages.reference import MessageReference, Part, RunSlice
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
-from understudy.wire.amqp091.core_messages import body_of
 from understudy.wire.amqp091.frames import OVERHEAD_BYTES
 from understudy.wire.amqp091.layout import Method
 from understudy.wire.amqp091.methods import BasicConsume, BasicDeliver, BasicGet, BasicGetEmpty, BasicGetOk

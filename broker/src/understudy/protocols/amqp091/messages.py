@@ -26,6 +26,7 @@ from understudy.wire.amqp091.core_messages import (
     property_list,
     uuid_of,
 )
+from understudy.wire.amqp091.core_messages import body_of as body_of
 from understudy.wire.amqp091.properties import (
     PERSISTENT,
     BasicProperties,

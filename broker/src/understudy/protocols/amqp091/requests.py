@@ -244,13 +244,17 @@ def _consume_replies(channel: Amqp091Channel, method: m.BasicConsume, tag: str) 
 
 
 def _cancel(channel: Amqp091Channel, method: m.BasicCancel) -> None:
-    if method.consumer_tag == channel.reply_tag:
-        channel.link.services.replies.pop(channel.publisher.reply_token or "", None)
-        channel.reply_tag = channel.publisher.reply_token = None
-    else:
-        channel.deliveries.cancel(method.consumer_tag)
-        channel.save()
-    channel.answer(m.BasicCancelOk(method.consumer_tag), wanted=not method.no_wait)
+    def cancel() -> None:
+        # in order, as a basic.consume before it may still wait
+        if method.consumer_tag == channel.reply_tag:
+            channel.link.services.replies.pop(channel.publisher.reply_token or "", None)
+            channel.reply_tag = channel.publisher.reply_token = None
+        else:
+            channel.deliveries.cancel(method.consumer_tag)
+            channel.save()
+        channel.answer(m.BasicCancelOk(method.consumer_tag), wanted=not method.no_wait)
+
+    channel.in_order(method, cancel)
 
 
 def _get(channel: Amqp091Channel, method: m.BasicGet) -> None:

@@ -7,7 +7,7 @@ content types of their own. Not here: routing, and what the broker keeps of a pu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from understudy.errors import RemoteProtocolError
 from understudy.ids import uuid_bytes, uuid_text
@@ -97,18 +97,32 @@ def body_of(message: Message) -> bytes:
     return b"" if message.type == MessageType.TEXT and body == b"\x00" else body
 
 
-def published_content(message: Message) -> tuple[MessageType, bytes] | None:
-    """Type and body of a message that was published over AMQP 0-9-1, as ``kind_and_body``; None: its body is no longer
-    that of the publish, or its property list cannot be read.
+class Published(NamedTuple):
+    """A message that was published over AMQP 0-9-1, as its sender has sent it."""
+
+    kind: MessageType
+    body: bytes
+    priority: int
+
+
+def published_message(message: Message) -> Published | None:
+    """The publish of a message that a client of CORE has received.
+
+    Args:
+        message: As it is stored: a message of bytes, and in a queue without priorities one of the priority 4.
+
+    Returns:
+        None: its body is no longer that of the publish, or its property list cannot be read.
     """
     encoded = message.properties.get(PROPERTY_LIST)
     if message.type != MessageType.BYTES or not isinstance(encoded, bytes):
         return None
     try:
-        content_type = decode_properties(encoded).content_type
+        given = decode_properties(encoded)
     except RemoteProtocolError:
         return None
-    return None if content_type is None else kind_and_body(content_type, message.body)
+    priority = message.priority if given.priority is None else min(given.priority, 9)
+    return Published(*kind_and_body(given.content_type, message.body), priority)
 
 
 def kind_and_body(content_type: str | None, body: bytes) -> tuple[MessageType, bytes]:

@@ -16,7 +16,7 @@ from understudy.errors import IllegalState
 from understudy.ids import uuid_text
 from understudy.message import CORRELATION_ID, GROUP_ID, REPLY_TO, Message, MessageType
 from understudy.properties import Properties
-from understudy.wire.amqp091.core_messages import PROPERTY_LIST, published_content
+from understudy.wire.amqp091.core_messages import PROPERTY_LIST, Published, published_message
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Kinds whose body is an encoding of Python values.
@@ -38,10 +38,10 @@ class MessageView:
         self.stream = stream
         """The body of a message that was handed over before all of it had come; else None."""
         self._whole: bytes | None = None
-        self._published: tuple[MessageType, bytes] | None = None
-        """Kind and body of a message that was published over AMQP 0-9-1, as its sender meant them."""
+        self._published: Published | None = None
+        """The publish of a message that came over AMQP 0-9-1; None: it came over CORE, or is large."""
         if PROPERTY_LIST in message.properties and stream is None:
-            self._published = published_content(message)
+            self._published = published_message(message)
 
     @property
     def content(self) -> Content:
@@ -96,11 +96,11 @@ class MessageView:
     @property
     def _kind(self) -> int:
         """Kind of the body, a ``MessageType``."""
-        return self.message.type if self._published is None else self._published[0]
+        return self.message.type if self._published is None else self._published.kind
 
     def _raw(self, readers: str) -> bytes:
         if self._published is not None:
-            return self._published[1]
+            return self._published.body
         if self.stream is None:
             return self.message.body
         if self._whole is not None:
@@ -154,7 +154,7 @@ class MessageView:
     @property
     def priority(self) -> int:
         """The priority, 0 to 9; 4 is normal."""
-        return self.message.priority
+        return self.message.priority if self._published is None else self._published.priority
 
     @property
     def durable(self) -> bool:

@@ -90,7 +90,8 @@ class Settlements:
         if not self._channel.takes_settlements:
             if outcome.needs_understudy or self._mode is AcknowledgeMode.TRANSACTED:
                 raise IllegalState(
-                    "a broker that is not Understudy can only give back all messages in work, and count them",
+                    "over AMQP 0-9-1, and at a broker that is not Understudy, only all messages in work together can be"
+                    " given back, and they are counted",
                     hint="use reject() outside of a transaction, or rollback()",
                 )
             received.settled = received.given_back = True
@@ -121,7 +122,9 @@ class Settlements:
         if self._mode is AcknowledgeMode.PRE_ACKNOWLEDGE:
             raise IllegalState(f"message {received.message_id}: in the mode 'pre' the broker has forgotten it")
         if not plain and not self._channel.takes_settlements:
-            raise IllegalState("a broker that is not Understudy knows no delay and no dead letter of a single message")
+            raise IllegalState(
+                "over AMQP 0-9-1, and at a broker that is not Understudy, one message has no delay and no dead letter"
+            )
 
     def _settling_call(self, received: ReceivedMessage, outcome: Outcome, waiter: Waiter[bool]) -> None:
         packet = outcome.packet(received.consumer.consumer_id, received.message_id, requires_response=True)
