@@ -9,6 +9,7 @@ import pytest
 
 from support.amqp091 import AmqpClient, AmqpNode, bodies, declared, got
 from understudy import limits
+from understudy.errors import RemoteProtocolError
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.frames import FrameType, content_frames, encode_frame, method_frame
 from understudy.wire.amqp091.properties import BasicProperties, encode_header, encode_properties
@@ -295,3 +296,33 @@ def test_marks_of_a_dead_letter_that_do_not_fit_leave_the_rest_as_it_was() -> No
     client.send(m.BasicReject(1, requeue=False))
     dead = got(client, "dead")
     assert (dead.properties.content_type, dead.properties.headers) == ("text/x", headers)
+
+
+def test_the_rest_of_a_small_publish_does_not_come() -> None:
+    node = AmqpNode()
+    client = node.channel()
+    client.ask(m.QueueDeclare(0, "q"), m.QueueDeclareOk)
+    client.publish("q")
+    frames = content_frames(m.BasicPublish(0, "", "q"), encode_properties(BasicProperties()), b"body", 1, 4096)
+    client.send_bytes(frames[:-3])
+    node.world.clock.advance(limits.AMQP091_CONTENT_TIMEOUT_MS)
+    client.handler.check()
+    client.send_bytes(frames[-3:-2])
+    node.world.clock.advance(limits.AMQP091_CONTENT_TIMEOUT_MS)
+    client.handler.check()
+    node.world.clock.advance(1)
+    with pytest.raises(RemoteProtocolError, match="the rest of a publish"):
+        client.handler.check()
+
+
+def test_a_publish_that_has_come_whole_is_not_awaited() -> None:
+    node = AmqpNode()
+    client = node.channel()
+    client.ask(m.QueueDeclare(0, "q"), m.QueueDeclareOk)
+    client.publish("q")
+    frames = content_frames(m.BasicPublish(0, "", "q"), encode_properties(BasicProperties()), b"body", 1, 4096)
+    client.send_bytes(frames[:-3])
+    client.send_bytes(frames[-3:])
+    node.world.clock.advance(limits.AMQP091_CONTENT_TIMEOUT_MS + 1)
+    client.handler.check()
+    assert node.world.office.directory.queues["q"].message_count == 2
