@@ -277,6 +277,33 @@ def test_a_turn_ends_when_it_has_taken_its_time(monkeypatch: pytest.MonkeyPatch)
     assert [type(each.method) for each in client.received()] == [m.BasicQosOk] * 5
 
 
+def test_a_turn_ends_when_runs_have_taken_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Publishes that alternate between queues are runs of one message, each with a route of its own."""
+    node = AmqpNode()
+    client = node.channel()
+    for queue in ("q", "r"):
+        client.ask(m.QueueDeclare(0, queue), m.QueueDeclareOk)
+        client.publish(queue)
+    clock = node.world.clock
+    real = client.handler._receive_run
+    taken: list[int] = []
+
+    def slow(count_max: int) -> Any:
+        run = real(count_max)
+        taken.append(0 if run is None else run.taken)
+        clock.advance(limits.AMQP091_TURN_MS // 2)
+        return run
+
+    monkeypatch.setattr(client.handler, "_receive_run", slow)
+    publishes = [content_frames(m.BasicPublish(0, "", queue), NO_PROPERTIES, b"body", 1, 4096) for queue in ("q", "r")]
+    turns = [client.handler.receive_data(b"".join(publishes) * 2)]
+    while turns[-1]:
+        turns.append(client.handler.receive_data(b""))
+    assert sum(taken) == 4
+    assert len(turns) == 3
+    assert [node.world.office.directory.queues[queue].message_count for queue in ("q", "r")] == [3, 3]
+
+
 @pytest.mark.parametrize("refused", [m.QueueDeclare(0, "missing", passive=True), m.ConnectionOpen("/")])
 def test_the_log_names_the_client_that_was_refused(refused: Any, caplog: pytest.LogCaptureFixture) -> None:
     client = AmqpNode().channel(peer="10.0.0.7:4711")
