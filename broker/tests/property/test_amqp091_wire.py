@@ -118,3 +118,27 @@ def test_frames_come_in_pieces_of_any_size(
     assert b"".join(frame.payload for frame in found[3:]) == body
     assert all(len(frame.payload) + 8 <= frame_max for frame in found[3:])
     assert encode_frame(*found[0]) == method_frame(method, 7)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from((1, 2, 3)), st.integers(0, 3), st.binary(max_size=40)), max_size=8), st.data()
+)
+def test_frames_are_cut_alike_in_pieces(frames: list[tuple[int, int, bytes]], draw: Any) -> None:
+    data = b"".join(encode_frame(*frame) for frame in frames)
+    decoder = FrameDecoder(4096)
+    found: list[Any] = []
+    at = 0
+    while at < len(data):
+        size = draw.draw(st.sampled_from((1, 2, 5, 30, 200)))
+        decoder.receive(memoryview(data)[at : at + size])
+        at += size
+        # some of the frames are left for later, as at the end of a turn
+        for _ in range(draw.draw(st.integers(0, 3))):
+            frame = decoder.next()
+            found += [] if frame is None else [tuple(frame)]
+            if draw.draw(st.booleans()):
+                decoder.more()
+    while (frame := decoder.next()) is not None:
+        found.append(tuple(frame))
+    assert found == frames
+    assert not decoder.held_bytes

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from benchmarks.cases import ALL, CASES, SIZES
-from benchmarks.goals import FLOOR, judge
+from benchmarks.goals import FLOOR, OURS_AMQP, judge
 from benchmarks.load import Outcome
 from benchmarks.peers import Chosen, Plan, Target
 from benchmarks.report import markdown
@@ -44,6 +44,20 @@ def test_the_best_peer_counts(tmp_path: Path) -> None:
     assert _verdicts(ours, slow, fast)["blocking/jms", "at least 1.5 times the best peer"] is False
     assert _verdicts(ours, slow)["latency/jms p99", "below the best peer's"] is True
     assert _verdicts(ours, slow, fast)["latency/jms p99", "below the best peer's"] is False
+
+
+def test_clients_of_amqp_have_goals_beside_rabbitmq(tmp_path: Path) -> None:
+    ours = _target(OURS_AMQP, tmp_path, pipelined=400, blocking=130, blocking_16=129, latency=500)
+    quorum = _target("rabbitmq-quorum", tmp_path, pipelined=100, blocking=100, blocking_16=100, latency=400)
+    classic = _target("rabbitmq-classic", tmp_path, pipelined=201, blocking=90, blocking_16=90, latency=450)
+    faster = _target("understudy", tmp_path, pipelined=5_000, blocking=5_000)
+    verdicts = _verdicts(ours, quorum, classic, faster)
+    assert verdicts["AMQP 0-9-1: pipelined/jms", "at least 4 times rabbitmq-quorum"] is True
+    assert verdicts["AMQP 0-9-1: pipelined/jms", "at least 2 times rabbitmq-classic"] is False
+    assert verdicts["AMQP 0-9-1: blocking/jms", "at least 1.3 times the best of RabbitMQ"] is True
+    assert verdicts["AMQP 0-9-1: blocking-16/jms", "at least 1.3 times the best of RabbitMQ"] is False
+    assert verdicts["AMQP 0-9-1: latency/jms p99", "below the best peer's"] is True
+    assert _verdicts(ours)["AMQP 0-9-1: pipelined/jms", "at least 4 times rabbitmq-quorum"] is None
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,10 @@ pub fn run_deliveries<'py>(
         if route.is_empty() || known != (found.exchange, found.routing_key) {
             route.clear();
             known = (found.exchange, found.routing_key);
-            if put_short(&mut route, found.exchange).and_then(|_| put_short(&mut route, found.routing_key)).is_none() {
+            if put_short(&mut route, found.exchange)
+                .and_then(|_| put_short(&mut route, found.routing_key))
+                .is_none()
+            {
                 break;
             }
         }
@@ -95,14 +98,24 @@ pub fn run_deliveries<'py>(
             out.reserve((end - row).saturating_mul(message.len() + 64));
         }
         let tag = first_tag + (row - begin) as u64;
-        put_head(&mut out, METHOD, channel, DELIVER.len() + consumer_tag.len() + 9 + route.len());
+        put_head(
+            &mut out,
+            METHOD,
+            channel,
+            DELIVER.len() + consumer_tag.len() + 9 + route.len(),
+        );
         out.extend_from_slice(&DELIVER);
         out.extend_from_slice(consumer_tag);
         out.extend_from_slice(&tag.to_be_bytes());
         out.push(u8::from(redelivered));
         out.extend_from_slice(&route);
         out.push(FRAME_END);
-        put_head(&mut out, HEADER, channel, HEADER_BYTES - OVERHEAD_BYTES + found.list.len());
+        put_head(
+            &mut out,
+            HEADER,
+            channel,
+            HEADER_BYTES - OVERHEAD_BYTES + found.list.len(),
+        );
         out.extend_from_slice(&BASIC.to_be_bytes());
         out.extend_from_slice(&[0; 2]);
         out.extend_from_slice(&(found.body.len() as u64).to_be_bytes());

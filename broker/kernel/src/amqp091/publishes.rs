@@ -7,8 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use super::frames::{
-    frame_at, put_name, u16_at, u64_at, Missing, BASIC, BODY, HEADER, HEAD_BYTES, METHOD, OVERHEAD_BYTES, PROPERTY_BYTES,
-    PROPERTY_STRING,
+    frame_at, put_name, u16_at, u64_at, Missing, BASIC, BODY, HEADER, HEAD_BYTES, METHOD, OVERHEAD_BYTES,
+    PROPERTY_BYTES, PROPERTY_STRING,
 };
 use super::lists::{self, property_places, walk_table, Field};
 use crate::messages::text_of;
@@ -99,7 +99,14 @@ pub fn split_publishes(
     let mut count: usize = 0;
     while count < count_max && bytes[offset..].starts_with(method) {
         let begin = out.len();
-        let found = put_message(&mut out, bytes, offset + method.len(), channel, (payload_max, body_max), &values);
+        let found = put_message(
+            &mut out,
+            bytes,
+            offset + method.len(),
+            channel,
+            (payload_max, body_max),
+            &values,
+        );
         let (end, header, traits) = match found {
             Ok(found) => found,
             Err(missing) => {

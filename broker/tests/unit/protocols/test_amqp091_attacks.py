@@ -9,6 +9,7 @@ import pytest
 
 from support.amqp091 import AmqpClient, AmqpNode, bodies, declared, got
 from understudy import limits
+from understudy.errors import RemoteProtocolError
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.frames import FrameType, content_frames, encode_frame, method_frame
 from understudy.wire.amqp091.properties import BasicProperties, encode_header, encode_properties
@@ -276,6 +277,33 @@ def test_a_turn_ends_when_it_has_taken_its_time(monkeypatch: pytest.MonkeyPatch)
     assert [type(each.method) for each in client.received()] == [m.BasicQosOk] * 5
 
 
+def test_a_turn_ends_when_runs_have_taken_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Publishes that alternate between queues are runs of one message, each with a route of its own."""
+    node = AmqpNode()
+    client = node.channel()
+    for queue in ("q", "r"):
+        client.ask(m.QueueDeclare(0, queue), m.QueueDeclareOk)
+        client.publish(queue)
+    clock = node.world.clock
+    real = client.handler._receive_run
+    taken: list[int] = []
+
+    def slow(count_max: int) -> Any:
+        run = real(count_max)
+        taken.append(0 if run is None else run.taken)
+        clock.advance(limits.AMQP091_TURN_MS // 2)
+        return run
+
+    monkeypatch.setattr(client.handler, "_receive_run", slow)
+    publishes = [content_frames(m.BasicPublish(0, "", queue), NO_PROPERTIES, b"body", 1, 4096) for queue in ("q", "r")]
+    turns = [client.handler.receive_data(b"".join(publishes) * 2)]
+    while turns[-1]:
+        turns.append(client.handler.receive_data(b""))
+    assert sum(taken) == 4
+    assert len(turns) == 3
+    assert [node.world.office.directory.queues[queue].message_count for queue in ("q", "r")] == [3, 3]
+
+
 @pytest.mark.parametrize("refused", [m.QueueDeclare(0, "missing", passive=True), m.ConnectionOpen("/")])
 def test_the_log_names_the_client_that_was_refused(refused: Any, caplog: pytest.LogCaptureFixture) -> None:
     client = AmqpNode().channel(peer="10.0.0.7:4711")
@@ -295,3 +323,33 @@ def test_marks_of_a_dead_letter_that_do_not_fit_leave_the_rest_as_it_was() -> No
     client.send(m.BasicReject(1, requeue=False))
     dead = got(client, "dead")
     assert (dead.properties.content_type, dead.properties.headers) == ("text/x", headers)
+
+
+def test_the_rest_of_a_small_publish_does_not_come() -> None:
+    node = AmqpNode()
+    client = node.channel()
+    client.ask(m.QueueDeclare(0, "q"), m.QueueDeclareOk)
+    client.publish("q")
+    frames = content_frames(m.BasicPublish(0, "", "q"), encode_properties(BasicProperties()), b"body", 1, 4096)
+    client.send_bytes(frames[:-3])
+    node.world.clock.advance(limits.AMQP091_CONTENT_TIMEOUT_MS)
+    client.handler.check()
+    client.send_bytes(frames[-3:-2])
+    node.world.clock.advance(limits.AMQP091_CONTENT_TIMEOUT_MS)
+    client.handler.check()
+    node.world.clock.advance(1)
+    with pytest.raises(RemoteProtocolError, match="the rest of a publish"):
+        client.handler.check()
+
+
+def test_a_publish_that_has_come_whole_is_not_awaited() -> None:
+    node = AmqpNode()
+    client = node.channel()
+    client.ask(m.QueueDeclare(0, "q"), m.QueueDeclareOk)
+    client.publish("q")
+    frames = content_frames(m.BasicPublish(0, "", "q"), encode_properties(BasicProperties()), b"body", 1, 4096)
+    client.send_bytes(frames[:-3])
+    client.send_bytes(frames[-3:])
+    node.world.clock.advance(limits.AMQP091_CONTENT_TIMEOUT_MS + 1)
+    client.handler.check()
+    assert node.world.office.directory.queues["q"].message_count == 2

@@ -163,23 +163,27 @@ class Amqp091Connection(Machine[State, Event]):
             self._awaited_since_ms = 0
             if run is not None and run.taken:
                 left -= run.taken
-                continue
-            left -= 1
-            try:
-                frame = self._decoder.next()
-            except Amqp091Error as error:
-                self._decoder.clear()
-                self._refuse_frame(error)
+            elif not self._receive_next(now_ms):
                 return False
-            if frame is None:
-                return False
-            self._receive(frame, now_ms)
-            if self._state in (State.CHECKING, State.CLOSED):
-                return False
+            else:
+                left -= 1
             if clock.monotonic_ms() - now_ms >= limits.AMQP091_TURN_MS:
-                # one frame may have much work: a publish that many bindings are compared with
+                # one publish may have much work: many bindings that it is compared with
                 break
         return True
+
+    def _receive_next(self, now_ms: int) -> bool:
+        """Carry out the next frame. Returns whether others may follow now."""
+        try:
+            frame = self._decoder.next()
+        except Amqp091Error as error:
+            self._decoder.clear()
+            self._refuse_frame(error)
+            return False
+        if frame is None:
+            return False
+        self._receive(frame, now_ms)
+        return self._state not in (State.CHECKING, State.CLOSED)
 
     def _receive_run(self, count_max: int) -> Run | None:
         """Take publishes that came together; None: the next frame is taken alone."""

@@ -220,19 +220,19 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
 
 
 def _take_stored(
-    queue: Queue, level: Level, room: tuple[int, int], now_ms: int, may_take: GroupsAllowed | None
+    queue: Queue, level: Level, limits: tuple[int, int], now_ms: int, may_take: GroupsAllowed | None
 ) -> Part:
     """Take the next messages of a level if the log alone has their bodies: read together, nothing decoded. Empty: the
     next one needs a look of its own, or must wait for the next turn.
 
     Args:
-        room: Limits of the messages (``Consumer.room``).
+        limits: Limits of the messages together (``Consumer.room``).
         may_take: Asked with the message groups of those that would be taken; None: none may belong to a group.
     """
     found = queue.office.paging.stored_run(queue) if queue.read_back_left > 0 else None
     if found is None:
         return References()
-    taken = level.take_stored(found, *room, now_ms, may_take)
+    taken = level.take_stored(found, *limits, now_ms, may_take)
     queue.read_back_left -= len(taken)
     return taken
 
