@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.kernels import needs_native
+from support.kernels import NATIVE, needs_native
 from support.store import NODE_ID
 from understudy.errors import DiskFailed, DiskFull
 from understudy.kernel.log.batches import DONE, SYNC, WRITE, Batch, Outcome
@@ -103,6 +103,7 @@ class Script:
         os.close(self.told)
 
 
+@needs_native
 def test_files_digests_and_summaries_are_those_of_the_applier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same records once by the native thread or the loop, once without a native thread."""
 
@@ -122,6 +123,8 @@ def test_files_digests_and_summaries_are_those_of_the_applier(tmp_path: Path, mo
         writing.writer.close()
         return (directory / name).read_bytes(), state, (skim.steps, skim.kept_bytes)
 
+    assert NATIVE is not None
+    monkeypatch.setattr(journal_writer, "batch_thread", NATIVE.batch_thread)
     native = asyncio.run(write(tmp_path / "native"))
     monkeypatch.setattr(journal_writer, "batch_thread", lambda: None)
     assert asyncio.run(write(tmp_path / "python")) == native
@@ -223,8 +226,10 @@ def test_a_write_that_met_a_full_disk_is_repeated_by_the_applier_in_its_place(
 
 
 @needs_native
-def test_the_last_batch_ends_although_the_writer_was_closed(tmp_path: Path) -> None:
+def test_the_last_batch_ends_although_the_writer_was_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
+        assert NATIVE is not None
+        monkeypatch.setattr(journal_writer, "batch_thread", NATIVE.batch_thread)
         writing = Writing(tmp_path)
         name = await writing.create()
         batch = writing.submit(writing.batch(name, 2 * AT_ONCE_BYTES_MAX), "batch")
