@@ -455,13 +455,10 @@ class BatchWrite(Protocol):
         """Bytes to write, and the state of the segment before them."""
         ...
 
-    def end(self, digest: int, skimmed: Sequence[list[Any] | None], error: BaseException | None) -> None:
-        """Take the outcome over.
-
-        Args:
-            digest: Digest of the segment with the written bytes.
-            skimmed: Summary of each buffer that was written; empty if the write has failed.
-            error: Failure of the write or of the sync.
+    @property
+    def end(self) -> Callable[[Batch, int, Sequence[list[Any] | None], BaseException | None], None]:
+        """The function that takes the outcome over: the batch, digest of the segment with the written bytes, summary of
+        each written buffer (empty if the write has failed), failure of the write or of the sync.
         """
         ...
 

@@ -25,8 +25,8 @@ from support.processes import COMMAND, Pair
 ROUNDS = 3
 MESSAGES = 1_000_000
 BODY_BYTES = 1024
-#: Messages that are sent and consumed twice before a takeover with kept files: a dozen segments each time.
-REUSED_MESSAGES = 100_000
+#: Messages that are sent and consumed twice before a takeover with kept files: several segments each time.
+REUSED_MESSAGES = 40_000
 
 
 class Takeover(NamedTuple):

@@ -136,7 +136,8 @@ def _damaged_run_served(patch: Patch) -> type[ScenarioRun]:
             start = offset - place[1]
             crc = crc32(bytes(fitting[start + 4 : start + length]), place[2])
             fitting[start : start + 4] = crc.to_bytes(4, "little")
-        return old(bytes(fitting), place, ids, offsets, lengths)
+        found: Run | None = old(bytes(fitting), place, ids, offsets, lengths)
+        return found
 
     old = patch.replace(stored_runs, "read_run", read_run)
     return DamagedPairRun

@@ -54,7 +54,7 @@ class FaultyDisk(RealDisk):
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> RealFile:
         file = super().open(path, create=create, read_only=read_only)
-        faulty = FaultyFile(path, os.dup(file._descriptor))
+        faulty = FaultyFile(path, os.dup(file.descriptor))
         faulty.disk = self
         file.close()
         return faulty

@@ -338,7 +338,9 @@ class BatchSends:
             self._durable_ids = (queues[0].queue_id,) if queues[0].durable else ()
         else:
             self._durable_ids = tuple([queue.queue_id for queue in queues if queue.durable])
-        if not sends.durable(row) or not _are_logged(queues, transaction):
+        # as ``_are_logged``, from the ids that are known already
+        logged = self._durable_ids if transaction is None else len(self._durable_ids) == len(queues)
+        if not sends.durable(row) or not logged:
             return office.acceptance.keeps(queues[0].address, holders_of(queues), count, size_bytes)
         if transaction is not None:
             return True

@@ -149,7 +149,7 @@ def test_an_error_names_the_file_as_it_is_called_now(tmp_path: Path) -> None:
     disk = RealDisk()
     made = disk.open(f"{tmp_path}/a.new", create=True)
     disk.rename(f"{tmp_path}/a.new", f"{tmp_path}/a")
-    made._descriptor, writable = os.open(f"{tmp_path}/a", os.O_RDONLY), made._descriptor
+    made.descriptor, writable = os.open(f"{tmp_path}/a", os.O_RDONLY), made.descriptor
     os.close(writable)
     with pytest.raises(DiskFailed) as caught:
         made.write(0, (b"x",))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.kernels import needs_native
+from support.kernels import NATIVE, needs_native
 from support.store import NODE_ID
 from understudy.errors import DiskFailed, DiskFull
 from understudy.kernel.log.batches import DONE, SYNC, WRITE, Batch, Outcome
@@ -103,6 +103,7 @@ class Script:
         os.close(self.told)
 
 
+@needs_native
 def test_files_digests_and_summaries_are_those_of_the_applier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same records once by the native thread or the loop, once without a native thread."""
 
@@ -122,12 +123,14 @@ def test_files_digests_and_summaries_are_those_of_the_applier(tmp_path: Path, mo
         writing.writer.close()
         return (directory / name).read_bytes(), state, (skim.steps, skim.kept_bytes)
 
+    assert NATIVE is not None
+    monkeypatch.setattr(journal_writer, "batch_thread", NATIVE.batch_thread)
     native = asyncio.run(write(tmp_path / "native"))
     monkeypatch.setattr(journal_writer, "batch_thread", lambda: None)
     assert asyncio.run(write(tmp_path / "python")) == native
 
 
-def test_jobs_behind_a_batch_wait_for_its_end_and_new_segments_do_not(
+def test_jobs_after_a_batch_wait_for_its_end_and_new_segments_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -137,13 +140,13 @@ def test_jobs_behind_a_batch_wait_for_its_end_and_new_segments_do_not(
         name = await writing.create()
         first = writing.submit(writing.batch(name, 100), "batch")
         assert writing.path.busy_since_ns()
-        behind = writing.submit([SyncFile(name)], "behind")
-        last = writing.submit(writing.batch(name, 100), "batch behind")
+        later = writing.submit([SyncFile(name)], "later")
+        last = writing.submit(writing.batch(name, 100), "next batch")
         assert await writing.create(3) != name, "another segment is made meanwhile"
         assert writing.ended == [""] * 2
         script.end()
-        assert [await first, await behind, await last] == [None] * 3
-        assert writing.ended[2:] == ["batch", "behind", "batch behind"]
+        assert [await first, await later, await last] == [None] * 3
+        assert writing.ended[2:] == ["batch", "later", "next batch"]
         assert writing.path.busy_since_ns() == 0
         writing.writer.close()
 
@@ -200,7 +203,7 @@ def test_a_failed_batch_is_final_and_a_full_disk_is_not(
 def test_a_write_that_met_a_full_disk_is_repeated_by_the_applier_in_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool
 ) -> None:
-    """The applier gives back the kept files first; jobs that came meanwhile stay behind."""
+    """The applier gives back the kept files first; jobs that came meanwhile follow."""
 
     async def main() -> None:
         script = Script(lambda buffers, digest, seed: (WRITE, errno.ENOSPC, digest, [], 1))
@@ -210,11 +213,11 @@ def test_a_write_that_met_a_full_disk_is_repeated_by_the_applier_in_its_place(
         if at_once:
             writing.writer._batch_ns = 0
         first = writing.submit(writing.batch(name, 100), "batch")
-        behind = writing.submit([SyncFile(name)], "behind")
+        later = writing.submit([SyncFile(name)], "later")
         if not at_once:
             script.end()
-        assert [await first, await behind] == [None] * 2
-        assert writing.ended[1:] == ["batch", "behind"]
+        assert [await first, await later] == [None] * 2
+        assert writing.ended[1:] == ["batch", "later"]
         (segment,) = writing.applier.describe_open().segments
         assert segment.position == writing.offset
         writing.writer.close()
@@ -223,15 +226,17 @@ def test_a_write_that_met_a_full_disk_is_repeated_by_the_applier_in_its_place(
 
 
 @needs_native
-def test_the_last_batch_is_told_although_the_writer_was_closed(tmp_path: Path) -> None:
+def test_the_last_batch_ends_although_the_writer_was_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
+        assert NATIVE is not None
+        monkeypatch.setattr(journal_writer, "batch_thread", NATIVE.batch_thread)
         writing = Writing(tmp_path)
         name = await writing.create()
         batch = writing.submit(writing.batch(name, 2 * AT_ONCE_BYTES_MAX), "batch")
         assert writing.writer._under_way is not None, "the native thread has it"
-        behind = writing.submit([SyncFile(name)], "behind")
+        later = writing.submit([SyncFile(name)], "later")
         writing.writer.close()
-        assert [await batch, await behind] == [None] * 2
-        assert writing.ended[1:] == ["batch", "behind"]
+        assert [await batch, await later] == [None] * 2
+        assert writing.ended[1:] == ["batch", "later"]
 
     asyncio.run(main())

@@ -14,7 +14,7 @@ from understudy.kernel.log.skim import Step
 DONE, WRITE, SYNC = 0, 1, 2
 
 Batch = tuple[int, list[bytes], bytes, bool, int, int, int | None]
-"""Offset in the file; buffers of whole records, written one behind the other; bytes after them, in the same write, that
+"""Offset in the file; buffers of whole records, written one after the other; bytes after them, in the same write, that
 count for nothing else; whether the file is synced; digest of the segment before; seed of its records; length from which
 on buffers are summarised (None: none is).
 """

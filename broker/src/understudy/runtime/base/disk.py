@@ -51,21 +51,17 @@ def _failure(error: OSError, doing: str, path: str) -> StoreError:
 class RealFile:
     """An open file of ``RealDisk``. Implements ``ports.File``."""
 
-    __slots__ = ("_descriptor", "_descriptors", "_path")
+    __slots__ = ("_descriptors", "_path", "descriptor")
 
     def __init__(self, path: str, descriptor: int, descriptors: Descriptors | None = None) -> None:
         self._path = path
-        self._descriptor = descriptor
+        self.descriptor = descriptor
+        """Descriptor of the open file; -1 if it is closed."""
         self._descriptors = descriptors
 
     @property
     def path(self) -> str:
         return self._path
-
-    @property
-    def descriptor(self) -> int:
-        """Descriptor of the open file; -1 if it is closed."""
-        return self._descriptor
 
     def failure(self, doing: str, number: int) -> StoreError:
         """Error of a call with this ``errno`` on the file, as the methods raise it."""
@@ -74,24 +70,24 @@ class RealFile:
     def _name(self) -> str:
         """Present name of the file: a segment is renamed once it is complete, while it is open."""
         try:
-            return os.readlink(f"/proc/self/fd/{self._descriptor}")
+            return os.readlink(f"/proc/self/fd/{self.descriptor}")
         except OSError:
             return self._path
 
     def size(self) -> int:
         with _errors("cannot stat", self._path):
-            return os.fstat(self._descriptor).st_size
+            return os.fstat(self.descriptor).st_size
 
     def read(self, offset: int, length: int) -> bytes:
         with _errors("cannot read", self._path):
-            data = os.pread(self._descriptor, length, offset)
+            data = os.pread(self.descriptor, length, offset)
             if len(data) == length or not data:
                 return data
             parts = [data]
             got = len(data)
             # a short read is not always the end of the file (signals, network file systems)
             while got < length:
-                data = os.pread(self._descriptor, length - got, offset + got)
+                data = os.pread(self.descriptor, length - got, offset + got)
                 if not data:
                     break
                 parts.append(data)
@@ -103,7 +99,7 @@ class RealFile:
         begin = offset // mmap.PAGESIZE * mmap.PAGESIZE
         end = -(-(offset + length) // mmap.PAGESIZE) * mmap.PAGESIZE
         with suppress(OSError):
-            os.posix_fadvise(self._descriptor, begin, end - begin, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(self.descriptor, begin, end - begin, os.POSIX_FADV_DONTNEED)
 
     def data_ranges(self, offset: int) -> list[tuple[int, int]]:
         ranges: list[tuple[int, int]] = []
@@ -111,8 +107,8 @@ class RealFile:
             while len(ranges) < _RANGES_MAX:
                 # nothing else uses the position of the descriptor
                 try:
-                    begin = os.lseek(self._descriptor, offset, os.SEEK_DATA)
-                    offset = os.lseek(self._descriptor, begin, os.SEEK_HOLE)
+                    begin = os.lseek(self.descriptor, offset, os.SEEK_DATA)
+                    offset = os.lseek(self.descriptor, begin, os.SEEK_HOLE)
                 except OSError as error:
                     if error.errno == errno.ENXIO:
                         return ranges
@@ -127,7 +123,7 @@ class RealFile:
         # no context manager, because this runs once per batch
         try:
             if len(buffers) == 1:
-                written = os.pwrite(self._descriptor, buffers[0], offset)
+                written = os.pwrite(self.descriptor, buffers[0], offset)
                 if written == len(buffers[0]):
                     return
                 buffers = (buffers[0][written:],)
@@ -143,12 +139,12 @@ class RealFile:
             written = 0
             view = memoryview(buffers[0] if len(buffers) == 1 else b"".join(buffers))
         else:
-            written = os.pwritev(self._descriptor, buffers, offset)
+            written = os.pwritev(self.descriptor, buffers, offset)
             if written == total:
                 return total
             view = memoryview(b"".join(buffers))
         while written < total:
-            count = os.pwrite(self._descriptor, view[written:], offset + written)
+            count = os.pwrite(self.descriptor, view[written:], offset + written)
             if count == 0:
                 raise OSError(errno.EIO, "nothing was written")
             written += count
@@ -157,31 +153,31 @@ class RealFile:
     def allocate(self, length: int) -> None:
         with _errors("cannot allocate", self._path):
             try:
-                os.posix_fallocate(self._descriptor, 0, length)
+                os.posix_fallocate(self.descriptor, 0, length)
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
                     raise
                 # the file system cannot reserve blocks: write zeros
-                size = os.fstat(self._descriptor).st_size
+                size = os.fstat(self.descriptor).st_size
                 while size < length:
-                    size += os.pwrite(self._descriptor, memoryview(_ZEROS)[: length - size], size)
+                    size += os.pwrite(self.descriptor, memoryview(_ZEROS)[: length - size], size)
 
     def truncate(self, length: int) -> None:
         with _errors("cannot truncate", self._path):
-            os.ftruncate(self._descriptor, length)
+            os.ftruncate(self.descriptor, length)
 
     def links(self) -> int:
         with _errors("cannot stat", self._path):
-            return os.fstat(self._descriptor).st_nlink
+            return os.fstat(self.descriptor).st_nlink
 
     def sync(self) -> None:
         try:
-            os.fdatasync(self._descriptor)
+            os.fdatasync(self.descriptor)
         except OSError as error:
             raise _failure(error, "cannot sync", self._name()) from error
 
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
+        descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             with _errors("cannot close", self._path):
                 os.close(descriptor)

@@ -3,7 +3,7 @@
 A small batch is written and synced on the loop if nothing else is being written and recent syncs were fast: two changes
 of thread would delay the confirmation by more than the sync of a fast disk. A larger one goes to the native thread of
 the kernel module, which writes, syncs and computes the digest without the interpreter and reports the end by an eventfd
-(ADR 0197); without that module, and behind other operations, it goes to a daemon thread, by a queue there and
+(ADR 0197); without that module, and after other operations, it goes to a daemon thread, by a queue there and
 ``call_soon_threadsafe`` back. Other operations always go to the daemon thread. The next batch collects meanwhile.
 ``done`` is called later, on the loop's thread, and never before the sync has returned. The end of a batch counts only
 if the fence permits it (``ports.Fence``): a node that has lost its lock confirms nothing (ADR 0004). The threads are
@@ -137,7 +137,7 @@ class ThreadLogWriter:
             return
         at_once = self._batch_ns <= AT_ONCE_NS_MAX and first.size_bytes <= AT_ONCE_BYTES_MAX
         file = write.file if write is not None else None
-        native = self._native_thread() if type(file) is RealFile else None
+        native = self._native if self._asked_native else self._native_thread()
         if write is None or native is None or type(file) is not RealFile:
             if at_once:
                 self._executor.soon(self._end, done, self._write_on_loop(operations), True)
@@ -194,14 +194,18 @@ class ThreadLogWriter:
         """
         self._path.loop_since_ns = 0
         failed, number, digest, skimmed, took_ns = outcome
-        error: BaseException | None = None
         if failed == DONE:
-            self._measured(took_ns)
-        else:
-            file = write.file
-            assert isinstance(file, RealFile)
-            error = file.failure(_DOING[failed], number)
-        write.end(digest, skimmed, error)
+            # ``_measured`` without the call
+            self._batch_ns = max(took_ns, (_PAST * self._batch_ns + took_ns) // (_PAST + 1))
+            times = self._times
+            times.counts[bisect_left(BOUNDS_NS, took_ns)] += 1
+            times.total_ns += took_ns
+            write.end(write.batch, digest, skimmed, None)
+            return None, False
+        file = write.file
+        assert isinstance(file, RealFile)
+        error = file.failure(_DOING[failed], number)
+        write.end(write.batch, digest, skimmed, error)
         return error, failed == WRITE and isinstance(error, DiskFull)
 
     def _write_on_loop(self, operations: Sequence[Operation]) -> BaseException | None:

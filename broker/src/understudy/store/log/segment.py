@@ -13,6 +13,7 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 from understudy.dataclass import dataclass
@@ -209,12 +210,13 @@ def _with_small_ones_joined(buffers: Sequence[bytes]) -> list[bytes]:
 class SegmentBatch(NamedTuple):
     """A batch that is written by other means than the methods of ``SegmentFile``. Implements ``ports.BatchWrite``."""
 
-    segment: SegmentFile
     file: File
     batch: Batch
+    end: Callable[[Batch, int, Sequence[list[Step] | None], BaseException | None], None]
 
-    def end(self, digest: int, skimmed: Sequence[list[Step] | None], error: BaseException | None) -> None:
-        self.segment.end_batch(self.batch[1], digest, skimmed, error)
+
+#: ``SegmentBatch(...)`` without the Python-level call.
+_batch_of: Callable[[tuple[File, Batch, Callable[..., None]]], SegmentBatch] = partial(tuple.__new__, SegmentBatch)
 
 
 class SegmentFile:
@@ -334,26 +336,26 @@ class SegmentFile:
         Raises:
             DiskFailed: the segment has failed before.
         """
-        buffers = self._begin(offset, buffers)
+        # without ``_begin`` where it has nothing to do, because this runs once per lone message
+        if self._failure is None and offset == self._position and len(buffers) == 1:
+            self._before, self._last = self._digest, offset
+        else:
+            buffers = self._begin(offset, buffers)
         behind = NO_RECORD if offset < self._old_end else b""
         skim_bytes = None if self._skim is None else COLLECT_BYTES
-        return SegmentBatch(
-            self, self._file, (offset, list(buffers), behind, sync, self._digest, self._seed, skim_bytes)
-        )
+        batch = (offset, list(buffers), behind, sync, self._digest, self._seed, skim_bytes)
+        return _batch_of((self._file, batch, self._end_batch))
 
-    def end_batch(
-        self,
-        buffers: Sequence[bytes],
-        digest: int,
-        skimmed: Sequence[list[Step] | None],
-        error: BaseException | None,
+    def _end_batch(
+        self, batch: Batch, digest: int, skimmed: Sequence[list[Step] | None], error: BaseException | None
     ) -> None:
-        """Take the outcome of a batch over; ``SegmentBatch.end`` has the arguments."""
-        if isinstance(error, DiskFailed):
-            self._failure = error
-        if error is not None and not skimmed:
-            return
-        for data, steps in zip(buffers, skimmed, strict=True):
+        """Take the outcome of a batch over (``ports.BatchWrite.end``)."""
+        if error is not None:
+            if isinstance(error, DiskFailed):
+                self._failure = error
+            if not skimmed:
+                return
+        for data, steps in zip(batch[1], skimmed, strict=True):
             self._position += len(data)
             if self._skim is not None:
                 self._skim.take(data, steps)
