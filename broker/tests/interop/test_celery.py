@@ -34,7 +34,7 @@ ACTIVATION_S = 60
 
 
 class Notes:
-    """What the tasks have noted."""
+    """The file in which tasks note their numbers."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -51,7 +51,7 @@ class Notes:
 
 
 class Application(threading.Thread):
-    """Sends tasks until it is told to end. Runs in a thread of its own, as a send waits for a node that is active."""
+    """Sends tasks until ``ended`` is set. Runs in a thread of its own, as a send waits for a node that is active."""
 
     def __init__(self, brokers: str) -> None:
         super().__init__(daemon=True)
