@@ -1,4 +1,4 @@
-"""A producer and a consumer of AMQP 0-9-1 that record what they do in ledgers, as ``understudy produce`` and
+"""A producer and a consumer of AMQP 0-9-1 that write ledgers, as ``understudy produce`` and
 ``consume`` do over CORE. Each is a thread with pika, and connects again to the first node that answers.
 """
 

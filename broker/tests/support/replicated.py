@@ -13,7 +13,7 @@ from support import forked
 from support.certificates import make as make_certificate
 from support.networks import MANAGEMENT_PORT, Network
 from support.ports import free_port
-from support.processes import COMMAND, READY_S, Node
+from support.processes import COMMAND, READY_S, Node, Pair
 
 XML = """<?xml version="1.0"?>
 <configuration xmlns="urn:activemq">
@@ -197,6 +197,24 @@ def wait_logged(node: Node, text: str, times: int = 1) -> None:
 def wait_in_sync(active: Node, replica: Node, times: int = 1) -> None:
     """Wait until the active node has said that often since its first start that a replica came into sync."""
     wait_until(lambda: logged(active, "replica in sync") >= times, active, replica)
+
+
+def roles(pair: Pair | ReplicatedPair) -> tuple[Node, Node]:
+    """The node that is active and the other one."""
+    found: list[Node] = []
+    nodes = pair.primary, pair.backup
+
+    def one_is_active() -> bool:
+        found[:] = [node for node in nodes if node.get("/health/ready")[1].get("state") == "active"]
+        return len(found) == 1
+
+    wait_until(one_is_active, *nodes)
+    return found[0], nodes[found[0] is pair.primary]
+
+
+def is_protected(pair: Pair | ReplicatedPair) -> bool:
+    """Whether the other node would take over with all confirmed messages."""
+    return roles(pair)[0].get("/health/ready")[1].get("protected") is True
 
 
 class Traffic:

@@ -1,4 +1,4 @@
-"""Both brokers, started for programs, and what they do with one."""
+"""Starts both brokers, and compares their answers to a program."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def check_plain_logins(configuration: Configuration) -> list[str]:
         return []
     return [
         f"acceptor {each.name!r} ({each.url}) has no TLS: clients of other hosts send their passwords in plain text; "
-        "use it in a network that nobody else can read, or set sslEnabled=true"
+        "use it in a network of trusted hosts, or set sslEnabled=true"
         for each in configuration.acceptors
         if each.tls is None and not is_loopback(each.host)
     ]

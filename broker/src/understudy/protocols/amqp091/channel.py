@@ -1,7 +1,7 @@
 """One channel of an AMQP 0-9-1 connection: its methods as calls of a session, and the session's calls as methods.
 
 A request that fails closes the channel, or the connection, with the reply code of its error, after the answers to
-earlier requests; what comes after it is ignored. Answers to requests that
+earlier requests; later requests are ignored. Answers to requests that
 create or delete something are sent when that is durable; answers with numbers of messages after earlier publishes of
 the channel are in their queues.
 

@@ -99,7 +99,7 @@ class QueueKind:
             self.ring.returned(references)
 
     def served(self) -> None:
-        """The consumers of the queue have taken what they could."""
+        """A dispatch has ended: no consumer takes further messages now."""
         if self.ring is not None:
             self.ring.served()
 

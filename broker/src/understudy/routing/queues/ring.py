@@ -61,7 +61,7 @@ class Ring:
             pass
 
     def served(self) -> None:
-        """The consumers have taken what they could."""
+        """A dispatch has ended: remove messages while there are too many."""
         if self._consumers_first:
             while len(self._queue.pending) > self.size and self._remove_first():
                 pass
