@@ -11,6 +11,7 @@ from dataclasses import field
 from enum import Enum, IntEnum
 from typing import Final
 
+from understudy import limits
 from understudy.dataclass import dataclass
 
 
@@ -137,3 +138,17 @@ class ResourceLimits:
     max_sessions: int = -1
     max_queues: int = -1
     """Queues created by clients of the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amqp091Options:
+    """Parameters of an acceptor for clients of AMQP 0-9-1."""
+
+    virtual_hosts: tuple[str, ...] = ()
+    """Virtual hosts beside the default one; acceptor parameter ``virtualHosts``."""
+    known_hosts: bool = True
+    """Whether clients learn of other nodes, and those of other nodes of this acceptor; ``knownHosts``."""
+    acknowledgement_timeout_ms: int = limits.AMQP091_ACKNOWLEDGEMENT_TIMEOUT_MS
+    """Time for the acknowledgement of a delivery, after which its channel is closed; 0: no limit."""
+    session_takeover: bool = True
+    """Whether a client gets a session of its user that still has a connection; ``sessionTakeover``."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 from support.amqp091 import AmqpClient, AmqpNode, Received
 from transcripts.script import arguments, options
 from understudy.protocols.handlers import AcceptorOptions
+from understudy.terms import Amqp091Options
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.layout import METHODS, Kind, Method, layout_of
 from understudy.wire.amqp091.properties import BasicProperties
@@ -29,7 +30,9 @@ class Amqp091Driver:
     """The node and its clients. Implements ``script.Driver``."""
 
     def __init__(self) -> None:
-        self._node = AmqpNode(AcceptorOptions(acknowledgement_timeout_ms=60_000), automatic=False)
+        self._node = AmqpNode(
+            AcceptorOptions(amqp091=Amqp091Options(acknowledgement_timeout_ms=60_000)), automatic=False
+        )
         self._clients: dict[str, AmqpClient] = {}
 
     def close(self) -> None:

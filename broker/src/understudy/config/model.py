@@ -24,6 +24,7 @@ from understudy.config.schema.schema import Defaults
 from understudy.dataclass import dataclass
 from understudy.terms import (
     AddressFullPolicy,
+    Amqp091Options,
     DiskFullPolicy,
     DivertDefinition,
     DurabilityContract,
@@ -96,14 +97,8 @@ class AcceptorConfiguration:
     multicast_prefixes: tuple[str, ...] = ()
     cluster_connection: str | None = None
     """Clients and members that connect here get the topology of this cluster connection; None: of the first one."""
-    virtual_hosts: tuple[str, ...] = ()
-    """Virtual hosts of AMQP 0-9-1 beside the default one; acceptor parameter ``virtualHosts``."""
-    known_hosts: bool = True
-    """Whether its clients of AMQP 0-9-1 learn of other nodes, and those of other nodes of it; ``knownHosts``."""
-    acknowledgement_timeout_ms: int = limits.AMQP091_ACKNOWLEDGEMENT_TIMEOUT_MS
-    """Time for the acknowledgement of a delivery of AMQP 0-9-1, after which its channel is closed; 0: no limit."""
-    session_takeover: bool = True
-    """Whether its clients of AMQP 0-9-1 get a session of theirs that still has a connection; ``sessionTakeover``."""
+    amqp091: Amqp091Options = field(default_factory=Amqp091Options)
+    """Parameters for clients of AMQP 0-9-1."""
     http_upgrade: bool = False
     """Whether the acceptor also takes requests for an HTTP upgrade."""
     tls: TlsSettings | None = None

@@ -7,13 +7,15 @@ whose name is also that in the ``protocols`` parameter of acceptor URLs, and the
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import field
 from typing import Protocol
 
 from understudy.cluster.membership.services import ClusterServices
 from understudy.dataclass import dataclass
-from understudy.limits import AMQP091_ACKNOWLEDGEMENT_TIMEOUT_MS, SESSIONS_PER_CONNECTION_MAX
+from understudy.limits import SESSIONS_PER_CONNECTION_MAX
 from understudy.ports import SealableConnection
 from understudy.session.prefixes import AddressPrefixes
+from understudy.terms import Amqp091Options
 from understudy.wire.detect import Protocol as Wire
 
 
@@ -23,14 +25,8 @@ class AcceptorOptions:
 
     sessions_max: int = SESSIONS_PER_CONNECTION_MAX
     """Sessions that one connection may have."""
-    virtual_hosts: tuple[str, ...] = ()
-    """Virtual hosts of AMQP 0-9-1 beside the default one."""
-    known_hosts: bool = True
-    """Whether clients of AMQP 0-9-1 learn of other nodes."""
-    acknowledgement_timeout_ms: int = AMQP091_ACKNOWLEDGEMENT_TIMEOUT_MS
-    """Time for the acknowledgement of a delivery of AMQP 0-9-1; 0: no limit."""
-    session_takeover: bool = True
-    """Whether clients of AMQP 0-9-1 get a session of theirs that still has a connection."""
+    amqp091: Amqp091Options = field(default_factory=Amqp091Options)
+    """Parameters for clients of AMQP 0-9-1."""
 
 
 class ConnectionHandler(Protocol):

@@ -9,6 +9,7 @@ from understudy.cluster.membership.client_endpoints import NodeEndpoints, own_en
 from understudy.config.model import AcceptorConfiguration
 from understudy.errors import RemoteProtocolError
 from understudy.limits import CLIENT_ENDPOINTS_MAX, CLUSTER_NODES_MAX
+from understudy.terms import Amqp091Options
 from understudy.tls.settings import TlsSettings
 from understudy.wire.buffer import Reader, Writer
 from understudy.wire.core import packets
@@ -109,7 +110,7 @@ def test_the_places_of_a_node_are_those_of_its_acceptors() -> None:
         AcceptorConfiguration("all", "0.0.0.0", 5672),
         AcceptorConfiguration("tls", "10.0.0.1", 5671, ("AMQP091",), tls=TlsSettings()),
         AcceptorConfiguration("core", "0.0.0.0", 61616, ("CORE",)),
-        AcceptorConfiguration("hidden", "0.0.0.0", 5673, known_hosts=False),
+        AcceptorConfiguration("hidden", "0.0.0.0", 5673, amqp091=Amqp091Options(known_hosts=False)),
         AcceptorConfiguration("chosen", "0.0.0.0", 0),
         AcceptorConfiguration("other", "0.0.0.0", 5674, cluster_connection="second"),
     ]

@@ -34,8 +34,8 @@ def test_a_plain_url() -> None:
     assert found.connections_allowed == CONNECTIONS_MAX
     assert found.sessions_allowed == SESSIONS_PER_CONNECTION_MAX
     assert acceptor("tcp://0.0.0.0:5445?sessionsAllowed=9000").sessions_allowed == 9000
-    assert found.acknowledgement_timeout_ms == 1_800_000
-    assert acceptor("tcp://0.0.0.0:5445?acknowledgementTimeout=0").acknowledgement_timeout_ms == 0
+    assert found.amqp091.acknowledgement_timeout_ms == 1_800_000
+    assert acceptor("tcp://0.0.0.0:5445?acknowledgementTimeout=0").amqp091.acknowledgement_timeout_ms == 0
     assert found.url == "tcp://0.0.0.0:5445"
 
 
@@ -69,13 +69,13 @@ def test_parameters_by_semicolon_and_ampersand() -> None:
     assert found.anycast_prefixes == ("jms.queue.", "q.")
     assert found.multicast_prefixes == ("jms.topic.",)
     assert found.parameters["handshake-timeout"] == 3
-    assert found.known_hosts
+    assert found.amqp091.known_hosts
 
 
 def test_clients_of_an_acceptor_may_be_left_without_known_hosts() -> None:
-    assert not acceptor("tcp://h:1?knownHosts=false").known_hosts
-    assert acceptor("tcp://h:1").session_takeover
-    assert not acceptor("tcp://h:1?sessionTakeover=false").session_takeover
+    assert not acceptor("tcp://h:1?knownHosts=false").amqp091.known_hosts
+    assert acceptor("tcp://h:1").amqp091.session_takeover
+    assert not acceptor("tcp://h:1?sessionTakeover=false").amqp091.session_takeover
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from support.managed_amqp import ManagedAmqp
 from understudy.management.model.exchanges import Channel, Exchange, ExchangeBinding
 from understudy.management.snapshot.collections import READERS
 from understudy.protocols.handlers import AcceptorOptions
+from understudy.terms import Amqp091Options
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.tables import Timestamp
 
@@ -118,7 +119,7 @@ def test_exchanges_that_stay() -> None:
 
 
 def test_channels_show_what_waits() -> None:
-    node = ManagedAmqp(AcceptorOptions(virtual_hosts=("shop",)))
+    node = ManagedAmqp(AcceptorOptions(amqp091=Amqp091Options(virtual_hosts=("shop",))))
     client = node.channel(virtual_host="shop")
     declared(client)
     client.ask(m.BasicQos(0, 5, for_channel=True), m.BasicQosOk)
@@ -139,7 +140,7 @@ def test_channels_show_what_waits() -> None:
 
 
 def test_a_queue_with_arguments_is_the_one_that_a_client_would_declare() -> None:
-    node = ManagedAmqp(AcceptorOptions(virtual_hosts=("shop",)))
+    node = ManagedAmqp(AcceptorOptions(amqp091=Amqp091Options(virtual_hosts=("shop",))))
     arguments = {"x-message-ttl": 5_000, "x-dead-letter-exchange": "rest", "x-max-priority": 5}
     asked = {"name": "shop/q", "arguments": arguments, "virtual-host": "shop", "auto-delete": True}
     answer = json.loads(node.ask("broker", "createQueue", json.dumps(asked)))

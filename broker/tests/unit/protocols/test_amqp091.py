@@ -12,6 +12,7 @@ from understudy.protocols.handlers import AcceptorOptions
 from understudy.security.authentication import Authenticator, OtherLogins, parse_certificate_users
 from understudy.security.authorization import RoleSecurity
 from understudy.security.settings import SecuritySettings
+from understudy.terms import Amqp091Options
 from understudy.testing.manual_time import ManualTime
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.frames import PROTOCOL_HEADER, FrameType, encode_frame, method_frame
@@ -96,7 +97,7 @@ def test_limits_above_the_offer_are_refused(channels: int, frame_bytes: int) -> 
 
 
 def test_virtual_hosts_are_apart() -> None:
-    node = AmqpNode(AcceptorOptions(virtual_hosts=("v",)))
+    node = AmqpNode(AcceptorOptions(amqp091=Amqp091Options(virtual_hosts=("v",))))
     one, other = node.channel(), node.channel(virtual_host="v")
     declared(one)
     declared(other)
@@ -223,7 +224,7 @@ def test_channels_are_limited_by_the_acceptor() -> None:
 
 @pytest.mark.parametrize("fetched", [False, True])
 def test_deliveries_that_are_not_acknowledged_in_time_close_their_channel(fetched: bool) -> None:
-    node = AmqpNode(AcceptorOptions(acknowledgement_timeout_ms=30_000))
+    node = AmqpNode(AcceptorOptions(amqp091=Amqp091Options(acknowledgement_timeout_ms=30_000)))
     client, other = node.channel(), node.channel()
     client.ask(m.ChannelOpen(), m.ChannelOpenOk, 2)
     declared(client)
@@ -258,7 +259,7 @@ def test_deliveries_that_are_not_acknowledged_in_time_close_their_channel(fetche
 
 
 def test_without_a_time_limit_deliveries_stay_outstanding() -> None:
-    node = AmqpNode(AcceptorOptions(acknowledgement_timeout_ms=0))
+    node = AmqpNode(AcceptorOptions(amqp091=Amqp091Options(acknowledgement_timeout_ms=0)))
     client = node.channel()
     declared(client)
     client.publish("q")

@@ -20,6 +20,7 @@ from understudy.protocols.amqp091.known_hosts import KnownHosts
 from understudy.protocols.amqp091.protocol import Amqp091Protocol
 from understudy.protocols.handlers import AcceptorOptions
 from understudy.session.prefixes import NO_PREFIXES
+from understudy.terms import Amqp091Options
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.frames import PROTOCOL_HEADER, FrameDecoder, method_frame
 from understudy.wire.core.packets import ClientEndpoint, ClientEndpoints
@@ -269,7 +270,7 @@ def test_an_acceptor_may_tell_its_clients_of_no_other_node(known_hosts: bool) ->
     node.topology.set_backup(node.services.node_id, connector("other"))
     stated = ClientEndpoints(node.services.node_id, False, (place("other"),))
     node.topology.endpoints.learn("backup", stated)
-    made = protocol.handler(cluster, AcceptorOptions(known_hosts=known_hosts))
+    made = protocol.handler(cluster, AcceptorOptions(amqp091=Amqp091Options(known_hosts=known_hosts)))
     client = AmqpClient(node)
     client.handler = cast(Any, made(cast(Any, client.connection), NO_PREFIXES))
     client.send_bytes(PROTOCOL_HEADER)

@@ -17,6 +17,7 @@ from support.amqp091_sessions import (
 )
 from understudy import limits
 from understudy.protocols.amqp091.deliveries import GENERATION_SHIFT
+from understudy.terms import Amqp091Options
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.frames import content_frames
 from understudy.wire.amqp091.properties import BasicProperties, encode_properties
@@ -398,7 +399,7 @@ def test_a_status_needs_a_session(text: str) -> None:
 
 def test_another_virtual_host_does_not_have_the_session() -> None:
     node = AmqpNode()
-    node.amqp.options = type(node.amqp.options)(virtual_hosts=("v",))
+    node.amqp.options = type(node.amqp.options)(amqp091=Amqp091Options(virtual_hosts=("v",)))
     consuming(node).lose()
     other = node.amqp_client(virtual_host="v")
     with pytest.raises(AssertionError, match="NOT_FOUND"):

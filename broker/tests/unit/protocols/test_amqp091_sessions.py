@@ -13,6 +13,7 @@ from understudy.protocols.amqp091 import sessions
 from understudy.protocols.amqp091.session_request import RequestKind, SessionRequest, session_request
 from understudy.protocols.amqp091.sessions import ClientSessions
 from understudy.protocols.handlers import AcceptorOptions
+from understudy.terms import Amqp091Options
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.codes import Amqp091Error
 from understudy.wire.amqp091.frames import PROTOCOL_HEADER
@@ -232,7 +233,7 @@ def test_a_session_is_taken_over_from_a_connection_that_is_half_open(verb: str) 
 
 @pytest.mark.parametrize("verb", ["attach", "resume"])
 def test_an_acceptor_may_refuse_to_take_a_session_over(verb: str) -> None:
-    node = AmqpNode(AcceptorOptions(session_takeover=False))
+    node = AmqpNode(AcceptorOptions(amqp091=Amqp091Options(session_takeover=False)))
     first = with_queue(node)
     assert refused(node, verb).reply_code == 405
     assert bodies(first) == [b"kept"]

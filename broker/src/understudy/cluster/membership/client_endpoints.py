@@ -39,7 +39,7 @@ def own_endpoints(
     return tuple(
         ClientEndpoint(protocol, each.tls is not None, host if each.host in ANY_ADDRESS else each.host, each.port)
         for each in acceptors
-        if each.known_hosts and each.port and each.cluster_connection in connections
+        if each.amqp091.known_hosts and each.port and each.cluster_connection in connections
         for protocol in each.protocols
         if protocol == Protocol.AMQP091.name
     )[:CLIENT_ENDPOINTS_MAX]

@@ -19,6 +19,7 @@ from understudy.config.reading.document import Document, Node, nearest
 from understudy.config.reading.tls import ACCEPTOR_TLS_USES, TlsReader
 from understudy.config.schema.grammar import INT_MAX
 from understudy.config.sockets.bindings import ANY_ADDRESS, SocketBindings
+from understudy.terms import Amqp091Options
 from understudy.texts import has_login, masked_url
 
 DEFAULT_PORT: Final = 61616
@@ -131,18 +132,20 @@ def read_acceptor(
         anycast_prefixes=_list(parameters.get("anycastPrefix")),
         multicast_prefixes=_list(parameters.get("multicastPrefix")),
         cluster_connection=None if (named := parameters.get("clusterConnection")) is None else str(named),
-        virtual_hosts=_list(parameters.get("virtualHosts")),
-        known_hosts=parameters.get("knownHosts") is not False,
-        acknowledgement_timeout_ms=_number(
-            node,
-            document,
-            parameters,
-            "acknowledgementTimeout",
-            limits.AMQP091_ACKNOWLEDGEMENT_TIMEOUT_MS,
-            INT_MAX,
-            minimum=0,
+        amqp091=Amqp091Options(
+            virtual_hosts=_list(parameters.get("virtualHosts")),
+            known_hosts=parameters.get("knownHosts") is not False,
+            acknowledgement_timeout_ms=_number(
+                node,
+                document,
+                parameters,
+                "acknowledgementTimeout",
+                limits.AMQP091_ACKNOWLEDGEMENT_TIMEOUT_MS,
+                INT_MAX,
+                minimum=0,
+            ),
+            session_takeover=parameters.get("sessionTakeover") is not False,
         ),
-        session_takeover=parameters.get("sessionTakeover") is not False,
         http_upgrade=parameters.get("httpUpgradeEnabled") is True,
         tls=settings,
         parameters=parameters,

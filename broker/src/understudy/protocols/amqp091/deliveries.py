@@ -86,7 +86,7 @@ class ChannelDeliveries:
         self._session = session
         self._output = output
         self.prefetch = Prefetch()
-        self._overdue = Overdue(link.services.options.acknowledgement_timeout_ms)
+        self._overdue = Overdue(link.services.options.amqp091.acknowledgement_timeout_ms)
         self._prefetch_of_consumer = 0
         self._by_id: dict[int, _ConsumerOfChannel] = {}
         """Consumers, also those that were cancelled and have deliveries."""

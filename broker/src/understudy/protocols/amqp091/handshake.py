@@ -137,9 +137,9 @@ class Handshake:
             Amqp091Error: NOT_ALLOWED: there is no virtual host of that name. And as ``ClientSessions.enter``.
         """
         owner = self._owner
-        owner.peer.host = names.host_prefix(method.virtual_host, owner.services.options.virtual_hosts)
+        owner.peer.host = names.host_prefix(method.virtual_host, owner.services.options.amqp091.virtual_hosts)
         client = Client(owner.peer.user, self.host, owner.peer.host)
-        self.session.enter(client, takes_over=owner.services.options.session_takeover)
+        self.session.enter(client, takes_over=owner.services.options.amqp091.session_takeover)
         owner.proceed()
         owner.send(ConnectionOpenOk(self.known_hosts()), 0)
 

@@ -54,7 +54,7 @@ class Amqp091Protocol:
             cluster: Clients of the acceptor learn of the members of its network.
             options: Parameters of the acceptor.
         """
-        known = self._known_hosts(cluster) if options.known_hosts else None
+        known = self._known_hosts(cluster) if options.amqp091.known_hosts else None
         return partial(Amqp091Connection, Amqp091Services(self._shared, options, self._replies, self._sessions, known))
 
     def close(self) -> None:

@@ -64,13 +64,7 @@ def make_acceptor(
     """
     current, environment = parts.configuration.current, parts.environment
     cluster = broker.cluster.of(configuration.cluster_connection)
-    options = AcceptorOptions(
-        configuration.sessions_allowed,
-        configuration.virtual_hosts,
-        configuration.known_hosts,
-        configuration.acknowledgement_timeout_ms,
-        configuration.session_takeover,
-    )
+    options = AcceptorOptions(configuration.sessions_allowed, configuration.amqp091)
     handlers = {protocol.wire: protocol.handler(cluster, options) for protocol in broker.protocols}
     return Acceptor(
         configuration,
