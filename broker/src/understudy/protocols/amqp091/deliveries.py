@@ -87,14 +87,16 @@ class ChannelDeliveries:
         self._output = output
         self.prefetch = Prefetch()
         self._overdue = Overdue(link.services.options.amqp091.acknowledgement_timeout_ms)
-        self._prefetch_of_consumer = 0
+        self.prefetch_count = 0
+        """Limit of basic.qos for the next consumer."""
         self._by_id: dict[int, _ConsumerOfChannel] = {}
         """Consumers, also those that were cancelled and have deliveries."""
         self._by_tag: dict[str, int] = {}
         self._next_id = 0
-        self._last_tag = 0
+        self.last_tag = 0
+        """Tag of the last delivery; without one the generation with the number 0."""
         self._unacknowledged = Unacknowledged()
-        self._deferred: list[tuple[Settlement, list[DeliveredRange]]] = []
+        self.deferred: list[tuple[Settlement, list[DeliveredRange]]] = []
         """Settlements of the open transaction."""
         self.keeps = False
         """Whether consumers and deliveries may outlive the connection."""
@@ -123,7 +125,7 @@ class ChannelDeliveries:
         Raises:
             Amqp091Error: PRECONDITION_FAILED: there is one.
         """
-        if self._overdue.found(now_ms, self._last_tag, self._unacknowledged.first_tag):
+        if self._overdue.found(now_ms, self.last_tag, self._unacknowledged.first_tag):
             raise names.refused(
                 f"a delivery was not acknowledged within {self._overdue.timeout_ms} ms (acknowledgementTimeout of the "
                 "acceptor)"
@@ -135,7 +137,7 @@ class ChannelDeliveries:
             self.prefetch.set(count)
             self._session.consumers.resume_deliveries()
         else:
-            self._prefetch_of_consumer = count
+            self.prefetch_count = count
 
     # --- consumers -------------------------------------------------------------------------------
 
@@ -150,14 +152,22 @@ class ChannelDeliveries:
         if len(self._by_tag) >= AMQP091_CONSUMERS_MAX:
             raise names.refused(f"{len(self._by_tag)} consumers of a channel, the limit")
 
-    def consume(self, method: BasicConsume, queue: Queue, tag: str) -> None:
+    def consume(self, method: BasicConsume, queue: Queue, tag: str, prefetch: int) -> None:
         """Make a consumer.
+
+        Args:
+            method: The request.
+            queue: Queue of the consumer.
+            tag: Consumer tag, which the broker may have chosen.
+            prefetch: Limit of basic.qos when it was asked for (``prefetch_count``).
 
         Raises:
             NotAuthorized: it may not consume, or another consumer reads the queue alone.
             Amqp091Error: PRECONDITION_FAILED: an argument that cannot be used.
         """
-        kept = KeptConsumer.of(method, tag, queue.name.removeprefix(self._link.peer.host)) if self.keeps else None
+        kept = None
+        if self.keeps:
+            kept = KeptConsumer.of(method, tag, queue.name.removeprefix(self._link.peer.host), prefetch)
         priority = method.arguments.get("x-priority", 0)
         if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) >= 1 << 31:
             raise names.refused("x-priority is no number")
@@ -169,7 +179,7 @@ class ChannelDeliveries:
         if method.no_ack:
             flow = Unlimited(alone=method.exclusive)
         else:
-            flow = ConsumerPrefetch(self.prefetch, self._prefetch_of_consumer, alone=method.exclusive)
+            flow = ConsumerPrefetch(self.prefetch, prefetch, alone=method.exclusive)
         self._next_id += 1
         self._session.consumers.create(self._next_id, queue.name, priority=priority, flow=flow)
         self._by_id[self._next_id] = _ConsumerOfChannel(tag, queue, flow, kept, self._frame(tag))
@@ -249,14 +259,14 @@ class ChannelDeliveries:
             if consumer.frame is not None:
                 redelivered = part.deliveries > 1 or row < fresh
                 end = fresh if row < fresh else part.end
-                frames, row = run_deliveries(run, begin, end, consumer.frame, self._last_tag + 1, redelivered)
+                frames, row = run_deliveries(run, begin, end, consumer.frame, self.last_tag + 1, redelivered)
             if row > begin:
                 self._output.send_frames(frames)
                 sent += len(frames)
                 if not consumer.flow.settles:
                     first = begin - part.begin
-                    self._unacknowledged.add(self._last_tag + 1, consumer_id, ids[first : first + row - begin])
-                self._last_tag += row - begin
+                    self._unacknowledged.add(self.last_tag + 1, consumer_id, ids[first : first + row - begin])
+                self.last_tag += row - begin
             if row < part.end:
                 message = Message.decode(run.encoded(row), trusted=True)
                 sent += self._deliver(consumer_id, message, part.deliveries)
@@ -276,10 +286,10 @@ class ChannelDeliveries:
         """Announce the next delivery, which is outstanding from now on. Returns its method and property list."""
         consumer = self._by_id[consumer_id]
         redelivered = delivery_count > 1 or message.message_id <= self.id_before_activation
-        announced = self._announcement(consumer, message, self._last_tag + 1, redelivered=redelivered)
-        self._last_tag += 1
+        announced = self._announcement(consumer, message, self.last_tag + 1, redelivered=redelivered)
+        self.last_tag += 1
         if not consumer.flow.settles:
-            self._unacknowledged.add(self._last_tag, consumer_id, range(message.message_id, message.message_id + 1))
+            self._unacknowledged.add(self.last_tag, consumer_id, range(message.message_id, message.message_id + 1))
         return announced
 
     def _announcement(
@@ -302,8 +312,8 @@ class ChannelDeliveries:
 
     def deliver_reply(self, publish: Publish, tag: str) -> None:
         """Send a message that no queue has: a reply."""
-        self._last_tag += 1
-        method = BasicDeliver(tag, self._last_tag, False, publish.exchange, publish.routing_key)
+        self.last_tag += 1
+        method = BasicDeliver(tag, self.last_tag, False, publish.exchange, publish.routing_key)
         # the requester may have agreed to smaller frames than the publisher of the reply
         properties = fitting(publish.encoded, self._link.peer.frame_max - _HEADER_BYTES)
         self._output.send_content(method, properties, publish.body)
@@ -336,17 +346,17 @@ class ChannelDeliveries:
         if not transacted:
             self._apply(settlement, taken)
         elif taken:
-            self._deferred.append((settlement, taken))
+            self.deferred.append((settlement, taken))
 
     def settle_deferred(self) -> None:
         """Settle what the open transaction has settled; its commit follows."""
-        deferred, self._deferred = self._deferred, []
+        deferred, self.deferred = self.deferred, []
         for settlement, taken in deferred:
             self._apply(settlement, taken)
 
     def restore_deferred(self) -> None:
         """The transaction is rolled back: its deliveries are outstanding again."""
-        deferred, self._deferred = self._deferred, []
+        deferred, self.deferred = self.deferred, []
         if not deferred:
             return
         self._unacknowledged.restore([each for _, taken in deferred for each in taken])
@@ -360,17 +370,7 @@ class ChannelDeliveries:
     @property
     def generation(self) -> int:
         """Generation of the next tag."""
-        return self._last_tag >> GENERATION_SHIFT
-
-    @property
-    def last_tag(self) -> int:
-        """Tag of the last delivery; without one the generation with the number 0."""
-        return self._last_tag
-
-    @property
-    def prefetch_count(self) -> int:
-        """Limit of basic.qos for the next consumer."""
-        return self._prefetch_of_consumer
+        return self.last_tag >> GENERATION_SHIFT
 
     @property
     def kept(self) -> list[KeptConsumer]:
@@ -383,11 +383,6 @@ class ChannelDeliveries:
         """Tags of the deliveries that are not settled, in order."""
         return [tag for each in self._unacknowledged for tag in range(each.first_tag, each.end_tag)]
 
-    @property
-    def nothing_deferred(self) -> bool:
-        """Whether the open transaction settles nothing."""
-        return not self._deferred
-
     def end_consumers(self, reason: str) -> None:
         """End all consumers of a channel that was resumed."""
         for tag, consumer_id in list(self._by_tag.items()):
@@ -398,7 +393,7 @@ class ChannelDeliveries:
 
     def begin(self, generation: int) -> None:
         """Begin a generation."""
-        self._last_tag = generation << GENERATION_SHIFT
+        self.last_tag = generation << GENERATION_SHIFT
 
     def move(self, link: ConnectionLink) -> None:
         """Use another connection, whose frames may have another size."""
@@ -421,7 +416,7 @@ class ChannelDeliveries:
         Args:
             seen_tag: Tag of the last delivery that the client has seen.
         """
-        self._known_tag = self._last_tag
+        self._known_tag = self.last_tag
         for each in self._unacknowledged:
             self._again.extend(range(max(each.first_tag, seen_tag + 1), each.end_tag))
 

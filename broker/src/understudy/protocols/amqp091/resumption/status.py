@@ -83,7 +83,7 @@ def _channel(channel: Amqp091Channel, *, resumed: bool) -> dict[str, Any]:
         },
         "deliveries": {"unacked": ranges(deliveries.outstanding), "lost": channel.lost},
         "tx": {
-            "open": transaction is not None and not (transaction.empty and deliveries.nothing_deferred),
+            "open": transaction is not None and not (transaction.empty and not deliveries.deferred),
             "commits": publisher.commits,
             "rolled-back": publisher.rolled_back,
         },
