@@ -93,6 +93,7 @@ def test_an_active_node() -> None:
         "message_memory_bytes": None,
         "message_memory_limit_bytes": None,
         "dead_letters": None,
+        "stale_acknowledgements": 0,
         "login_failures": {},
         "confirmation_times": None,
         "sync_times": None,

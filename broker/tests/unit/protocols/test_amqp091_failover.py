@@ -233,6 +233,32 @@ def test_a_thousand_sessions_are_resumed_or_end() -> None:
     assert sessions.count == 500
 
 
+def test_requests_that_follow_a_consume_without_its_answer_come_after_it() -> None:
+    node = AmqpNode(automatic=False)
+    first = connected(node, "start")
+    for request in (
+        m.ChannelOpen(),
+        m.QueueDeclare(0, "q", durable=True),
+        m.BasicQos(0, 1),
+        m.BasicConsume(0, "q", "cancelled"),
+        m.BasicCancel("cancelled"),
+        m.BasicConsume(0, "q", "one"),
+        m.BasicQos(0, 5),
+    ):
+        first.send(request)
+    node.sync()
+    assert list(first.handler.channels[1].deliveries.tags) == ["one"]
+    publish(first, 1, 2)
+    node.sync()
+    first.received()
+    assert first.handler.channels[1].deliveries.unacknowledged_count == 1
+    node = taken_over(node)
+    again = connected(node)
+    status, came = resumed(again, publishes=2)
+    assert [each["tag"] for each in status["consumers"]] == ["one"]
+    assert [each[2] for each in came] == [b"1"], "the consumer has its own prefetch again"
+
+
 # --- publishes -----------------------------------------------------------------------------------
 
 

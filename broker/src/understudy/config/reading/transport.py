@@ -30,10 +30,10 @@ _BOOLEANS: Final = frozenset(
         "autoStart", "directDeliver", "disableStompServerHeader", "doNotOffset", "forceSSLParameters", "httpEnabled",
         "httpRequiresSessionId", "httpUpgradeEnabled", "knownHosts", "mask-password", "needClientAuth",
         "proxyProtocolEnabled", "sessionTakeover", "socksEnabled", "socksRemoteDNS", "sslAutoReload", "sslEnabled",
-        "tcpNoDelay", "trustAll", "useDefaultSslContext", "useEpoll", "useGlobalWorkerPool", "useInvm", "useKQueue", "useNio",
-        "useNioGlobalWorkerPool", "useServlet", "verifyHost", "wantClientAuth", "webSocketCompressionSupported",
-        "amqpDuplicateDetection", "supportAdvisory", "suppressInternalManagementObjects",
-        "stompEnableMessageId", "stomp-enable-message-id",
+        "tcpNoDelay", "trustAll", "useDefaultSslContext", "useEpoll", "useGlobalWorkerPool", "useInvm", "useKQueue",
+        "useNio", "useNioGlobalWorkerPool", "useServlet", "verifyHost", "wantClientAuth",
+        "webSocketCompressionSupported", "amqpDuplicateDetection", "supportAdvisory",
+        "suppressInternalManagementObjects", "stompEnableMessageId", "stomp-enable-message-id",
     }
 )  # fmt: skip
 _NUMBERS: Final = frozenset(

@@ -134,14 +134,22 @@ class ChannelDeliveries:
         if len(self._by_tag) >= AMQP091_CONSUMERS_MAX:
             raise names.refused(f"{len(self._by_tag)} consumers of a channel, the limit")
 
-    def consume(self, method: BasicConsume, queue: Queue, tag: str) -> None:
+    def consume(self, method: BasicConsume, queue: Queue, tag: str, prefetch: int) -> None:
         """Make a consumer.
+
+        Args:
+            method: The request.
+            queue: Queue of the consumer.
+            tag: Consumer tag, which the broker may have chosen.
+            prefetch: Limit of basic.qos when it was asked for (``prefetch_count``).
 
         Raises:
             NotAuthorized: it may not consume, or another consumer reads the queue alone.
             Amqp091Error: PRECONDITION_FAILED: an argument that cannot be used.
         """
-        kept = KeptConsumer.of(method, tag, queue.name.removeprefix(self._link.peer.host)) if self.keeps else None
+        kept = None
+        if self.keeps:
+            kept = KeptConsumer.of(method, tag, queue.name.removeprefix(self._link.peer.host), prefetch)
         priority = method.arguments.get("x-priority", 0)
         if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) >= 1 << 31:
             raise names.refused("x-priority is no number")
@@ -153,7 +161,7 @@ class ChannelDeliveries:
         if method.no_ack:
             flow = Unlimited(alone=method.exclusive)
         else:
-            flow = ConsumerPrefetch(self.prefetch, self._prefetch_of_consumer, alone=method.exclusive)
+            flow = ConsumerPrefetch(self.prefetch, prefetch, alone=method.exclusive)
         self._next_id += 1
         self._session.consumers.create(self._next_id, queue.name, priority=priority, flow=flow)
         self._by_id[self._next_id] = _ConsumerOfChannel(tag, queue, flow, kept)

@@ -214,19 +214,19 @@ def _consume(channel: Amqp091Channel, method: m.BasicConsume) -> None:
         return
     name = _queue_name(channel, method.queue)
 
-    record = channel.publisher.record
+    record, prefetch = channel.publisher.record, channel.deliveries.prefetch_count
 
     def consume() -> None:
         if record is not None:
             record.awaited.pop(tag, None)
         channel.deliveries.check_tag(tag)
-        channel.deliveries.consume(method, channel.session.exchanges.queue(name), tag)
+        channel.deliveries.consume(method, channel.session.exchanges.queue(name), tag, prefetch)
         if not method.no_wait:
             channel.output.send(m.BasicConsumeOk(tag))
 
     if record is not None:
         # deliveries follow the answer, which follows the record
-        record.awaited[tag] = KeptConsumer.of(method, tag, name.removeprefix(channel.link.peer.host))
+        record.awaited[tag] = KeptConsumer.of(method, tag, name.removeprefix(channel.link.peer.host), prefetch)
         channel.save()
     channel.in_order(method, consume, durable=record is not None)
 
@@ -244,17 +244,22 @@ def _consume_replies(channel: Amqp091Channel, method: m.BasicConsume, tag: str) 
 
 
 def _cancel(channel: Amqp091Channel, method: m.BasicCancel) -> None:
+    record = channel.publisher.record
+
     def cancel() -> None:
-        # in order, as a basic.consume before it may still wait
-        if method.consumer_tag == channel.reply_tag:
-            channel.link.services.replies.pop(channel.publisher.reply_token or "", None)
-            channel.reply_tag = channel.publisher.reply_token = None
-        else:
-            channel.deliveries.cancel(method.consumer_tag)
-            channel.save()
+        channel.deliveries.cancel(method.consumer_tag)
+        channel.save()
         channel.answer(m.BasicCancelOk(method.consumer_tag), wanted=not method.no_wait)
 
-    channel.in_order(method, cancel)
+    if method.consumer_tag == channel.reply_tag:
+        channel.link.services.replies.pop(channel.publisher.reply_token or "", None)
+        channel.reply_tag = channel.publisher.reply_token = None
+        channel.answer(m.BasicCancelOk(method.consumer_tag), wanted=not method.no_wait)
+    elif record is not None and method.consumer_tag in record.awaited:
+        channel.in_order(method, cancel, durable=True)
+    else:
+        # a basic.consume before it may still wait
+        channel.in_order(method, cancel)
 
 
 def _get(channel: Amqp091Channel, method: m.BasicGet) -> None:

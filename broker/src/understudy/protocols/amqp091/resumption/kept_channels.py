@@ -232,7 +232,7 @@ def _restore(channel: Amqp091Channel, values: ChannelValues, accepted: int) -> N
     for each in values.consumers:
         try:
             queue = channel.session.exchanges.queue(channel.link.peer.host + each.queue)
-            deliveries.consume(each.method(), queue, each.tag)
+            deliveries.consume(each.method(), queue, each.tag, each.prefetch)
         except BrokerError as error:
             forget_frames(error)
             deliveries.note_cancelled(each, services.shared.error_texts.remote(error))

@@ -23,6 +23,8 @@ class KeptConsumer(NamedTuple):
     exclusive: bool
     arguments: bytes
     """Encoded table with its length."""
+    prefetch: int
+    """Limit of basic.qos when it was made; 0: none."""
 
     @property
     def state_bytes(self) -> int:
@@ -58,16 +60,17 @@ class KeptConsumer(NamedTuple):
 
     def values(self) -> list[object]:
         """The values for a record of the log."""
-        return [self.tag, self.queue, self.no_ack, self.exclusive, self.arguments.hex()]
+        return [self.tag, self.queue, self.no_ack, self.exclusive, self.arguments.hex(), self.prefetch]
 
     @classmethod
-    def of(cls, method: BasicConsume, tag: str, queue: str) -> KeptConsumer:
+    def of(cls, method: BasicConsume, tag: str, queue: str, prefetch: int) -> KeptConsumer:
         """The description of a consumer.
 
         Args:
             method: The request of the client.
             tag: Consumer tag, which the broker may have chosen.
             queue: Name of the queue without the prefix of the virtual host.
+            prefetch: Limit of basic.qos.
 
         Raises:
             Amqp091Error: PRECONDITION_FAILED: the arguments are too long to be kept.
@@ -77,13 +80,13 @@ class KeptConsumer(NamedTuple):
             raise names.refused(
                 f"arguments of {len(arguments)} bytes, a session keeps {AMQP091_KEPT_ARGUMENTS_BYTES_MAX}"
             )
-        return cls(tag, queue, method.no_ack, method.exclusive, arguments)
+        return cls(tag, queue, method.no_ack, method.exclusive, arguments, prefetch)
 
     @classmethod
     def read(cls, values: Any) -> KeptConsumer:
         """The consumer of ``values``. Raises ValueError, TypeError."""
-        tag, queue, no_ack, exclusive, arguments = values
+        tag, queue, no_ack, exclusive, arguments, prefetch = values
         encoded = bytes.fromhex(arguments)
-        found = cls(str(tag), str(queue), no_ack is True, exclusive is True, encoded)
+        found = cls(str(tag), str(queue), no_ack is True, exclusive is True, encoded, int(prefetch))
         found._table()
         return found
