@@ -146,7 +146,7 @@ def test_acknowledgements_of_nothing_leave_nothing_in_a_transaction() -> None:
     deliveries = client.handler.channels[1].deliveries
     for _ in range(3):
         client.send(m.BasicAck(0, multiple=True))
-    assert deliveries._deferred == []
+    assert deliveries.deferred == []
     client.ask(m.TxRollback(), m.TxRollbackOk)
 
 
