@@ -35,7 +35,7 @@ def _confirm_before_sync(patch: Patch) -> None:
             done(self, number, None)
 
     def receive(self: PublishRuns, decoder: FrameDecoder, frame: bytes, count_max: int) -> Run:
-        run = receive_as_shipped(self, decoder, frame, count_max)
+        run: Run = receive_as_shipped(self, decoder, frame, count_max)
         if run.taken and self._publisher.confirms:
             done(self._publisher, self._publisher.next_number - 1, None)
         return run
