@@ -10,7 +10,9 @@ from understudy.errors import BrokerError
 from understudy.protocols.amqp091.channel import Amqp091Channel
 from understudy.protocols.amqp091.deliveries import GENERATION_SHIFT, ChannelDeliveries, Settlement
 from understudy.protocols.amqp091.publisher import ChannelPublisher
+from understudy.protocols.amqp091.runs import PublishRuns, Run
 from understudy.session.session import ServerSession
+from understudy.wire.amqp091.frames import FrameDecoder
 
 _AMQP091: Final = "amqp091"
 
@@ -32,8 +34,15 @@ def _confirm_before_sync(patch: Patch) -> None:
         if self.confirms:
             done(self, number, None)
 
+    def receive(self: PublishRuns, decoder: FrameDecoder, frame: bytes, count_max: int) -> Run:
+        run: Run = receive_as_shipped(self, decoder, frame, count_max)
+        if run.taken and self._publisher.confirms:
+            done(self._publisher, self._publisher.next_number - 1, None)
+        return run
+
     old = patch.replace(ChannelPublisher, "_done", done)
     publish_as_shipped = patch.replace(ChannelPublisher, "publish", publish)
+    receive_as_shipped = patch.replace(PublishRuns, "receive", receive)
 
 
 @planted(

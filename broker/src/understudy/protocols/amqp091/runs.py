@@ -117,22 +117,27 @@ class PublishRuns:
         exchange = self._session.exchanges.find(peer.host + method.exchange)
         if exchange is None or exchange.configuration.internal or exchange.read_only:
             return _NONE
+        decoder.more()
+        limits = PublishLimits(decoder.payload_max, count_max, self._office.store.settings.run_message_bytes_max)
+        user = peer.user.encode()
+        address = peer.host + method.exchange
+        start, first, now_ms = decoder.offset, publisher.next_number, self._office.now_ms
+        if method.exchange:
+            # an exchange may have many bindings: only a publish that can be taken is compared with them here
+            target = PublishTarget(_utf16(address), method.encoded_exchange, method.encoded_key, -1, user)
+            sends, cut = split_publishes(decoder.data, start, limits._replace(count_max=1), target, now_ms, first)
+            if sends is None:
+                return Run(0, cut and len(decoder.data) - start <= _AWAITED_BYTES_MAX)
         publishing = self._office.routing.publishing
         route = publishing.route_of_key(exchange, method.routing_key)
         if route is None:
             return _NONE
-        address = peer.host + method.exchange if method.exchange else route.queues[0].address.name
+        if not method.exchange:
+            address = route.queues[0].address.name
         if not self._session.sends.permits_plain(address):
             return _NONE
-        target = PublishTarget(
-            _utf16(address), method.encoded_exchange, method.encoded_key, route.priority, peer.user.encode()
-        )
-        body_max = self._office.store.settings.run_message_bytes_max
-        limits = PublishLimits(decoder.payload_max, count_max, body_max)
-        decoder.more()
-        start = decoder.offset
-        first = publisher.next_number
-        sends, cut = split_publishes(decoder.data, start, limits, target, self._office.now_ms, first)
+        target = PublishTarget(_utf16(address), method.encoded_exchange, method.encoded_key, route.priority, user)
+        sends, cut = split_publishes(decoder.data, start, limits, target, now_ms, first)
         awaits = cut and len(decoder.data) - (sends.end if sends is not None else start) <= _AWAITED_BYTES_MAX
         if sends is None:
             return Run(0, awaits)
