@@ -94,7 +94,7 @@ def _command(*arguments: str, log: Path, environment: dict[str, str]) -> Iterato
 
 @pytest.mark.long
 @pytest.mark.timeout(ROUND_S * ROUNDS + 300)
-@pytest.mark.feature("AMQP 0-9-1: a Celery worker and beat while the primary is killed every 20 s, no task lost")
+@pytest.mark.feature("AMQP 0-9-1: a Celery worker and beat while the active node is killed every 20 s, no task lost")
 @pytest.mark.parametrize("kind", ["shared", "replicated"])
 def test_no_task_is_lost_while_the_primary_is_killed(
     nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str

@@ -27,7 +27,7 @@ def direction(file_stem: str, node_id: str) -> str:
     if file_stem.startswith("test_our_client"):
         kinds = re.search(r"\[(.*)\]", node_id)
         return OURS["artemis" if kinds and "artemis" in kinds[1].split("-") else "understudy"]
-    if file_stem.startswith(("test_pika", "test_amqp091_clients")):
+    if file_stem.startswith(("test_pika", "test_amqp091", "test_celery", "test_mixed_drill")):
         return AMQP091
     if file_stem.startswith("test_mixed"):
         return BETWEEN_NODES
