@@ -55,3 +55,20 @@ def test_only_a_later_record_of_the_segment_is_found() -> None:
     assert find_record(data, 0, ORIGIN, 7, 0, 4096 + 4) == second
     assert find_record(data, 0, ORIGIN, 7, 5, -1) == -1
     assert find_record(data, second + 1, ORIGIN, 7, 0, -1) == -1
+
+
+@needs_native
+def test_a_long_record_is_found_among_message_ids_that_look_like_headers() -> None:
+    """Ids of an ACKNOWLEDGE record of another use: a possible header every eight bytes, with lengths up to the end."""
+    ids = b"".join((1 << 56 | 1 << 40 | 5000 + each).to_bytes(8, "little") for each in range(20_000))
+    headers = b"".join(
+        frame(RecordType.MESSAGE_ADD, 0, 9, ORIGIN, SEEDS[1], ids[:size])[0] for size in range(60_000, 160_000, 1_000)
+    )
+    long = b"".join(frame(RecordType.MESSAGE_ADD, 0, 9, ORIGIN, SEEDS[0], ids[:150_003]))
+    for tail in (b"", long, long + b"x" * 300_000):
+        data = headers + ids + tail
+        expected = len(headers + ids) if tail else -1
+        assert both(search.find_record, data, 0, ORIGIN, SEEDS[0], 3, -1) == expected
+    damaged = bytearray(headers + ids + long)
+    damaged[-1] ^= 1
+    assert both(search.find_record, bytes(damaged), 0, ORIGIN, SEEDS[0], 3, -1) == -1
