@@ -28,8 +28,9 @@ _LONG_BYTES: Final = 64 * 1024
 
 
 class _Beginnings:
-    """Crcs of the beginnings of data, so that the crc of any part of it takes a bounded time. Among message ids there is
-    a possible header every eight bytes, with any length.
+    """Crcs of the beginnings of data, with which the crc of any part of it takes a bounded time.
+
+    Among message ids there is a possible header every eight bytes, with any length.
     """
 
     def __init__(self, data: bytes) -> None:
