@@ -90,6 +90,7 @@ QUORUM_REGRESSIONS = {
 #: Likewise of the scenario `scaled-voters`.
 SCALED_VOTERS_REGRESSIONS = {
     200051: "a replica that had moved its messages twice said of a later copy that its messages had moved",
+    610040: "a replica whose disk had failed took over by votes, and the other node served messages that had moved",
 }
 #: Likewise of the scenario `shared-store-symmetric`.
 SYMMETRIC_REGRESSIONS = {

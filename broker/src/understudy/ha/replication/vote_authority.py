@@ -168,6 +168,11 @@ class VoteAuthority:
             else:
                 answer(None)
             return
+        if self.standing() is Standing.INCOMPLETE:
+            # an operation failed here: what the page cache has of it may not be on the disk, in the middle of the log
+            text, hint = refusal(Standing.INCOMPLETE, self._node_id(), self._local.value)
+            answer(ActivationRefused(text, hint=hint))
+            return
         self._answer = answer
         if cause is Cause.LOST:
             self._wait(self._voter.ask_whether_gone(self._node_id(), self._decided_gone), answer)

@@ -267,6 +267,16 @@ def test_a_replica_that_lost_its_active_node_activates_only_if_the_vote_says_tha
     assert isinstance(answers[0], ActivationRefused) is not gone
 
 
+@pytest.mark.parametrize("cause", [Cause.LOST, Cause.TOLD])
+def test_a_replica_that_failed_to_execute_an_operation_does_not_take_over(cause: Cause) -> None:
+    node = Node(primary=False)
+    node.origin, node.copied_at = Origin.INCOMPLETE, 0
+    (error,) = node.request(cause)
+    assert isinstance(error, ActivationRefused)
+    assert "a copy that was not completed" in str(error)
+    assert node.vote.asked == []
+
+
 def test_a_replica_that_was_requested_to_take_over_does_not_ask() -> None:
     _, backup = pair()
     assert (backup.request(Cause.TOLD), backup.vote.asked) == ([None], [])
