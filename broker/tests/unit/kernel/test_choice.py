@@ -11,7 +11,7 @@ import pytest
 
 from understudy import kernel
 from understudy.errors import ConfigError
-from understudy.kernel import FUNCTIONS, INTERFACE, choose, core, load_native, log
+from understudy.kernel import FUNCTIONS, INTERFACE, amqp091, choose, core, load_native, log
 
 
 def native(interface: int = INTERFACE, functions: tuple[str, ...] = FUNCTIONS) -> ModuleType:
@@ -70,7 +70,7 @@ def test_a_module_that_cannot_be_loaded_says_why(monkeypatch: pytest.MonkeyPatch
 
 def test_every_function_of_the_native_module_has_a_twin_that_is_exported() -> None:
     for name in FUNCTIONS:
-        (part,) = (part for part in (kernel, core, log) if name in part.__all__)
+        (part,) = (part for part in (kernel, amqp091, core, log) if name in part.__all__)
         assert callable(getattr(part, name))
 
 
