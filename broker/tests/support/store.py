@@ -200,9 +200,10 @@ class StoreHarness:
         assert self.store is not None
         match = f"a.{self.stream.randrange(4)}"
         values = None if self.stream.random() < 0.3 else {"redeliveryDelay": self.stream.randrange(1000)}
-        # a reader has a life of its own; a kind more would give every seed another history (a moved store is stored
-        # like a moved branch)
-        kinds = [kind for kind in SettingKind if kind not in (SettingKind.READER, SettingKind.MOVED_STORE)]
+        # a reader has a life of its own; a kind more would give every seed another history (a moved store and a client
+        # session are stored like a moved branch)
+        left_out = (SettingKind.READER, SettingKind.MOVED_STORE, SettingKind.CLIENT_SESSION)
+        kinds = [kind for kind in SettingKind if kind not in left_out]
         record = SettingRecord(self.stream.choice(kinds), match, values)
         self.model.add(self.store.store_setting(record), "setting", record)
 

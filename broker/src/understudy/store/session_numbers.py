@@ -24,7 +24,10 @@ _LAYOUT: Final = struct.Struct(f">{len(NUMBER_PREFIX)}s16sHIQ")
 _NUMBER: Final = struct.Struct(">Q")
 #: Bytes of each such id.
 NUMBER_ID_BYTES: Final = _LAYOUT.size
-_CHANNEL: Final = slice(0, NUMBER_ID_BYTES - _NUMBER.size)
+_CHANNEL_LAYOUT: Final = struct.Struct(">HI")
+_LAST: Final = slice(NUMBER_ID_BYTES - _NUMBER.size, NUMBER_ID_BYTES)
+_CHANNEL: Final = slice(_LAST.start - _CHANNEL_LAYOUT.size, _LAST.start)
+_SESSION: Final = slice(0, _CHANNEL.start)
 
 
 def number_id(uuid: str, channel: int, incarnation: int, number: int) -> bytes:
@@ -53,8 +56,9 @@ class SessionNumbers:
     """The highest number of each channel."""
 
     def __init__(self) -> None:
-        self._highest: dict[bytes, bytes] = {}
-        """The last eight bytes of an id by those before, which have the same order as the numbers."""
+        self._highest: dict[bytes, dict[bytes, bytes]] = {}
+        """By the beginning of the ids of a session, the last eight bytes of the highest id of each channel and
+        incarnation. These have the same order as the numbers."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SessionNumbers) and self._highest == other._highest
@@ -70,12 +74,14 @@ class SessionNumbers:
         """
         for each in filter(is_number, duplicate_ids):
             if is_session(uuid_text(_LAYOUT.unpack(each)[1])):
-                channel, number = each[_CHANNEL], each[_CHANNEL.stop :]
-                self._highest[channel] = max(number, self._highest.get(channel, number))
+                session, channel, number = each[_SESSION], each[_CHANNEL], each[_LAST]
+                highest = self._highest.setdefault(session, {})
+                highest[channel] = max(number, highest.get(channel, number))
 
     def highest(self, uuid: str, channel: int, incarnation: int) -> int:
         """The highest number of a channel; 0: it has none."""
-        found = self._highest.get(number_id(uuid, channel, incarnation, 0)[_CHANNEL])
+        sought = number_id(uuid, channel, incarnation, 0)
+        found = self._highest.get(sought[_SESSION], {}).get(sought[_CHANNEL])
         return 0 if found is None else int(_NUMBER.unpack(found)[0])
 
     def follow(self, record: SettingRecord) -> None:
@@ -83,13 +89,25 @@ class SessionNumbers:
         uuid, _, channel = record.match.partition("/")
         if not channel and record.values is not None:
             return
+        try:
+            session = number_id(uuid, 0, 0, 0)[_SESSION]
+        except ValueError:
+            # the restoration of the sessions reports it
+            return
+        if not channel:
+            self._highest.pop(session, None)
+            return
         kept = None if record.values is None else record.values.get("incarnation")
-        raw = uuid_bytes(uuid)
-        for each in list(self._highest):
-            _, session, number, incarnation, _ = _LAYOUT.unpack(each + bytes(_NUMBER.size))
-            if session == raw and channel in ("", str(number)) and incarnation != kept:
-                del self._highest[each]
+        highest = self._highest.get(session, {})
+        for each in list(highest):
+            number, incarnation = _CHANNEL_LAYOUT.unpack(each)
+            if channel == str(number) and incarnation != kept:
+                del highest[each]
+        if not highest:
+            self._highest.pop(session, None)
 
     def ids(self) -> Iterator[bytes]:
         """All as duplicate ids."""
-        return (channel + number for channel, number in self._highest.items())
+        for session, highest in self._highest.items():
+            for channel, number in highest.items():
+                yield session + channel + number
