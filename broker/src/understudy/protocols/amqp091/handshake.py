@@ -79,7 +79,11 @@ class Handshake:
             owner.services.shared.connections.check_accepting()
             self.session.ask(method.client_properties)
             request = sasl.credentials(method.mechanism, method.response, by_certificate=self._by_certificate)
-            if (request.user, request.password) == sasl.DEFAULT_LOGIN and not is_loopback(owner.connection.peer):
+            default = (
+                request.user,
+                request.password,
+            ) == sasl.DEFAULT_LOGIN and owner.services.shared.access.policy.checks
+            if default and not is_loopback(owner.connection.peer):
                 raise AuthenticationFailed("the default login of RabbitMQ is for clients on loopback addresses only")
             self.login.log_in(request, request.user, request.password)
         except BrokerError as error:
