@@ -63,7 +63,7 @@ def test_every_operation_of_a_real_broker_is_one_read() -> None:
     for count in measure(["send", "acknowledge"]):
         assert len(count.segments()) == count.messages
         assert 5 < count.per_message(native=False) < 500
-        assert {"understudy.runtime.net.acceptor", "understudy.runtime.base.disk"} <= set(count.modules())
+        assert {"understudy.runtime.net.acceptor", "understudy.runtime.base.journal_writer"} <= set(count.modules())
         assert any(call.function == "fdatasync" for call in count.typical())
 
 

@@ -36,7 +36,7 @@ def leave_old_segments(volume: SimVolume, directory: str, size_bytes: int) -> No
     disk.make_directory(directory)
     for number in range(1, OLD_SEGMENTS + 1):
         file = disk.open(f"{directory}/{pool_name(number, 0)}", create=True)
-        file.write(0, [_old_segment(number, size_bytes)])
+        file.write(0, [_old_segment(number, seed_of(number, 0), size_bytes)])
         file.truncate(size_bytes)
         file.sync()
         file.close()
@@ -44,11 +44,11 @@ def leave_old_segments(volume: SimVolume, directory: str, size_bytes: int) -> No
 
 
 @functools.lru_cache(maxsize=2 * OLD_SEGMENTS)
-def _old_segment(number: int, size_bytes: int) -> bytes:
+def _old_segment(number: int, seed: int, size_bytes: int) -> bytes:
     # Every node of every run begins with the same files: a run took a seventh of its time to make them.
     # Epoch 0 is that of no activation, so each segment of the run is later.
     parts = [encode_header(SegmentHeader(_NODE_ID, 0, number, 0, size_bytes, False))]
-    at, seed, sequence = HEADER_BLOCK_BYTES, seed_of(number, 0), number * _FIRST_SEQUENCE
+    at, sequence = HEADER_BLOCK_BYTES, number * _FIRST_SEQUENCE
     while True:
         raw = b"".join(frame(RecordType.DELIVERY_COUNT, 0, sequence, at, seed, _BODY))
         if at + len(raw) > size_bytes:
