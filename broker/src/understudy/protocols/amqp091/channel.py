@@ -1,9 +1,14 @@
 """One channel of an AMQP 0-9-1 connection: its methods as calls of a session, and the session's calls as methods.
 
 A request that fails closes the channel, or the connection, with the reply code of its error, after the answers to
-earlier requests; later requests are ignored. Answers to requests that
-create or delete something are sent when that is durable; answers with numbers of messages after earlier publishes of
-the channel are in their queues.
+earlier requests; later requests are ignored. Answers to requests that create or delete something are sent when that is
+durable.
+
+Requests of a channel are carried out in their order, as in RabbitMQ. Most are carried out when they are read. The
+others depend on what becomes visible with the answers to earlier requests (messages in their queues), or deliveries
+that they cause must follow their answers: these wait for the earlier answers (``in_order``), and while one waits no
+frame behind it is carried out (``ConnectionLink.hold``). Confirms (basic.ack, basic.nack) and basic.return are no
+answers: they come when the publish is decided.
 
 Not here: the requests of single methods (``requests``), frames (``connection``).
 """
@@ -110,6 +115,8 @@ class Amqp091Channel(Machine[State, Event]):
         """Queue that was declared last, which requests without a name mean."""
         self.lost = False
         """Whether deliveries went back to their queues since the client has last read the status of the channel."""
+        self.waits = False
+        """Whether the last request waits to be carried out, and everything behind it too."""
         self.reply_tag: str | None = None
         """Tag of the consumer of direct replies; None: there is none."""
         self.session.consumers.start()
@@ -234,27 +241,52 @@ class Amqp091Channel(Machine[State, Event]):
             self.session.state.when_durable(self._send_open, method)
 
     def in_order(self, request: Method, call: Callable[[], None], *, durable: bool = False) -> None:
-        """Make a call after the answers to earlier requests; an error of it is that of the request.
+        """Carry out a request after the answers to earlier ones, and until then nothing behind it.
 
         Args:
-            request: Method of the client, which the error names.
-            call: Carries it out.
+            request: Method of the client, which an error of the call names.
+            call: Carries the request out.
             durable: Whether the call also waits until everything that was written is durable.
         """
 
         def attempt() -> None:
-            if not self.answers:
-                return
-            try:
-                call()
-            except BrokerError as error:
-                forget_frames(error)
-                self.refuse(error, request)
+            self.waits = False
+            if self.answers:
+                try:
+                    call()
+                except BrokerError as error:
+                    forget_frames(error)
+                    self.waits = False
+                    self.refuse(error, request)
+            self._tell_link()
 
+        self.waits = True
         if durable:
             self.session.state.when_durable(attempt)
         else:
             self.session.state.in_order(attempt)
+        self._tell_link()
+
+    def wait(self) -> None:
+        """Carry out nothing more until ``go_on``: the request that is carried out ends later."""
+        self.waits = True
+        self._tell_link()
+
+    def go_on(self) -> None:
+        """The last request is carried out."""
+        self.waits = False
+        self._tell_link()
+
+    def _tell_link(self) -> None:
+        if self.waits:
+            self.link.hold(self)
+        else:
+            self.link.go_on(self)
+
+    def answer_in_order(self, method: Method, *, wanted: bool = True) -> None:
+        """Answer a request that has changed nothing which lasts, after earlier answers, if its client waits for that."""
+        if wanted:
+            self.session.state.in_order(self._send_open, method)
 
     @property
     def answers(self) -> bool:
@@ -350,6 +382,7 @@ class Amqp091Channel(Machine[State, Event]):
 
     def _detach(self, link: ConnectionLink) -> None:
         self._drop_input()
+        self.go_on()
         self.deliveries.detach()
         self._move(link)
         self._move_output()

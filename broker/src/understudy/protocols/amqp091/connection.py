@@ -108,11 +108,15 @@ class Amqp091Connection(Machine[State, Event]):
         """Bytes of the protocol header that have not come."""
         self._liveness = Liveness(shared.clock, shared.connection_ttl_override_ms)
         self._handshake = Handshake(self)
-        self._heart = Heart(connection, shared.sessions.post_office.timers, self._is_blocked)
+        self._heart = Heart(connection, shared.sessions.post_office.timers, self._is_unread)
         self._blocked: str | None = None
         """Name of the full address because of which nothing is read."""
         self._awaited_since_ms = 0
         """Monotonic time since which the rest of a publish is awaited; 0: none is."""
+        self._waiting: set[object] = set()
+        """Channels whose last request waits to be carried out."""
+        self._stopped = False
+        """Whether the next frame is one behind such a request."""
         shared.connections.opened(self)
 
     @property
@@ -156,6 +160,10 @@ class Amqp091Connection(Machine[State, Event]):
         now_ms = clock.monotonic_ms()
         left = _FRAMES_PER_TURN
         while left > 0:
+            if self._waiting and self._is_behind():
+                self._stopped, self._awaited_since_ms = True, 0
+                self.held_up = self._is_unread()
+                return False
             run = self._receive_run(left)
             if run is not None and run.awaits:
                 self._awaited_since_ms = now_ms
@@ -171,6 +179,18 @@ class Amqp091Connection(Machine[State, Event]):
                 # one publish may have much work: many bindings that it is compared with
                 break
         return True
+
+    def _is_behind(self) -> bool:
+        """Whether the next frame is of a channel that waits. One of channel 0 comes after the requests of all channels:
+        connection.close ends none that was sent before it.
+        """
+        number = self._decoder.next_channel
+        return self._state is State.OPEN and (not number or self.channels.get(number) in self._waiting)
+
+    def _is_unread(self) -> bool:
+        """Whether the socket is not read now: an address is full, or too much has come behind a request that waits."""
+        behind = self._stopped and self._decoder.held_bytes >= limits.AMQP091_BEHIND_BYTES_PAUSE
+        return behind or self._blocked is not None
 
     def _receive_next(self, now_ms: int) -> bool:
         """Carry out the next frame. Returns whether others may follow now."""
@@ -352,6 +372,15 @@ class Amqp091Connection(Machine[State, Event]):
         else:
             channel.answer(m.ChannelOpenOk(status))
 
+    def hold(self, channel: object) -> None:
+        self._waiting.add(channel)
+
+    def go_on(self, channel: object) -> None:
+        self._waiting.discard(channel)
+        if self._stopped:
+            self._stopped = False
+            self._go_on()
+
     def channel_ended(self, number: int) -> None:
         self.channels.pop(number, None)
 
@@ -407,8 +436,10 @@ class Amqp091Connection(Machine[State, Event]):
                 self.send(m.ConnectionUnblocked(), 0)
 
     def congested(self) -> bool:
-        """Whether nothing more should be read: a login is checked, or an address that the client fills is full."""
-        waits = self._state is State.CHECKING or self._blocked is not None
+        """Whether nothing more should be read: a login is checked, an address that the client fills is full, or too much
+        has come behind a request that waits.
+        """
+        waits = self._state is State.CHECKING or self._is_unread()
         self.held_up = waits and self._state is not State.CLOSED
         return self.held_up
 
@@ -416,8 +447,7 @@ class Amqp091Connection(Machine[State, Event]):
 
     def check(self) -> None:
         """Check timeouts. Raises RemoteProtocolError: the connection must be aborted."""
-        if self._blocked is not None:
-            # the socket of the connection is not read
+        if self._is_unread():
             self._liveness.received = True
             self._awaited_since_ms = 0
         self._liveness.check_silence()
@@ -427,12 +457,10 @@ class Amqp091Connection(Machine[State, Event]):
         if self._awaited_since_ms and now_ms - self._awaited_since_ms > limits.AMQP091_CONTENT_TIMEOUT_MS:
             raise RemoteProtocolError("the rest of a publish did not come within its time")
         for channel in list(self.channels.values()):
-            if self._blocked is not None:
+            if self._stopped or self._blocked is not None:
+                # the next frame of the content may have come
                 channel.content.since_ms = now_ms
             channel.check(now_ms)
-
-    def _is_blocked(self) -> bool:
-        return self._blocked is not None
 
     def _close_by_client(self, method: m.ConnectionClose) -> None:
         self._handshake.session.closed_by_client(method.reply_code)
@@ -500,7 +528,7 @@ class Amqp091Connection(Machine[State, Event]):
         log.debug("connection closed", extra={"peer": self.connection.peer, "reason": reason})
 
     def _go_on(self) -> None:
-        """Carry out frames that came during the check of the password, in the next turn."""
+        """Carry out frames that came meanwhile, in the next turn."""
         if self._decoder.held_bytes:
             self.services.shared.sessions.post_office.timers.call_later(0, self._receive_waiting)
 

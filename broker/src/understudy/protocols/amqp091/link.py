@@ -91,6 +91,12 @@ class ConnectionLink(Protocol):
     def unblock(self) -> None:
         """The address takes messages again."""
 
+    def hold(self, channel: object) -> None:
+        """Carry out nothing more of a channel, because its last request waits."""
+
+    def go_on(self, channel: object) -> None:
+        """The last request of a channel does not wait, or not any more."""
+
     def channel_ended(self, number: int) -> None:
         """The number of a channel is free again."""
 

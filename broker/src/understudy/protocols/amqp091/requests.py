@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 from understudy.errors import BrokerError
@@ -28,18 +27,16 @@ def _not_served(text: str) -> Amqp091Error:
 def _flow(channel: Amqp091Channel, method: m.ChannelFlow) -> None:
     if not method.active:
         raise _not_served("channel.flow with active=false is not served: use basic.qos")
-    channel.in_order(method, lambda: channel.output.send(m.ChannelFlowOk(True)))
+    channel.answer_in_order(m.ChannelFlowOk(True))
 
 
 def _close(channel: Amqp091Channel, method: m.ChannelClose) -> None:
-    # confirms of earlier publishes come before the end
-    channel.session.state.in_order(partial(_close_now, channel))
-
-
-def _close_now(channel: Amqp091Channel) -> None:
-    if channel.answers:
+    def close() -> None:
         channel.output.send(m.ChannelCloseOk())
         channel.fire(Event.CLOSE)
+
+    # confirms of earlier publishes come before the end
+    channel.in_order(method, close)
 
 
 # --- exchanges -----------------------------------------------------------------------------------
@@ -110,8 +107,9 @@ def _declare_queue(channel: Amqp091Channel, method: m.QueueDeclare) -> None:
     if name.startswith(names.REPLIES):
         _declare_replies(channel, method, name)
         return
+    existing: Queue | None
     if method.passive:
-        queue = channel.session.exchanges.queue(_queue_name(channel, name))
+        existing = queue = channel.session.exchanges.queue(_queue_name(channel, name))
         name = queue.name.removeprefix(channel.link.peer.host)
     else:
         if name:
@@ -122,17 +120,18 @@ def _declare_queue(channel: Amqp091Channel, method: m.QueueDeclare) -> None:
                 # before the arguments are looked at, as RabbitMQ does
                 channel.session.exchanges.check_exclusive(existing, exclusive=method.exclusive)
         else:
+            existing = None
             name = f"amq.gen-{channel.link.services.shared.entropy.token(16).hex()}"
         configuration = names.queue_configuration(method, name, channel.link.peer.host)
         queue = channel.session.exchanges.declare_queue(configuration)
     channel.last_queue = name
-    if not method.no_wait:
-        channel.session.state.when_durable(_declared, channel, queue, name)
-
-
-def _declared(channel: Amqp091Channel, queue: Queue, name: str) -> None:
-    if channel.answers:
-        channel.output.send(m.QueueDeclareOk(name, len(queue.pending), queue.consumers.count))
+    if existing is None:
+        channel.answer(m.QueueDeclareOk(name, 0, 0), wanted=not method.no_wait)
+    elif not method.no_wait:
+        # earlier publishes count, later ones do not
+        channel.in_order(
+            method, lambda: channel.answer(m.QueueDeclareOk(name, len(queue.pending), queue.consumers.count))
+        )
 
 
 def _declare_replies(channel: Amqp091Channel, method: m.QueueDeclare, name: str) -> None:
@@ -140,8 +139,8 @@ def _declare_replies(channel: Amqp091Channel, method: m.QueueDeclare, name: str)
     token = name.removeprefix(f"{names.REPLIES}.")
     if name != names.REPLIES and token not in channel.link.services.replies:
         raise Amqp091Error(ReplyCode.NOT_FOUND, f"there is no consumer of replies at {name!r}")
-    if not method.no_wait:
-        channel.output.send(m.QueueDeclareOk(name, 0, 1 if name != names.REPLIES else 0))
+    count = 1 if name != names.REPLIES else 0
+    channel.answer_in_order(m.QueueDeclareOk(name, 0, count), wanted=not method.no_wait)
 
 
 def _queue_binding(channel: Amqp091Channel, method: m.QueueBind | m.QueueUnbind) -> ExchangeBinding:
@@ -203,7 +202,7 @@ def _qos(channel: Amqp091Channel, method: m.BasicQos) -> None:
     if channel.publisher.record is not None:
         channel.answer(m.BasicQosOk())
     else:
-        channel.in_order(method, lambda: channel.output.send(m.BasicQosOk()))
+        channel.answer_in_order(m.BasicQosOk())
 
 
 def _consume(channel: Amqp091Channel, method: m.BasicConsume) -> None:
@@ -239,8 +238,7 @@ def _consume_replies(channel: Amqp091Channel, method: m.BasicConsume, tag: str) 
     token = channel.link.services.shared.entropy.token(16).hex()
     channel.reply_tag, channel.publisher.reply_token = tag, token
     channel.link.services.replies[token] = channel
-    if not method.no_wait:
-        channel.output.send(m.BasicConsumeOk(tag))
+    channel.answer_in_order(m.BasicConsumeOk(tag), wanted=not method.no_wait)
 
 
 def _cancel(channel: Amqp091Channel, method: m.BasicCancel) -> None:
@@ -261,7 +259,13 @@ def _cancel(channel: Amqp091Channel, method: m.BasicCancel) -> None:
 
 def _get(channel: Amqp091Channel, method: m.BasicGet) -> None:
     name = _queue_name(channel, method.queue)
-    channel.in_order(method, lambda: channel.deliveries.get(method, channel.session.exchanges.queue(name)))
+
+    def get() -> None:
+        queue = channel.session.exchanges.queue(name)
+        channel.wait()
+        channel.deliveries.get(method, queue, channel.go_on)
+
+    channel.in_order(method, get)
 
 
 def _ack(channel: Amqp091Channel, method: m.BasicAck) -> None:
@@ -283,19 +287,18 @@ def _settle(channel: Amqp091Channel, tag: int, settlement: Settlement, *, multip
 
 def _recover(channel: Amqp091Channel, method: m.BasicRecover) -> None:
     _check_recover(method)
-    recovered = channel.deliveries.take_outstanding()
 
     def recover() -> None:
         # the deliveries that come again follow the answer
         channel.output.send(m.BasicRecoverOk())
-        channel.deliveries.recover(recovered)
+        channel.deliveries.recover()
 
     channel.in_order(method, recover)
 
 
 def _recover_async(channel: Amqp091Channel, method: m.BasicRecoverAsync) -> None:
     _check_recover(method)
-    channel.deliveries.recover(channel.deliveries.take_outstanding())
+    channel.deliveries.recover()
 
 
 def _check_recover(method: m.BasicRecover | m.BasicRecoverAsync) -> None:
@@ -342,7 +345,13 @@ def _commit(channel: Amqp091Channel, method: m.TxCommit) -> None:
         channel.publisher.send_returns()
         channel.output.send(m.TxCommitOk())
 
-    channel.session.commit(done)
+    def answered(error: BrokerError | None) -> None:
+        done(error)
+        channel.go_on()
+
+    # requests behind a commit that fails are not carried out
+    channel.wait()
+    channel.session.commit(answered)
 
 
 def _rollback(channel: Amqp091Channel, method: m.TxRollback) -> None:
