@@ -7,7 +7,7 @@ durable.
 Requests of a channel are carried out in their order, as in RabbitMQ. Most are carried out when they are read. The
 others depend on what becomes visible with the answers to earlier requests (messages in their queues), or deliveries
 that they cause must follow their answers: these wait for the earlier answers (``in_order``), and while one waits no
-frame behind it is carried out (``ConnectionLink.hold``). Confirms (basic.ack, basic.nack) and basic.return are no
+frame behind it is carried out (``HeldInput``). Confirms (basic.ack, basic.nack) and basic.return are no
 answers: they come when the publish is decided.
 
 Not here: the requests of single methods (``requests``), frames (``connection``).
@@ -115,8 +115,6 @@ class Amqp091Channel(Machine[State, Event]):
         """Queue that was declared last, which requests without a name mean."""
         self.lost = False
         """Whether deliveries went back to their queues since the client has last read the status of the channel."""
-        self.waits = False
-        """Whether the last request waits to be carried out, and everything behind it too."""
         self.reply_tag: str | None = None
         """Tag of the consumer of direct replies; None: there is none."""
         self.session.consumers.start()
@@ -235,10 +233,18 @@ class Amqp091Channel(Machine[State, Event]):
 
     # --- answers ---------------------------------------------------------------------------------
 
-    def answer(self, method: Method, *, wanted: bool = True) -> None:
-        """Answer a request when everything that it wrote is durable, if its client waits for that."""
-        if wanted:
+    def answer(self, method: Method, *, wanted: bool = True, wrote: bool = True) -> None:
+        """Answer a request that is carried out, after the answers to earlier ones.
+
+        Args:
+            method: The answer.
+            wanted: Whether the client waits for it.
+            wrote: Whether the answer also waits until everything that was written is durable.
+        """
+        if wanted and wrote:
             self.session.state.when_durable(self._send_open, method)
+        elif wanted:
+            self.session.state.in_order(self._send_open, method)
 
     def in_order(self, request: Method, call: Callable[[], None], *, durable: bool = False) -> None:
         """Carry out a request after the answers to earlier ones, and until then nothing behind it.
@@ -250,43 +256,20 @@ class Amqp091Channel(Machine[State, Event]):
         """
 
         def attempt() -> None:
-            self.waits = False
-            if self.answers:
-                try:
-                    call()
-                except BrokerError as error:
-                    forget_frames(error)
-                    self.waits = False
-                    self.refuse(error, request)
-            self._tell_link()
+            self.link.held.go_on(self)
+            if not self.answers:
+                return
+            try:
+                call()
+            except BrokerError as error:
+                forget_frames(error)
+                self.refuse(error, request)
 
-        self.waits = True
+        self.link.held.hold(self)
         if durable:
             self.session.state.when_durable(attempt)
         else:
             self.session.state.in_order(attempt)
-        self._tell_link()
-
-    def wait(self) -> None:
-        """Carry out nothing more until ``go_on``: the request that is carried out ends later."""
-        self.waits = True
-        self._tell_link()
-
-    def go_on(self) -> None:
-        """The last request is carried out."""
-        self.waits = False
-        self._tell_link()
-
-    def _tell_link(self) -> None:
-        if self.waits:
-            self.link.hold(self)
-        else:
-            self.link.go_on(self)
-
-    def answer_in_order(self, method: Method, *, wanted: bool = True) -> None:
-        """Answer a request that has changed nothing which lasts, after earlier answers, if its client waits for that."""
-        if wanted:
-            self.session.state.in_order(self._send_open, method)
 
     @property
     def answers(self) -> bool:
@@ -382,7 +365,6 @@ class Amqp091Channel(Machine[State, Event]):
 
     def _detach(self, link: ConnectionLink) -> None:
         self._drop_input()
-        self.go_on()
         self.deliveries.detach()
         self._move(link)
         self._move_output()

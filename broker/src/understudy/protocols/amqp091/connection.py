@@ -22,7 +22,7 @@ from understudy.protocols.amqp091.channel import Amqp091Channel, shortened
 from understudy.protocols.amqp091.channel import Event as ChannelEvent
 from understudy.protocols.amqp091.handshake import Handshake
 from understudy.protocols.amqp091.heart import Heart
-from understudy.protocols.amqp091.link import Amqp091Services, Peer
+from understudy.protocols.amqp091.link import Amqp091Services, HeldInput, Peer
 from understudy.protocols.amqp091.requests import HANDLERS
 from understudy.protocols.amqp091.resumption.kept_channels import KeptChannels
 from understudy.protocols.amqp091.resumption.request import channel_request
@@ -104,6 +104,7 @@ class Amqp091Connection(Machine[State, Event]):
         self.held_back = False
         self.held_up = False
         self._decoder = FrameDecoder(limits.AMQP091_FRAME_BYTES_BEFORE_LOGIN_MAX)
+        self.held = HeldInput(self._decoder, shared.sessions.post_office.timers, shared.clock, self._go_on)
         self._header_left = _HEADER_BYTES
         """Bytes of the protocol header that have not come."""
         self._liveness = Liveness(shared.clock, shared.connection_ttl_override_ms)
@@ -113,10 +114,6 @@ class Amqp091Connection(Machine[State, Event]):
         """Name of the full address because of which nothing is read."""
         self._awaited_since_ms = 0
         """Monotonic time since which the rest of a publish is awaited; 0: none is."""
-        self._waiting: set[object] = set()
-        """Channels whose last request waits to be carried out."""
-        self._stopped = False
-        """Whether the next frame is one behind such a request."""
         shared.connections.opened(self)
 
     @property
@@ -160,8 +157,8 @@ class Amqp091Connection(Machine[State, Event]):
         now_ms = clock.monotonic_ms()
         left = _FRAMES_PER_TURN
         while left > 0:
-            if self._waiting and self._is_behind():
-                self._stopped, self._awaited_since_ms = True, 0
+            if self.held.waiting and self._state is State.OPEN and self.held.stops(self.channels):
+                self._awaited_since_ms = 0
                 self.held_up = self._is_unread()
                 return False
             run = self._receive_run(left)
@@ -180,17 +177,9 @@ class Amqp091Connection(Machine[State, Event]):
                 break
         return True
 
-    def _is_behind(self) -> bool:
-        """Whether the next frame is of a channel that waits. One of channel 0 comes after the requests of all channels:
-        connection.close ends none that was sent before it.
-        """
-        number = self._decoder.next_channel
-        return self._state is State.OPEN and (not number or self.channels.get(number) in self._waiting)
-
     def _is_unread(self) -> bool:
         """Whether the socket is not read now: an address is full, or too much has come behind a request that waits."""
-        behind = self._stopped and self._decoder.held_bytes >= limits.AMQP091_BEHIND_BYTES_PAUSE
-        return behind or self._blocked is not None
+        return self._blocked is not None or self.held.is_full
 
     def _receive_next(self, now_ms: int) -> bool:
         """Carry out the next frame. Returns whether others may follow now."""
@@ -347,6 +336,7 @@ class Amqp091Connection(Machine[State, Event]):
             shared.connections.session_opened()
             return channel
 
+        self.held.count_open()
         session = self._handshake.session.session
         kept = None if session is None else KeptChannels.of(session)
         try:
@@ -371,15 +361,6 @@ class Amqp091Connection(Machine[State, Event]):
             self.send(m.ChannelOpenOk(status), number)
         else:
             channel.answer(m.ChannelOpenOk(status))
-
-    def hold(self, channel: object) -> None:
-        self._waiting.add(channel)
-
-    def go_on(self, channel: object) -> None:
-        self._waiting.discard(channel)
-        if self._stopped:
-            self._stopped = False
-            self._go_on()
 
     def channel_ended(self, number: int) -> None:
         self.channels.pop(number, None)
@@ -457,7 +438,7 @@ class Amqp091Connection(Machine[State, Event]):
         if self._awaited_since_ms and now_ms - self._awaited_since_ms > limits.AMQP091_CONTENT_TIMEOUT_MS:
             raise RemoteProtocolError("the rest of a publish did not come within its time")
         for channel in list(self.channels.values()):
-            if self._stopped or self._blocked is not None:
+            if self.held.stopped or self._blocked is not None:
                 # the next frame of the content may have come
                 channel.content.since_ms = now_ms
             channel.check(now_ms)

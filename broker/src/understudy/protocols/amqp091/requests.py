@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from understudy.errors import BrokerError
@@ -27,7 +28,7 @@ def _not_served(text: str) -> Amqp091Error:
 def _flow(channel: Amqp091Channel, method: m.ChannelFlow) -> None:
     if not method.active:
         raise _not_served("channel.flow with active=false is not served: use basic.qos")
-    channel.answer_in_order(m.ChannelFlowOk(True))
+    channel.answer(m.ChannelFlowOk(True), wrote=False)
 
 
 def _close(channel: Amqp091Channel, method: m.ChannelClose) -> None:
@@ -140,7 +141,7 @@ def _declare_replies(channel: Amqp091Channel, method: m.QueueDeclare, name: str)
     if name != names.REPLIES and token not in channel.link.services.replies:
         raise Amqp091Error(ReplyCode.NOT_FOUND, f"there is no consumer of replies at {name!r}")
     count = 1 if name != names.REPLIES else 0
-    channel.answer_in_order(m.QueueDeclareOk(name, 0, count), wanted=not method.no_wait)
+    channel.answer(m.QueueDeclareOk(name, 0, count), wanted=not method.no_wait, wrote=False)
 
 
 def _queue_binding(channel: Amqp091Channel, method: m.QueueBind | m.QueueUnbind) -> ExchangeBinding:
@@ -199,10 +200,7 @@ def _qos(channel: Amqp091Channel, method: m.BasicQos) -> None:
         raise _not_served("basic.qos with a prefetch size is not served")
     channel.deliveries.limit(method.prefetch_count, for_channel=method.for_channel)
     channel.save()
-    if channel.publisher.record is not None:
-        channel.answer(m.BasicQosOk())
-    else:
-        channel.answer_in_order(m.BasicQosOk())
+    channel.answer(m.BasicQosOk(), wrote=channel.publisher.record is not None)
 
 
 def _consume(channel: Amqp091Channel, method: m.BasicConsume) -> None:
@@ -238,7 +236,7 @@ def _consume_replies(channel: Amqp091Channel, method: m.BasicConsume, tag: str) 
     token = channel.link.services.shared.entropy.token(16).hex()
     channel.reply_tag, channel.publisher.reply_token = tag, token
     channel.link.services.replies[token] = channel
-    channel.answer_in_order(m.BasicConsumeOk(tag), wanted=not method.no_wait)
+    channel.answer(m.BasicConsumeOk(tag), wanted=not method.no_wait, wrote=False)
 
 
 def _cancel(channel: Amqp091Channel, method: m.BasicCancel) -> None:
@@ -262,8 +260,13 @@ def _get(channel: Amqp091Channel, method: m.BasicGet) -> None:
 
     def get() -> None:
         queue = channel.session.exchanges.queue(name)
-        channel.wait()
-        channel.deliveries.get(method, queue, channel.go_on)
+        held = channel.link.held
+        held.hold(channel)
+        try:
+            channel.deliveries.get(method, queue, partial(held.go_on, channel))
+        except BrokerError:
+            held.go_on(channel)
+            raise
 
     channel.in_order(method, get)
 
@@ -336,6 +339,7 @@ def _commit(channel: Amqp091Channel, method: m.TxCommit) -> None:
     channel.publisher.count_commit()
 
     def done(error: BrokerError | None) -> None:
+        channel.link.held.go_on(channel)
         if not channel.answers:
             return
         if error is not None:
@@ -345,13 +349,9 @@ def _commit(channel: Amqp091Channel, method: m.TxCommit) -> None:
         channel.publisher.send_returns()
         channel.output.send(m.TxCommitOk())
 
-    def answered(error: BrokerError | None) -> None:
-        done(error)
-        channel.go_on()
-
     # requests behind a commit that fails are not carried out
-    channel.wait()
-    channel.session.commit(answered)
+    channel.link.held.hold(channel)
+    channel.session.commit(done)
 
 
 def _rollback(channel: Amqp091Channel, method: m.TxRollback) -> None:
