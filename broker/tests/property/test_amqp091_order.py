@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -106,7 +105,7 @@ def started(mode: Method | None, *, runs: bool = True) -> AmqpClient:
 
 
 def outcome(client: AmqpClient) -> Any:
-    """What the client has got, by channel and kind, and what the node holds."""
+    """Everything that the client has got, by channel and kind, and the queues and exchanges of the node."""
     answers: dict[tuple[int, str], list[Any]] = {}
     for each in client.received():
         method = each.method

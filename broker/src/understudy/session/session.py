@@ -220,8 +220,8 @@ class ServerSession:
         have seen them.
 
         Args:
-            consumer_id: Id of the consumer.
-            message_ids: Ids of the messages.
+            consumer_id: The consumer has the deliveries.
+            message_ids: Messages that were delivered.
             delay_redelivery: Whether they wait for the redelivery delay of the address settings.
 
         Returns:

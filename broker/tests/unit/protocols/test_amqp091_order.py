@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.amqp091 import AmqpClient, AmqpNode, bodies, declared
-from understudy.limits import AMQP091_BEHIND_BYTES_PAUSE, OUTGOING_BYTES_PAUSE
+from understudy.limits import AMQP091_HELD_INPUT_BYTES_PAUSE, OUTGOING_BYTES_PAUSE
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.frames import content_frames, method_frame
 from understudy.wire.amqp091.layout import Method
@@ -96,10 +96,10 @@ def test_the_socket_is_read_until_much_has_come_behind_a_request() -> None:
     later = content(b"x" * 1000)
     sent = 0
     while not client.handler.congested():
-        assert sent < 2 * AMQP091_BEHIND_BYTES_PAUSE, "there is a limit"
+        assert sent < 2 * AMQP091_HELD_INPUT_BYTES_PAUSE, "there is a limit"
         client.send_bytes(later)
         sent += len(later)
-    assert sent >= AMQP091_BEHIND_BYTES_PAUSE
+    assert sent >= AMQP091_HELD_INPUT_BYTES_PAUSE
     for _ in range(20):
         node.world.clock.advance(10_000)
         client.handler.check()

@@ -7,7 +7,7 @@ durable.
 Requests of a channel are carried out in their order, as in RabbitMQ. Most are carried out when they are read. The
 others depend on what becomes visible with the answers to earlier requests (messages in their queues), or deliveries
 that they cause must follow their answers: these wait for the earlier answers (``in_order``), and while one waits no
-frame behind it is carried out (``HeldInput``). Confirms (basic.ack, basic.nack) and basic.return are no
+later frame of the channel is carried out (``HeldInput``). Confirms (basic.ack, basic.nack) and basic.return are no
 answers: they come when the publish is decided.
 
 Not here: the requests of single methods (``requests``), frames (``connection``).
@@ -247,7 +247,7 @@ class Amqp091Channel(Machine[State, Event]):
             self.session.state.in_order(self._send_open, method)
 
     def in_order(self, request: Method, call: Callable[[], None], *, durable: bool = False) -> None:
-        """Carry out a request after the answers to earlier ones, and until then nothing behind it.
+        """Carry out a request after the answers to earlier ones, and until then no later one.
 
         Args:
             request: Method of the client, which an error of the call names.

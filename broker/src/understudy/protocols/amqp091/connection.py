@@ -178,7 +178,7 @@ class Amqp091Connection(Machine[State, Event]):
         return True
 
     def _is_unread(self) -> bool:
-        """Whether the socket is not read now: an address is full, or too much has come behind a request that waits."""
+        """Whether the socket is not read now: an address is full, or too much has come after a request that waits."""
         return self._blocked is not None or self.held.is_full
 
     def _receive_next(self, now_ms: int) -> bool:
@@ -418,7 +418,7 @@ class Amqp091Connection(Machine[State, Event]):
 
     def congested(self) -> bool:
         """Whether nothing more should be read: a login is checked, an address that the client fills is full, or too much
-        has come behind a request that waits.
+        has come after a request that waits.
         """
         waits = self._state is State.CHECKING or self._is_unread()
         self.held_up = waits and self._state is not State.CLOSED

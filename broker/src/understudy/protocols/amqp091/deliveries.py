@@ -425,7 +425,7 @@ class ChannelDeliveries:
         """Stop deliveries: the connection is gone."""
         consumers = self._session.consumers
         if self._getting is not None:
-            # nobody waits for its answer
+            # the answer would reach another connection
             consumer_id, _ = self._getting
             self._getting = None
             del self._by_id[consumer_id]

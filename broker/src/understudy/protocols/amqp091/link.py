@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
-from understudy.limits import AMQP091_BEHIND_BYTES_PAUSE, AMQP091_OPENS_PER_SECOND_MAX
+from understudy.limits import AMQP091_HELD_INPUT_BYTES_PAUSE, AMQP091_OPENS_PER_SECOND_MAX
 from understudy.ports import Clock, SealableConnection, Timers
 from understudy.protocols.amqp091.known_hosts import KnownHosts
 from understudy.protocols.amqp091.messages import Publish
@@ -61,9 +61,9 @@ class Peer:
 
 
 class HeldInput:
-    """Order of the input of a connection: what comes behind a request that waits is not carried out.
+    """Order of the input of a connection: frames that come after a request that waits are not carried out.
 
-    Frames of other channels are carried out until one comes that is behind such a request. Then the frames stay in the
+    Frames of other channels are carried out until one comes that has to wait too. Then the frames stay in the
     decoder, undecoded, in the order in which they have come; from a number of bytes on the socket is not read.
     """
 
@@ -81,15 +81,15 @@ class HeldInput:
         self.waiting: set[object] = set()
         """Channels whose last request waits to be carried out; ``self``: all of them wait."""
         self.stopped = False
-        """Whether the next frame is one behind such a request."""
+        """Whether the next frame waits for such a request."""
         self._open_count = 0
         self._opens_since_ms = 0
         """Monotonic time since which channels that are opened are counted."""
 
     @property
     def is_full(self) -> bool:
-        """Whether so much has come behind a request that the socket is not to be read."""
-        return self.stopped and self._decoder.held_bytes >= AMQP091_BEHIND_BYTES_PAUSE
+        """Whether so much has come after a request that waits that the socket is not to be read."""
+        return self.stopped and self._decoder.held_bytes >= AMQP091_HELD_INPUT_BYTES_PAUSE
 
     def hold(self, channel: object) -> None:
         """Carry out nothing more of a channel, because its last request waits."""
@@ -103,8 +103,8 @@ class HeldInput:
             self._receive()
 
     def stops(self, channels: Mapping[int, object]) -> bool:
-        """Whether the next frame comes behind a request that waits, until ``go_on``. One of channel 0 comes behind the
-        requests of all channels: connection.close ends none that was sent before it.
+        """Whether the next frame waits for an earlier request, until ``go_on``. One of channel 0 waits for the requests
+        of all channels: connection.close ends none that was sent before it.
 
         Args:
             channels: Channels by their numbers.

@@ -349,7 +349,7 @@ def _commit(channel: Amqp091Channel, method: m.TxCommit) -> None:
         channel.publisher.send_returns()
         channel.output.send(m.TxCommitOk())
 
-    # requests behind a commit that fails are not carried out
+    # requests after a commit that fails are not carried out
     channel.link.held.hold(channel)
     channel.session.commit(done)
 
