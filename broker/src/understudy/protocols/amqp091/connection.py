@@ -417,8 +417,8 @@ class Amqp091Connection(Machine[State, Event]):
                 self.send(m.ConnectionUnblocked(), 0)
 
     def congested(self) -> bool:
-        """Whether nothing more should be read: a login is checked, an address that the client fills is full, or too much
-        has come after a request that waits.
+        """Whether nothing more should be read: a login is checked, an address that the client fills is full, or too
+        much has come after a request that waits.
         """
         waits = self._state is State.CHECKING or self._is_unread()
         self.held_up = waits and self._state is not State.CLOSED

@@ -511,8 +511,8 @@ class ChannelDeliveries:
         self.begin(generation)
 
     def recover(self) -> None:
-        """Return every outstanding delivery to its queue, also in a transaction at once, as RabbitMQ does. Those that the
-        open transaction has settled stay with it.
+        """Return every outstanding delivery to its queue, also in a transaction at once, as RabbitMQ does. Deliveries
+        that the open transaction has settled stay with it.
         """
         self._return(self._unacknowledged.take_all(), delay_redelivery=True)
         self._session.consumers.resume_deliveries()

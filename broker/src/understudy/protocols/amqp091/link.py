@@ -114,8 +114,8 @@ class HeldInput:
         return self.stopped
 
     def count_open(self) -> None:
-        """Count a channel that is opened. After ``AMQP091_OPENS_PER_SECOND_MAX`` of them the rest of the input waits for
-        the end of the second.
+        """Count a channel that is opened. After ``AMQP091_OPENS_PER_SECOND_MAX`` of them the rest of the input waits
+        for the end of the second.
         """
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._opens_since_ms >= _SECOND_MS:
