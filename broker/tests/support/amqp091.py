@@ -41,7 +41,7 @@ class AmqpNode(CoreNode):
         self.amqp = Amqp091Services(self.services, options or AcceptorOptions(), {}, sessions)
 
     def settle(self) -> None:
-        """The disk keeps up with everything: requests that waited are carried out, and those behind them."""
+        """The disk keeps up with everything: requests that waited are carried out, and later ones."""
         context = self.world.store.context
         while True:
             self.sync()

@@ -363,7 +363,7 @@ def test_a_publish_that_has_come_whole_is_not_awaited() -> None:
 
 
 class _NoDeadLetters(NoSecurity):
-    """Nobody may send to the exchange "secret"."""
+    """No user may send to the exchange "secret"."""
 
     def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
         if (permission, address) == (Permission.SEND, "secret"):

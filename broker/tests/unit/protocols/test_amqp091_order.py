@@ -1,4 +1,4 @@
-"""Requests of a channel of AMQP 0-9-1 that wait, and those behind them."""
+"""Requests of a channel of AMQP 0-9-1 that wait, and later ones."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_other_channels_go_on() -> None:
     assert [type(each) for each in answers(client)] == [m.BasicGetOk, m.BasicQosOk, m.BasicQosOk]
 
 
-def test_the_socket_is_read_until_much_has_come_behind_a_request() -> None:
+def test_the_socket_is_read_until_much_has_come_after_a_request() -> None:
     node, client = started(heartbeat=2)
     client.send_bytes(content(b"1") + frame(m.BasicGet(0, "q", no_ack=True)))
     later = content(b"x" * 1000)
