@@ -363,6 +363,10 @@ AMQP091_MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 AMQP091_BODY_FRAMES_EXTRA_MAX = 8_192
 #: Property lists and bodies of the AMQP 0-9-1 messages of one connection that have not come whole. Bytes.
 AMQP091_CONTENTS_OF_CONNECTION_BYTES_MAX = 128 * 1024 * 1024
+#: Channels that one AMQP 0-9-1 connection opens in a second; further input waits for its end.
+AMQP091_OPENS_PER_SECOND_MAX = 1_000
+#: Input of an AMQP 0-9-1 connection after a request that waits: from this number on its socket is not read. Bytes.
+AMQP091_HELD_INPUT_BYTES_PAUSE = 256 * 1024
 #: Time for the next frame of an AMQP 0-9-1 message that has not come whole.
 AMQP091_CONTENT_TIMEOUT_MS = 30_000
 #: Messages that the open transaction of an AMQP 0-9-1 channel returns to their publisher. Bytes.

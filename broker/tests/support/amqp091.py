@@ -40,6 +40,16 @@ class AmqpNode(CoreNode):
         sessions = ClientSessions(self.world.office)
         self.amqp = Amqp091Services(self.services, options or AcceptorOptions(), {}, sessions)
 
+    def settle(self) -> None:
+        """The disk keeps up with everything: requests that waited are carried out, and later ones."""
+        context = self.world.store.context
+        while True:
+            self.sync()
+            self.world.clock.advance(0)
+            self.world.turn()
+            if context.durable >= context.appended:
+                return
+
     def amqp_client(self, **options: Any) -> AmqpClient:
         """A client that has not sent anything."""
         return AmqpClient(self, **options)

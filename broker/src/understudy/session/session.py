@@ -213,9 +213,16 @@ class ServerSession:
         for queue, references in returned.items():
             self._office.redelivery.cancel(queue, references)
 
-    def give_back_of(self, consumer_id: int, message_ids: Iterable[int]) -> ServerConsumer | None:
+    def give_back_of(
+        self, consumer_id: int, message_ids: Iterable[int], *, delay_redelivery: bool = False
+    ) -> ServerConsumer | None:
         """Return single deliveries to their queue, in no transaction. They count as delivered, because the client may
         have seen them.
+
+        Args:
+            consumer_id: The consumer has the deliveries.
+            message_ids: Messages that were delivered.
+            delay_redelivery: Whether they wait for the redelivery delay of the address settings.
 
         Returns:
             The consumer that had them; None: it is gone, and they are back already.
@@ -224,7 +231,7 @@ class ServerSession:
         if consumer is not None:
             parts = [consumer.delivering.take_one(message_id) for message_id in message_ids]
             references = [reference for part in parts for reference in part]
-            self._office.redelivery.cancel(consumer.queue, references, delay_redelivery=False)
+            self._office.redelivery.cancel(consumer.queue, references, delay_redelivery=delay_redelivery)
         return consumer
 
     # -- end --------------------------------------------------------------------------------------

@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from support.amqp091 import AmqpClient, AmqpNode, bodies, declared, got
+from support.routing import World
 from understudy import limits
-from understudy.errors import RemoteProtocolError
+from understudy.errors import NotAuthorized, RemoteProtocolError
+from understudy.security.authorization import NoSecurity, Permission, Principal
+from understudy.session.registry import SessionRegistry
+from understudy.terms import ResourceLimits
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.frames import FrameType, content_frames, encode_frame, method_frame
 from understudy.wire.amqp091.properties import BasicProperties, encode_header, encode_properties
@@ -353,3 +357,66 @@ def test_a_publish_that_has_come_whole_is_not_awaited() -> None:
     node.world.clock.advance(limits.AMQP091_CONTENT_TIMEOUT_MS + 1)
     client.handler.check()
     assert node.world.office.directory.queues["q"].message_count == 2
+
+
+# --- permissions and limits of users ---------------------------------------------------------------------
+
+
+class _NoDeadLetters(NoSecurity):
+    """No user may send to the exchange "secret"."""
+
+    def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
+        if (permission, address) == (Permission.SEND, "secret"):
+            raise NotAuthorized("no permission to send")
+
+
+def test_a_dead_letter_exchange_needs_the_permission_to_send_to_it() -> None:
+    client = AmqpNode(security=_NoDeadLetters()).channel()
+    for exchange in ("secret", "other"):
+        client.ask(m.ExchangeDeclare(0, exchange, "fanout"), m.ExchangeDeclareOk)
+    assert client.code(m.QueueDeclare(0, "q", arguments={"x-dead-letter-exchange": "secret"})) == 403
+    assert "q" not in client.node.world.office.directory.queues
+    declared(client, arguments={"x-dead-letter-exchange": "other"})
+
+
+def test_channels_of_a_user_are_limited() -> None:
+    world = World()
+    world.registry = SessionRegistry({"u": ResourceLimits(max_sessions=2)})
+    node = AmqpNode(world=world)
+    client = node.channel()
+    client.ask(m.ChannelOpen(), m.ChannelOpenOk, 2)
+    other = node.amqp_client()
+    other.open()
+    assert other.ask(m.ChannelOpen(), m.ConnectionClose).reply_code == 506
+    client.ask(m.ChannelClose(200, "end"), m.ChannelCloseOk, 2)
+    node.channel()
+
+
+# --- channels that are opened and closed ------------------------------------------------------------------
+
+
+def test_channels_that_a_connection_opens_in_a_second_are_limited() -> None:
+    node = AmqpNode()
+    client = node.amqp_client()
+    client.open()
+    cycle = method_frame(m.ChannelOpen(), 1) + method_frame(m.ChannelClose(200, "end"), 1)
+    for _ in range(2 * limits.AMQP091_OPENS_PER_SECOND_MAX // 100 + 1):
+        client.send_bytes(cycle * 100)
+    # the close of a channel whose open was the last one of its second comes in the next second
+    for opened, closed in ((1_000, 999), (1_000, 1_000), (100, 101)):
+        came = [each.method for each in client.received()]
+        assert (came.count(m.ChannelOpenOk()), came.count(m.ChannelCloseOk())) == (opened, closed)
+        node.world.clock.advance(1_000)
+        node.world.turn()
+    assert not client.connection.closed
+
+
+def test_fewer_channels_in_a_second_do_not_wait() -> None:
+    node = AmqpNode()
+    client = node.amqp_client()
+    client.open()
+    cycle = method_frame(m.ChannelOpen(), 1) + method_frame(m.ChannelClose(200, "end"), 1)
+    for _ in range(3):
+        client.send_bytes(cycle * (limits.AMQP091_OPENS_PER_SECOND_MAX - 1))
+        assert len(client.received()) == 2 * (limits.AMQP091_OPENS_PER_SECOND_MAX - 1)
+        node.world.clock.advance(1_000)

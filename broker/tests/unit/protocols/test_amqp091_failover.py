@@ -246,10 +246,10 @@ def test_requests_that_follow_a_consume_without_its_answer_come_after_it() -> No
         m.BasicQos(0, 5),
     ):
         first.send(request)
-    node.sync()
+    node.settle()
     assert list(first.handler.channels[1].deliveries.tags) == ["one"]
     publish(first, 1, 2)
-    node.sync()
+    node.settle()
     first.received()
     assert first.handler.channels[1].deliveries.unacknowledged_count == 1
     node = taken_over(node)

@@ -117,7 +117,7 @@ def test_earlier_requests_are_answered_before_an_error(failing: Any, code: int) 
     client.send(failing)
     client.send(m.QueueDeclare(0, "later"))
     assert client.received() == []
-    node.sync()
+    node.settle()
     *answers, closed = [each.method for each in client.received()]
     assert answers[:3] == [m.QueueDeclareOk("q", 0, 0), m.BasicAck(1), m.BasicGetOk(1, False, "", "q", 0)]
     assert not answers[3:]
@@ -187,12 +187,12 @@ def test_a_recovered_delivery_cannot_be_settled_while_the_answer_waits() -> None
     client.send(m.QueueDeclare(0, "q"))
     client.publish("q", b"1")
     client.send(m.BasicGet(0, "q"))
-    node.sync()
+    node.settle()
     client.received()
     client.send(m.QueueDeclare(0, "waits", durable=True))
     client.send(m.BasicRecover(True))
     client.send(m.BasicAck(1))
-    node.sync()
+    node.settle()
     *_, recovered, closed = [each.method for each in client.received()]
     assert recovered == m.BasicRecoverOk()
     assert isinstance(closed, m.ChannelClose)

@@ -9,6 +9,7 @@ import pytest
 from support.amqp091 import AmqpClient, AmqpNode, bodies, declared
 from support.amqp091_sessions import OTHER, UUID, asked, connected, refused
 from understudy import limits
+from understudy.protocols import guesses
 from understudy.protocols.amqp091 import sessions
 from understudy.protocols.amqp091.session_request import RequestKind, SessionRequest, session_request
 from understudy.protocols.amqp091.sessions import ClientSessions
@@ -280,6 +281,24 @@ def test_sessions_are_limited_and_older_ones_are_kept(limit: int, users: int, ho
         started(all_, limit, "u0", "h0")
     assert caught.value.reply_code == 530
     assert all_.count == limit
+
+
+def test_a_host_that_guesses_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guesses, "REATTACH_GUESSES_OF_HOST_MAX", 3)
+    node = AmqpNode()
+    all_ = ClientSessions(node.world.office)
+    started(all_, 1)
+    for kind, number in ((RequestKind.RESUME, 7), (RequestKind.RESUME, 8), (RequestKind.START, 1)):
+        with pytest.raises(Amqp091Error, match=r"no such session|in use"):
+            all_.enter(SessionRequest(kind, str(number), 1), sessions.Client("other", "h"))
+    for kind in RequestKind:
+        with pytest.raises(Amqp091Error, match="too many unknown sessions") as caught:
+            all_.enter(SessionRequest(kind, "1", 1), sessions.Client("u", "h"))
+        assert caught.value.reply_code == 530
+    started(all_, 2, host="another")
+    node.world.clock.advance(60_000)
+    started(all_, 3)
+    assert all_.count == 3
 
 
 def test_ended_sessions_do_not_count() -> None:

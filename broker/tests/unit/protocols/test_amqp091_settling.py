@@ -469,9 +469,9 @@ def test_a_consumer_that_is_cancelled_before_it_is_made_gets_nothing() -> None:
     requests = (m.BasicQos(0, 10), m.BasicConsume(0, "q", "t"), m.BasicCancel("t"))
     client.send_bytes(b"".join(method_frame(each, 1) for each in requests))
     assert client.received() == []
-    node.sync()
+    node.settle()
     node.store.automatic = True
-    node.sync()
+    node.settle()
     assert [type(each.method) for each in client.received()] == [m.BasicQosOk, m.BasicConsumeOk, m.BasicCancelOk]
     client.publish("q", b"1")
     assert client.received() == []

@@ -1,9 +1,14 @@
 """One channel of an AMQP 0-9-1 connection: its methods as calls of a session, and the session's calls as methods.
 
 A request that fails closes the channel, or the connection, with the reply code of its error, after the answers to
-earlier requests; later requests are ignored. Answers to requests that
-create or delete something are sent when that is durable; answers with numbers of messages after earlier publishes of
-the channel are in their queues.
+earlier requests; later requests are ignored. Answers to requests that create or delete something are sent when that is
+durable.
+
+Requests of a channel are carried out in their order, as in RabbitMQ. Most are carried out when they are read. The
+others depend on what becomes visible with the answers to earlier requests (messages in their queues), or deliveries
+that they cause must follow their answers: these wait for the earlier answers (``in_order``), and while one waits no
+later frame of the channel is carried out (``HeldInput``). Confirms (basic.ack, basic.nack) and basic.return are no
+answers: they come when the publish is decided.
 
 Not here: the requests of single methods (``requests``), frames (``connection``).
 """
@@ -228,21 +233,30 @@ class Amqp091Channel(Machine[State, Event]):
 
     # --- answers ---------------------------------------------------------------------------------
 
-    def answer(self, method: Method, *, wanted: bool = True) -> None:
-        """Answer a request when everything that it wrote is durable, if its client waits for that."""
-        if wanted:
-            self.session.state.when_durable(self._send_open, method)
-
-    def in_order(self, request: Method, call: Callable[[], None], *, durable: bool = False) -> None:
-        """Make a call after the answers to earlier requests; an error of it is that of the request.
+    def answer(self, method: Method, *, wanted: bool = True, wrote: bool = True) -> None:
+        """Answer a request that is carried out, after the answers to earlier ones.
 
         Args:
-            request: Method of the client, which the error names.
-            call: Carries it out.
+            method: The answer.
+            wanted: Whether the client waits for it.
+            wrote: Whether the answer also waits until everything that was written is durable.
+        """
+        if wanted and wrote:
+            self.session.state.when_durable(self._send_open, method)
+        elif wanted:
+            self.session.state.in_order(self._send_open, method)
+
+    def in_order(self, request: Method, call: Callable[[], None], *, durable: bool = False) -> None:
+        """Carry out a request after the answers to earlier ones, and until then no later one.
+
+        Args:
+            request: Method of the client, which an error of the call names.
+            call: Carries the request out.
             durable: Whether the call also waits until everything that was written is durable.
         """
 
         def attempt() -> None:
+            self.link.held.go_on(self)
             if not self.answers:
                 return
             try:
@@ -251,6 +265,7 @@ class Amqp091Channel(Machine[State, Event]):
                 forget_frames(error)
                 self.refuse(error, request)
 
+        self.link.held.hold(self)
         if durable:
             self.session.state.when_durable(attempt)
         else:

@@ -22,7 +22,7 @@ from understudy.protocols.amqp091.channel import Amqp091Channel, shortened
 from understudy.protocols.amqp091.channel import Event as ChannelEvent
 from understudy.protocols.amqp091.handshake import Handshake
 from understudy.protocols.amqp091.heart import Heart
-from understudy.protocols.amqp091.link import Amqp091Services, Peer
+from understudy.protocols.amqp091.link import Amqp091Services, HeldInput, Peer
 from understudy.protocols.amqp091.requests import HANDLERS
 from understudy.protocols.amqp091.resumption.kept_channels import KeptChannels
 from understudy.protocols.amqp091.resumption.request import channel_request
@@ -104,11 +104,12 @@ class Amqp091Connection(Machine[State, Event]):
         self.held_back = False
         self.held_up = False
         self._decoder = FrameDecoder(limits.AMQP091_FRAME_BYTES_BEFORE_LOGIN_MAX)
+        self.held = HeldInput(self._decoder, shared.sessions.post_office.timers, shared.clock, self._go_on)
         self._header_left = _HEADER_BYTES
         """Bytes of the protocol header that have not come."""
         self._liveness = Liveness(shared.clock, shared.connection_ttl_override_ms)
         self._handshake = Handshake(self)
-        self._heart = Heart(connection, shared.sessions.post_office.timers, self._is_blocked)
+        self._heart = Heart(connection, shared.sessions.post_office.timers, self._is_unread)
         self._blocked: str | None = None
         """Name of the full address because of which nothing is read."""
         self._awaited_since_ms = 0
@@ -156,6 +157,10 @@ class Amqp091Connection(Machine[State, Event]):
         now_ms = clock.monotonic_ms()
         left = _FRAMES_PER_TURN
         while left > 0:
+            if self.held.waiting and self._state is State.OPEN and self.held.stops(self.channels):
+                self._awaited_since_ms = 0
+                self.held_up = self._is_unread()
+                return False
             run = self._receive_run(left)
             if run is not None and run.awaits:
                 self._awaited_since_ms = now_ms
@@ -171,6 +176,10 @@ class Amqp091Connection(Machine[State, Event]):
                 # one publish may have much work: many bindings that it is compared with
                 break
         return True
+
+    def _is_unread(self) -> bool:
+        """Whether the socket is not read now: an address is full, or too much has come after a request that waits."""
+        return self._blocked is not None or self.held.is_full
 
     def _receive_next(self, now_ms: int) -> bool:
         """Carry out the next frame. Returns whether others may follow now."""
@@ -327,6 +336,7 @@ class Amqp091Connection(Machine[State, Event]):
             shared.connections.session_opened()
             return channel
 
+        self.held.count_open()
         session = self._handshake.session.session
         kept = None if session is None else KeptChannels.of(session)
         try:
@@ -407,8 +417,10 @@ class Amqp091Connection(Machine[State, Event]):
                 self.send(m.ConnectionUnblocked(), 0)
 
     def congested(self) -> bool:
-        """Whether nothing more should be read: a login is checked, or an address that the client fills is full."""
-        waits = self._state is State.CHECKING or self._blocked is not None
+        """Whether nothing more should be read: a login is checked, an address that the client fills is full, or too
+        much has come after a request that waits.
+        """
+        waits = self._state is State.CHECKING or self._is_unread()
         self.held_up = waits and self._state is not State.CLOSED
         return self.held_up
 
@@ -416,8 +428,7 @@ class Amqp091Connection(Machine[State, Event]):
 
     def check(self) -> None:
         """Check timeouts. Raises RemoteProtocolError: the connection must be aborted."""
-        if self._blocked is not None:
-            # the socket of the connection is not read
+        if self._is_unread():
             self._liveness.received = True
             self._awaited_since_ms = 0
         self._liveness.check_silence()
@@ -427,12 +438,10 @@ class Amqp091Connection(Machine[State, Event]):
         if self._awaited_since_ms and now_ms - self._awaited_since_ms > limits.AMQP091_CONTENT_TIMEOUT_MS:
             raise RemoteProtocolError("the rest of a publish did not come within its time")
         for channel in list(self.channels.values()):
-            if self._blocked is not None:
+            if self.held.stopped or self._blocked is not None:
+                # the next frame of the content may have come
                 channel.content.since_ms = now_ms
             channel.check(now_ms)
-
-    def _is_blocked(self) -> bool:
-        return self._blocked is not None
 
     def _close_by_client(self, method: m.ConnectionClose) -> None:
         self._handshake.session.closed_by_client(method.reply_code)
@@ -500,7 +509,7 @@ class Amqp091Connection(Machine[State, Event]):
         log.debug("connection closed", extra={"peer": self.connection.peer, "reason": reason})
 
     def _go_on(self) -> None:
-        """Carry out frames that came during the check of the password, in the next turn."""
+        """Carry out frames that came meanwhile, in the next turn."""
         if self._decoder.held_bytes:
             self.services.shared.sessions.post_office.timers.call_later(0, self._receive_waiting)
 

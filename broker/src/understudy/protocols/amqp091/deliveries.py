@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from itertools import chain
 from typing import Final
@@ -106,6 +106,9 @@ class ChannelDeliveries:
         """Messages up to this id may have been delivered before a failover; 0: there was none."""
         self._known_tag = 0
         """Last tag before the last resumption. Settlements up to it that find nothing are ignored."""
+        self._getting: tuple[int, Callable[[bool], None]] | None = None
+        """Id of the consumer of a basic.get whose answer waits for the socket or for a search of the queue, and the
+        function that answers it; None: there is none."""
         self._again: deque[int] = deque()
         """Tags of deliveries that are sent again, before any other."""
 
@@ -201,6 +204,9 @@ class ChannelDeliveries:
         consumer = self._by_id.pop(consumer_id, None)
         if consumer is not None and isinstance(consumer.flow, ConsumerPrefetch):
             consumer.flow.release()
+        if self._getting is not None and self._getting[0] == consumer_id and not self._output.in_large:
+            # nothing was found until now, and nothing more can be
+            self._getting[1](False)
         if consumer is None or self._by_tag.pop(consumer.tag, None) is None:
             return None
         if consumer.kept is not None:
@@ -213,21 +219,34 @@ class ChannelDeliveries:
         if len(self.cancelled) > _CANCELLED_MAX:
             del self.cancelled[next(iter(self.cancelled))]
 
-    def get(self, method: BasicGet, queue: Queue) -> None:
-        """Deliver one message, or say that there is none. Raises NotAuthorized, MaxConsumersExceeded."""
+    def get(self, method: BasicGet, queue: Queue, answered: Callable[[], None]) -> None:
+        """Deliver one message, or say that there is none.
+
+        Args:
+            method: The request.
+            queue: Queue that is read.
+            answered: Called, now or later, when the answer is sent.
+
+        Raises:
+            NotAuthorized, MaxConsumersExceeded: nothing is delivered.
+        """
         self._next_id += 1
         consumer_id = self._next_id
         flow = OneSettledMessage() if method.no_ack else OneMessage()
         self._by_id[consumer_id] = _ConsumerOfChannel("", queue, flow)
 
         def done(found: bool) -> None:
+            self._getting = None
             if not found:
                 self._output.send(BasicGetEmpty())
             self._forget(consumer_id)
+            answered()
 
+        self._getting = consumer_id, done
         try:
             self._session.consumers.fetch(consumer_id, queue, flow, done)
         except BrokerError:
+            self._getting = None
             del self._by_id[consumer_id]
             raise
 
@@ -405,6 +424,12 @@ class ChannelDeliveries:
     def detach(self) -> None:
         """Stop deliveries: the connection is gone."""
         consumers = self._session.consumers
+        if self._getting is not None:
+            # the answer would reach another connection
+            consumer_id, _ = self._getting
+            self._getting = None
+            del self._by_id[consumer_id]
+            consumers.end(consumers.with_id(consumer_id), failed=True)
         consumers.stop()
         for consumer in consumers.by_id.values():
             consumer.give_up_large()
@@ -459,10 +484,16 @@ class ChannelDeliveries:
         self._output.send_content(method, properties, body_of(message))
         return True
 
-    def _return(self, taken: list[DeliveredRange]) -> None:
-        """Return deliveries to their queues, outside of a transaction."""
+    def _return(self, taken: list[DeliveredRange], *, delay_redelivery: bool = False) -> None:
+        """Return deliveries to their queues, outside of a transaction.
+
+        Args:
+            taken: The deliveries.
+            delay_redelivery: Whether they wait for the redelivery delay of the address settings.
+        """
         for consumer_id, ranges in _by_consumer(taken).items():
-            consumer = self._session.give_back_of(consumer_id, chain.from_iterable(each.ids for each in ranges))
+            ids = chain.from_iterable(each.ids for each in ranges)
+            consumer = self._session.give_back_of(consumer_id, ids, delay_redelivery=delay_redelivery)
             if consumer is not None:
                 if isinstance(consumer.flow, ConsumerPrefetch):
                     consumer.flow.settled(sum(len(each.ids) for each in ranges))
@@ -479,13 +510,12 @@ class ChannelDeliveries:
         self._return(taken)
         self.begin(generation)
 
-    def take_outstanding(self) -> list[DeliveredRange]:
-        """Take every outstanding delivery, for ``recover``: the client cannot settle them any more."""
-        return self._unacknowledged.take_all()
-
-    def recover(self, taken: list[DeliveredRange]) -> None:
-        """Return deliveries to their queues."""
-        self._apply(Settlement.RETURN, taken)
+    def recover(self) -> None:
+        """Return every outstanding delivery to its queue, also in a transaction at once, as RabbitMQ does. Deliveries
+        that the open transaction has settled stay with it.
+        """
+        self._return(self._unacknowledged.take_all(), delay_redelivery=True)
+        self._session.consumers.resume_deliveries()
 
     def _apply(self, settlement: Settlement, taken: list[DeliveredRange]) -> None:
         by_consumer = _by_consumer(taken)

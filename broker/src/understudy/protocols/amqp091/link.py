@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import Protocol
+from typing import Final, Protocol
 
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
-from understudy.ports import SealableConnection
+from understudy.limits import AMQP091_HELD_INPUT_BYTES_PAUSE, AMQP091_OPENS_PER_SECOND_MAX
+from understudy.ports import Clock, SealableConnection, Timers
 from understudy.protocols.amqp091.known_hosts import KnownHosts
 from understudy.protocols.amqp091.messages import Publish
 from understudy.protocols.amqp091.sessions import ClientSessions
@@ -17,7 +18,10 @@ from understudy.protocols.services import ProtocolServices
 from understudy.routing.memory import AddressMemory
 from understudy.session.connection_scope import ConnectionScope
 from understudy.wire.amqp091.codes import Amqp091Error
+from understudy.wire.amqp091.frames import FrameDecoder
 from understudy.wire.amqp091.layout import Method
+
+_SECOND_MS: Final = 1_000
 
 
 class ReplyReceiver(Protocol):
@@ -56,12 +60,79 @@ class Peer:
     """Bytes of messages of all channels that have not come whole."""
 
 
+class HeldInput:
+    """Order of the input of a connection: frames that come after a request that waits are not carried out.
+
+    Frames of other channels are carried out until one comes that has to wait too. Then the frames stay in the
+    decoder, undecoded, in the order in which they have come; from a number of bytes on the socket is not read.
+    """
+
+    def __init__(self, decoder: FrameDecoder, timers: Timers, clock: Clock, receive: Callable[[], None]) -> None:
+        """Args:
+        decoder: The input.
+        timers: Call ``go_on`` for a connection that opens many channels.
+        clock: Measures the second of the limit of such opens.
+        receive: Carries out the input later on.
+        """
+        self._decoder = decoder
+        self._timers = timers
+        self._clock = clock
+        self._receive = receive
+        self.waiting: set[object] = set()
+        """Channels whose last request waits to be carried out; ``self``: all of them wait."""
+        self.stopped = False
+        """Whether the next frame waits for such a request."""
+        self._open_count = 0
+        self._opens_since_ms = 0
+        """Monotonic time since which channels that are opened are counted."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much has come after a request that waits that the socket is not to be read."""
+        return self.stopped and self._decoder.held_bytes >= AMQP091_HELD_INPUT_BYTES_PAUSE
+
+    def hold(self, channel: object) -> None:
+        """Carry out nothing more of a channel, because its last request waits."""
+        self.waiting.add(channel)
+
+    def go_on(self, channel: object) -> None:
+        """The last request of a channel is carried out."""
+        self.waiting.discard(channel)
+        if self.stopped:
+            self.stopped = False
+            self._receive()
+
+    def stops(self, channels: Mapping[int, object]) -> bool:
+        """Whether the next frame waits for an earlier request, until ``go_on``. One of channel 0 waits for the requests
+        of all channels: connection.close ends none that was sent before it.
+
+        Args:
+            channels: Channels by their numbers.
+        """
+        number = self._decoder.next_channel
+        self.stopped = not number or channels.get(number) in self.waiting or self in self.waiting
+        return self.stopped
+
+    def count_open(self) -> None:
+        """Count a channel that is opened. After ``AMQP091_OPENS_PER_SECOND_MAX`` of them the rest of the input waits
+        for the end of the second.
+        """
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._opens_since_ms >= _SECOND_MS:
+            self._opens_since_ms, self._open_count = now_ms, 0
+        self._open_count += 1
+        if self._open_count >= AMQP091_OPENS_PER_SECOND_MAX and self not in self.waiting:
+            self.hold(self)
+            self._timers.call_later(self._opens_since_ms + _SECOND_MS - now_ms, lambda: self.go_on(self))
+
+
 class ConnectionLink(Protocol):
     """Interface of a connection for its channels."""
 
     services: Amqp091Services
     scope: ConnectionScope
     peer: Peer
+    held: HeldInput
 
     def send_bytes(self, data: bytes) -> None:
         """Send whole frames."""

@@ -28,18 +28,16 @@ def _not_served(text: str) -> Amqp091Error:
 def _flow(channel: Amqp091Channel, method: m.ChannelFlow) -> None:
     if not method.active:
         raise _not_served("channel.flow with active=false is not served: use basic.qos")
-    channel.in_order(method, lambda: channel.output.send(m.ChannelFlowOk(True)))
+    channel.answer(m.ChannelFlowOk(True), wrote=False)
 
 
 def _close(channel: Amqp091Channel, method: m.ChannelClose) -> None:
-    # confirms of earlier publishes come before the end
-    channel.session.state.in_order(partial(_close_now, channel))
-
-
-def _close_now(channel: Amqp091Channel) -> None:
-    if channel.answers:
+    def close() -> None:
         channel.output.send(m.ChannelCloseOk())
         channel.fire(Event.CLOSE)
+
+    # confirms of earlier publishes come before the end
+    channel.in_order(method, close)
 
 
 # --- exchanges -----------------------------------------------------------------------------------
@@ -110,8 +108,9 @@ def _declare_queue(channel: Amqp091Channel, method: m.QueueDeclare) -> None:
     if name.startswith(names.REPLIES):
         _declare_replies(channel, method, name)
         return
+    existing: Queue | None
     if method.passive:
-        queue = channel.session.exchanges.queue(_queue_name(channel, name))
+        existing = queue = channel.session.exchanges.queue(_queue_name(channel, name))
         name = queue.name.removeprefix(channel.link.peer.host)
     else:
         if name:
@@ -122,17 +121,18 @@ def _declare_queue(channel: Amqp091Channel, method: m.QueueDeclare) -> None:
                 # before the arguments are looked at, as RabbitMQ does
                 channel.session.exchanges.check_exclusive(existing, exclusive=method.exclusive)
         else:
+            existing = None
             name = f"amq.gen-{channel.link.services.shared.entropy.token(16).hex()}"
         configuration = names.queue_configuration(method, name, channel.link.peer.host)
         queue = channel.session.exchanges.declare_queue(configuration)
     channel.last_queue = name
-    if not method.no_wait:
-        channel.session.state.when_durable(_declared, channel, queue, name)
-
-
-def _declared(channel: Amqp091Channel, queue: Queue, name: str) -> None:
-    if channel.answers:
-        channel.output.send(m.QueueDeclareOk(name, len(queue.pending), queue.consumers.count))
+    if existing is None:
+        channel.answer(m.QueueDeclareOk(name, 0, 0), wanted=not method.no_wait)
+    elif not method.no_wait:
+        # earlier publishes count, later ones do not
+        channel.in_order(
+            method, lambda: channel.answer(m.QueueDeclareOk(name, len(queue.pending), queue.consumers.count))
+        )
 
 
 def _declare_replies(channel: Amqp091Channel, method: m.QueueDeclare, name: str) -> None:
@@ -140,8 +140,8 @@ def _declare_replies(channel: Amqp091Channel, method: m.QueueDeclare, name: str)
     token = name.removeprefix(f"{names.REPLIES}.")
     if name != names.REPLIES and token not in channel.link.services.replies:
         raise Amqp091Error(ReplyCode.NOT_FOUND, f"there is no consumer of replies at {name!r}")
-    if not method.no_wait:
-        channel.output.send(m.QueueDeclareOk(name, 0, 1 if name != names.REPLIES else 0))
+    count = 1 if name != names.REPLIES else 0
+    channel.answer(m.QueueDeclareOk(name, 0, count), wanted=not method.no_wait, wrote=False)
 
 
 def _queue_binding(channel: Amqp091Channel, method: m.QueueBind | m.QueueUnbind) -> ExchangeBinding:
@@ -200,10 +200,7 @@ def _qos(channel: Amqp091Channel, method: m.BasicQos) -> None:
         raise _not_served("basic.qos with a prefetch size is not served")
     channel.deliveries.limit(method.prefetch_count, for_channel=method.for_channel)
     channel.save()
-    if channel.publisher.record is not None:
-        channel.answer(m.BasicQosOk())
-    else:
-        channel.in_order(method, lambda: channel.output.send(m.BasicQosOk()))
+    channel.answer(m.BasicQosOk(), wrote=channel.publisher.record is not None)
 
 
 def _consume(channel: Amqp091Channel, method: m.BasicConsume) -> None:
@@ -239,8 +236,7 @@ def _consume_replies(channel: Amqp091Channel, method: m.BasicConsume, tag: str) 
     token = channel.link.services.shared.entropy.token(16).hex()
     channel.reply_tag, channel.publisher.reply_token = tag, token
     channel.link.services.replies[token] = channel
-    if not method.no_wait:
-        channel.output.send(m.BasicConsumeOk(tag))
+    channel.answer(m.BasicConsumeOk(tag), wanted=not method.no_wait, wrote=False)
 
 
 def _cancel(channel: Amqp091Channel, method: m.BasicCancel) -> None:
@@ -261,7 +257,18 @@ def _cancel(channel: Amqp091Channel, method: m.BasicCancel) -> None:
 
 def _get(channel: Amqp091Channel, method: m.BasicGet) -> None:
     name = _queue_name(channel, method.queue)
-    channel.in_order(method, lambda: channel.deliveries.get(method, channel.session.exchanges.queue(name)))
+
+    def get() -> None:
+        queue = channel.session.exchanges.queue(name)
+        held = channel.link.held
+        held.hold(channel)
+        try:
+            channel.deliveries.get(method, queue, partial(held.go_on, channel))
+        except BrokerError:
+            held.go_on(channel)
+            raise
+
+    channel.in_order(method, get)
 
 
 def _ack(channel: Amqp091Channel, method: m.BasicAck) -> None:
@@ -283,19 +290,18 @@ def _settle(channel: Amqp091Channel, tag: int, settlement: Settlement, *, multip
 
 def _recover(channel: Amqp091Channel, method: m.BasicRecover) -> None:
     _check_recover(method)
-    recovered = channel.deliveries.take_outstanding()
 
     def recover() -> None:
         # the deliveries that come again follow the answer
         channel.output.send(m.BasicRecoverOk())
-        channel.deliveries.recover(recovered)
+        channel.deliveries.recover()
 
     channel.in_order(method, recover)
 
 
 def _recover_async(channel: Amqp091Channel, method: m.BasicRecoverAsync) -> None:
     _check_recover(method)
-    channel.deliveries.recover(channel.deliveries.take_outstanding())
+    channel.deliveries.recover()
 
 
 def _check_recover(method: m.BasicRecover | m.BasicRecoverAsync) -> None:
@@ -333,6 +339,7 @@ def _commit(channel: Amqp091Channel, method: m.TxCommit) -> None:
     channel.publisher.count_commit()
 
     def done(error: BrokerError | None) -> None:
+        channel.link.held.go_on(channel)
         if not channel.answers:
             return
         if error is not None:
@@ -342,6 +349,8 @@ def _commit(channel: Amqp091Channel, method: m.TxCommit) -> None:
         channel.publisher.send_returns()
         channel.output.send(m.TxCommitOk())
 
+    # requests after a commit that fails are not carried out
+    channel.link.held.hold(channel)
     channel.session.commit(done)
 
 

@@ -21,6 +21,7 @@ from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Timer, Timers
 from understudy.protocols.amqp091.resumption.records import SessionRecords, restored_sessions
 from understudy.protocols.amqp091.session_request import RequestKind, SessionRequest, session_request
+from understudy.protocols.guesses import Guesses
 from understudy.routing.post_office import PostOffice
 from understudy.session.connection_scope import ConnectionScope
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
@@ -220,6 +221,7 @@ class ClientSessions:
         self._by_uuid: dict[str, ClientSession] = {}
         self._of_user: Counter[str] = Counter()
         self._of_host: Counter[str] = Counter()
+        self._guesses = Guesses(office.clock)
         self._restore()
 
     @property
@@ -239,8 +241,12 @@ class ClientSessions:
         Raises:
             Amqp091Error: NOT_FOUND: it does not exist, has ended, or belongs to another user or virtual host.
                 RESOURCE_LOCKED: it exists and shall be new, or has a connection. NOT_ALLOWED: there are too many
-                sessions. RESOURCE_ERROR: the disk is full.
+                sessions, or clients of the host have asked for too many that are unknown or of other users.
+                RESOURCE_ERROR: the disk is full.
         """
+        if self._guesses.exhausted(client.host):
+            text = "too many unknown sessions were asked for from the host of the client: try again in a minute"
+            raise Amqp091Error(ReplyCode.NOT_ALLOWED, text)
         known = self._by_uuid.get(request.uuid)
         if known is not None and known.client.may_take(client) and request.kind is not RequestKind.START:
             if known.connection is not None and not takes_over:
@@ -258,6 +264,8 @@ class ClientSessions:
                     raise
                 return known
             known = None
+        if request.kind is RequestKind.RESUME or known is not None:
+            self._guesses.count(client.host)
         if request.kind is RequestKind.RESUME:
             raise Amqp091Error(ReplyCode.NOT_FOUND, "there is no such session", closes_connection=True)
         if known is not None:

@@ -10,24 +10,22 @@ Detached sessions end after the connection TTL of their client; their number is 
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from typing import Final, Generic, Protocol, TypeVar
 
 from understudy.limits import (
     DETACHED_SESSION_MS_MAX,
     DETACHED_SESSIONS_MAX,
     DETACHED_SESSIONS_OF_HOST_MAX,
-    REATTACH_GUESSES_OF_HOST_MAX,
     REATTACH_NAME_CHARACTERS_MIN,
 )
 from understudy.ports import Clock, Timers
+from understudy.protocols.guesses import Guesses
 from understudy.routing.lifecycle.periodic_scan import PeriodicScan
 from understudy.session.session import ServerSession
 
-#: Period of the check for expired sessions; also the window for counting failed attempts of a host.
+#: Period of the check for expired sessions.
 _SCAN_MS: Final = 2_000
-_GUESS_WINDOW_MS: Final = 60_000
-_HOSTS_MAX: Final = 10_000
 
 
 class Reattachable(Protocol):
@@ -57,8 +55,7 @@ class Reattachments(Generic[H]):
         self._detached: dict[H, tuple[str, int]] = {}
         """Detached sessions to host and monotonic time of expiry, in the order in which their connections were lost."""
         self._hosts: Counter[str] = Counter()
-        self._guesses: OrderedDict[str, tuple[int, int]] = OrderedDict()
-        """Host to the beginning of its window and the number of unknown names requested since."""
+        self._guesses = Guesses(clock)
         self._sweep = PeriodicScan(timers, _SCAN_MS, self._end_overdue)
 
     @property
@@ -95,19 +92,12 @@ class Reattachments(Generic[H]):
 
     def find(self, name: str, host: str) -> H | None:
         """The session with a name if the host may reattach it, attached or detached."""
-        now_ms = self._clock.monotonic_ms()
-        began_ms, count = self._guesses.get(host, (now_ms, 0))
-        if now_ms - began_ms >= _GUESS_WINDOW_MS:
-            began_ms, count = now_ms, 0
-        if count >= REATTACH_GUESSES_OF_HOST_MAX:
+        if self._guesses.exhausted(host):
             return None
         found = self._sessions.get(name)
         if found is not None and found[0] == host:
             return found[1]
-        self._guesses[host] = (began_ms, count + 1)
-        self._guesses.move_to_end(host)
-        if len(self._guesses) > _HOSTS_MAX:
-            self._guesses.popitem(last=False)
+        self._guesses.count(host)
         return None
 
     def found_again(self, handler: H) -> None:

@@ -254,6 +254,8 @@ class Exchanges:
             The queues; None: they depend on headers or a message that is not given.
         """
         found: dict[Queue, None] = {}
+        # each exchange is looked at once and no call is nested, so neither circles nor the depth of the graph need a
+        # limit: the work for a message is bounded by the numbers of exchanges and bindings
         seen = {exchange}
         waiting = [exchange]
         while waiting:

@@ -82,6 +82,13 @@ class FrameDecoder:
             self.offset = 0
             self._more = bytearray()
 
+    @property
+    def next_channel(self) -> int:
+        """Channel of the frame that comes next; 0 until its head has come."""
+        head = self.data[self.offset : self.offset + 3]
+        head += self._more[: 3 - len(head)]
+        return int.from_bytes(head[1:], "big") if len(head) == 3 else 0
+
     def method_frame(self, ids: bytes) -> bytes | None:
         """The whole frame that comes next, if it is one of this method; it stays.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from understudy.protocols.amqp091.link import Amqp091Services, ConnectionLink, Peer
+from understudy.protocols.amqp091.link import Amqp091Services, ConnectionLink, HeldInput, Peer
 from understudy.routing.memory import AddressMemory
 from understudy.session.connection_scope import ConnectionScope
 from understudy.wire.amqp091.codes import Amqp091Error
+from understudy.wire.amqp091.frames import FrameDecoder
 from understudy.wire.amqp091.layout import Method
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,9 @@ class AbsentLink:
         self.services: Amqp091Services = link.services
         self.scope = scope
         self.peer: Peer = link.peer
+        shared = link.services.shared
+        # nothing is read
+        self.held = HeldInput(FrameDecoder(0), shared.sessions.post_office.timers, shared.clock, lambda: None)
         self._end = end
 
     def send_bytes(self, data: bytes) -> None:
