@@ -47,6 +47,32 @@ def test_a_lifetime_begins_when_the_message_comes_also_after_a_time_without_traf
     assert bodies(client) == [b"2"]
 
 
+def test_a_message_that_comes_back_expires_at_its_time() -> None:
+    node = AmqpNode()
+    client = node.channel()
+    declared(client, "dead")
+    arguments = {"x-message-ttl": 2000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    client.ask(m.QueueDeclare(0, "q", arguments=arguments), m.QueueDeclareOk)
+    clock = node.world.clock
+    client.publish("q", b"1")
+    assert got(client).body == b"1"
+    clock.advance(1000)
+    client.publish("q", b"2")
+    client.send(m.BasicGet(0, "q"))
+    tag = client.only(m.BasicGetOk)[0].delivery_tag
+    clock.advance(500)
+    client.publish("q", b"3")
+    # the look at the queue for the first message finds the third one, which is the first by then
+    clock.advance(1000)
+    client.send(m.BasicReject(tag, requeue=True))
+    clock.advance(500)
+    node.world.turn()
+    assert bodies(client, "dead") == [b"2"]
+    clock.advance(500)
+    node.world.turn()
+    assert bodies(client, "dead") == [b"3"]
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_messages_without_a_timestamp_get_the_time_at_which_they_come(count: int) -> None:
     node = AmqpNode()
