@@ -26,7 +26,17 @@ SILENT_CHECKS: Final = 8
 class Heart:
     """Sends and awaits heartbeats."""
 
-    __slots__ = ("_connection", "_interval_ms", "_is_blocked", "_quiet", "_silent", "_timer", "_timers", "received", "sent")
+    __slots__ = (
+        "_connection",
+        "_interval_ms",
+        "_is_blocked",
+        "_quiet",
+        "_silent",
+        "_timer",
+        "_timers",
+        "received",
+        "sent",
+    )
 
     def __init__(self, connection: Connection, timers: Timers, is_blocked: Callable[[], bool]) -> None:
         """Args:
