@@ -124,7 +124,7 @@ class PostOffice:
         turn.
         """
         self.now_ms = clock.wall_ms()
-        """Wall time of the last turn. What comes between turns may be much later, so the time of an event is read from
+        """Wall time of the last turn. Calls between two turns may be much later, so they read the time of an event from
         ``clock``."""
         self.permission = DeliveryPermission(clock, timers)
         self.memory = memory = Memory(store, settings.global_max_size_bytes, settings.global_max_messages)
