@@ -124,7 +124,8 @@ class PostOffice:
         turn.
         """
         self.now_ms = clock.wall_ms()
-        """Wall time, read once per turn."""
+        """Wall time of the last turn. Calls between two turns may be much later, so they read the time of an event from
+        ``clock``."""
         self.permission = DeliveryPermission(clock, timers)
         self.memory = memory = Memory(store, settings.global_max_size_bytes, settings.global_max_messages)
         self.paging = paging = Paging(memory, store, pages)

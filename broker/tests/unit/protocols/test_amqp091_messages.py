@@ -14,8 +14,8 @@ from understudy.protocols.amqp091.messages import MessageCarrier
 from understudy.routing.restore import restore, settle
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.codes import ReplyCode
-from understudy.wire.amqp091.frames import FrameType, encode_frame, method_frame
-from understudy.wire.amqp091.properties import encode_header
+from understudy.wire.amqp091.frames import FrameType, content_frames, encode_frame, method_frame
+from understudy.wire.amqp091.properties import BasicProperties, encode_header, encode_properties
 from understudy.wire.amqp091.tables import Timestamp
 
 # --- messages ------------------------------------------------------------------------------------
@@ -34,6 +34,55 @@ def test_properties_come_back_as_they_were_sent() -> None:
     found = got(client)
     assert found.body == b"x" * 10_000
     assert {name: getattr(found.properties, name) for name in given} == given
+
+
+def test_a_lifetime_begins_when_the_message_comes_also_after_a_time_without_traffic() -> None:
+    node = AmqpNode()
+    client = node.channel()
+    declared(client)
+    client.publish("q", b"1", expiration="200")
+    node.world.clock.advance(150)
+    client.publish("q", b"2", expiration="200")
+    node.world.clock.advance(100)
+    assert bodies(client) == [b"2"]
+
+
+def test_a_message_that_comes_back_expires_at_its_time() -> None:
+    node = AmqpNode()
+    client = node.channel()
+    declared(client, "dead")
+    arguments = {"x-message-ttl": 2000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    client.ask(m.QueueDeclare(0, "q", arguments=arguments), m.QueueDeclareOk)
+    clock = node.world.clock
+    client.publish("q", b"1")
+    assert got(client).body == b"1"
+    clock.advance(1000)
+    client.publish("q", b"2")
+    client.send(m.BasicGet(0, "q"))
+    tag = client.only(m.BasicGetOk)[0].delivery_tag
+    clock.advance(500)
+    client.publish("q", b"3")
+    # the look at the queue for the first message finds the third one, which is the first by then
+    clock.advance(1000)
+    client.send(m.BasicReject(tag, requeue=True))
+    clock.advance(500)
+    node.world.turn()
+    assert bodies(client, "dead") == [b"2"]
+    clock.advance(500)
+    node.world.turn()
+    assert bodies(client, "dead") == [b"3"]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_messages_without_a_timestamp_get_the_time_at_which_they_come(count: int) -> None:
+    node = AmqpNode()
+    client = node.channel()
+    declared(client)
+    node.world.clock.advance(60_000)
+    frames = content_frames(m.BasicPublish(0, "", "q"), encode_properties(BasicProperties()), b"x", 1, 4096)
+    client.send_bytes(frames * count)
+    waiting = [reference.message for _, reference in node.world.office.directory.queues["q"].browse((9, -1))]
+    assert [each and each.timestamp for each in waiting] == [node.world.clock.wall_ms()] * count
 
 
 @pytest.mark.parametrize(

@@ -193,6 +193,23 @@ def test_traffic_takes_the_place_of_heartbeats() -> None:
     assert client.connection.aborted
 
 
+@pytest.mark.parametrize("sent_after_ms", [0, 100, 249, 251, 499, 501, 900])
+def test_a_client_reads_something_within_three_quarters_of_an_interval(sent_after_ms: int) -> None:
+    node = AmqpNode()
+    client = node.amqp_client()
+    client.open(heartbeat=1)
+    client.ask(m.ChannelOpen(), m.ChannelOpenOk)
+    clock = node.world.clock
+    clock.advance(sent_after_ms)
+    client.ask(m.BasicQos(0, 1), m.BasicQosOk)
+    client.received()
+    clock.advance(750)
+    assert b"".join(client.connection.sent) == HEARTBEAT
+    client.connection.sent.clear()
+    clock.advance(1000)
+    assert b"".join(client.connection.sent) == HEARTBEAT * 2
+
+
 def test_without_an_interval_no_heartbeat_is_sent_or_awaited() -> None:
     node = AmqpNode()
     client = node.amqp_client()

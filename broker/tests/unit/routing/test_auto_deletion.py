@@ -146,6 +146,31 @@ def test_a_delay_and_a_message_count() -> None:
     assert world.office.directory.queues == {}
 
 
+def test_a_delay_begins_when_the_last_consumer_leaves_also_after_a_time_without_traffic() -> None:
+    settings = {"auto_delete_queues_delay": 10 * PERIOD_MS}
+    world = World({"#": settings}, address_queue_scan_period_ms=PERIOD_MS)
+    world.session().sends.send(text("m", properties={ROUTING_TYPE: 1}))
+    world.sync()
+    session = world.session()
+    session.consumers.create(0, "q")
+    world.clock.advance(60 * PERIOD_MS)
+    session.close(failed=False)
+    queue = world.office.directory.queues["q"]
+    queue.purge()
+    assert queue.consumers.left_ms == world.clock.wall_ms()
+    world.clock.advance(9 * PERIOD_MS)
+    assert "q" in world.office.directory.queues
+    world.clock.advance(3 * PERIOD_MS)
+    assert world.office.directory.queues == {}
+
+
+def test_queues_and_addresses_have_the_time_at_which_they_were_made() -> None:
+    world = World()
+    world.clock.advance(60 * PERIOD_MS)
+    queue = world.queue("made")
+    assert queue.created_ms == queue.address.empty_since_ms == world.clock.wall_ms()
+
+
 def test_unused_queues_and_those_not_auto_created_stay() -> None:
     world = World(address_queue_scan_period_ms=PERIOD_MS)
     world.queue("unused", auto_created=True)

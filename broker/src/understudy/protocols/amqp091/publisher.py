@@ -153,7 +153,7 @@ class ChannelPublisher:
             queue = self._office.directory.queues.get(address)
             if queue is not None:
                 address = queue.address.name
-        message = to_message(publish, address, self._office.now_ms)
+        message = to_message(publish, address, session.state.wall_ms())
         done = partial(self._done, number) if number else None
         number_id = self.record.number_id(number) if number and self.record is not None else None
         published = Published(message, exchange, keys, headers, ranked(publish.properties), number_id)

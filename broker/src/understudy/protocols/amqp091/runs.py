@@ -121,7 +121,7 @@ class PublishRuns:
         limits = PublishLimits(decoder.payload_max, count_max, self._office.store.settings.run_message_bytes_max)
         user = peer.user.encode()
         address = peer.host + method.exchange
-        start, first, now_ms = decoder.offset, publisher.next_number, self._office.now_ms
+        start, first, now_ms = decoder.offset, publisher.next_number, state.wall_ms()
         if method.exchange:
             # an exchange may have many bindings: only a publish that can be taken is compared with them here
             target = PublishTarget(_utf16(address), method.encoded_exchange, method.encoded_key, -1, user)

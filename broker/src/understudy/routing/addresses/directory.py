@@ -181,7 +181,7 @@ class Directory:
         )
         address.auto_created = auto_created
         address.paused = address.pause_stored = paused
-        address.empty_since_ms = self._office.now_ms
+        address.empty_since_ms = self._office.clock.wall_ms()
         address.pages = self._paging.chain(settings)
         address.counts_messages = address.counts_messages or self._office.memory.counts_messages
         self.addresses[name] = address

@@ -22,6 +22,7 @@ class ExchangeRouting:
         self.expiry = ExpiryTimers(directory, redelivery, clock, timers)
         self.publishing = Publishing(self.exchanges, directory, acceptance, self.expiry, acceptance.memory)
         redelivery.bury = self.publishing.bury
+        redelivery.watch_expiry = self.expiry.arrived
 
     def restore(self, state: StoreState) -> None:
         """Take over the exchanges of the log, when the queues have their messages. Raises StoreError."""

@@ -38,7 +38,9 @@ class ExpiryTimers:
     # -- messages -------------------------------------------------------------------------------
 
     def arrived(self, queue: Queue, expiration_ms: int) -> None:
-        """A message with this expiration comes to a queue; called when it is accepted, before it waits there."""
+        """A message with this expiration comes to a queue, or comes back to it; called when it is accepted, before it
+        waits there.
+        """
         known = self._heads.get(queue)
         if known is not None:
             if known[0] <= expiration_ms:

@@ -32,7 +32,7 @@ TRY_AGAIN_MS: Final = 30_000
 class Redelivery:
     """Gives messages back to their queues, or moves them to the dead letters or the expiry address."""
 
-    __slots__ = ("_clock", "_damaged", "_dead_letters", "_entropy", "_scheduled", "_store", "bury")
+    __slots__ = ("_clock", "_damaged", "_dead_letters", "_entropy", "_scheduled", "_store", "bury", "watch_expiry")
 
     def __init__(
         self,
@@ -52,6 +52,8 @@ class Redelivery:
         self._entropy = entropy
         self.bury: Callable[[Queue, MessageReference, Reason], None]
         """Ends a message of a queue that was declared over AMQP 0-9-1; set by ``exchange_routing``."""
+        self.watch_expiry: Callable[[Queue, int], None]
+        """Looks at a queue that was declared over AMQP 0-9-1 when a message expires; set by ``exchange_routing``."""
 
     def cancel(
         self,
@@ -108,6 +110,11 @@ class Redelivery:
             else:
                 back.append(reference)
         queue.requeue(back)
+        if arguments is not None and queue.expiring_count:
+            expirations = [each.expiration for each in back if each.expiration]
+            if expirations:
+                # while they were delivered, the queue may have been looked at for the last time before they expire
+                self.watch_expiry(queue, min(expirations))
         if purged:
             queue.purge_returned(purged)
         if queue.kind is not None:

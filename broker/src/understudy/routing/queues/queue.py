@@ -214,7 +214,7 @@ class Queue(QueueCounts):
         """Number of messages in memory that the present dispatch may still pass over."""
         self.paused = bool(configuration.paused)
         self.deleted = False
-        self.created_ms = office.now_ms
+        self.created_ms = office.clock.wall_ms()
         """Wall time; of the activation for a queue that the log has."""
         self.kind: QueueKind | None = None
         """Special behaviour of the queue; None for an ordinary queue."""
@@ -523,7 +523,7 @@ class Queue(QueueCounts):
             self._look_from_the_start()
         if self.kind is not None:
             self.kind.consumer_left(consumer)
-        self.consumers.left_ms = self.office.now_ms
+        self.consumers.left_ms = self.office.clock.wall_ms()
         if not self.consumers.count:
             if self.purge_on_no_consumers:
                 self.purge()
