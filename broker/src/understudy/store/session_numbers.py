@@ -57,8 +57,8 @@ class SessionNumbers:
 
     def __init__(self) -> None:
         self._highest: dict[bytes, dict[bytes, bytes]] = {}
-        """By the beginning of the ids of a session, the last eight bytes of the highest id of each channel and
-        incarnation. These have the same order as the numbers."""
+        """The last eight bytes of the highest id of each channel and incarnation, by the beginning of the ids of the
+        session. These bytes have the same order as the numbers."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SessionNumbers) and self._highest == other._highest
