@@ -115,6 +115,7 @@ WRONG_READS_REGRESSIONS = {
 #: Likewise of the scenario `amqp091`.
 AMQP091_REGRESSIONS = {
     43: "a transaction was committed without the messages for which the disk had been full",
+    37: "the simulated producer waited without a turn of the loop after one confirm of all that it had sent",
 }
 #: Likewise of the scenario `members`.
 MEMBERS_REGRESSIONS = {

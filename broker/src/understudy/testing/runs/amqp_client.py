@@ -164,6 +164,9 @@ class AmqpClient(asyncio.Protocol):
         """Wait for the confirm of a publish that has none yet. Raises ConnectionFailed."""
         if self._unconfirmed:
             await asyncio.wait(self._unconfirmed.values(), return_when=asyncio.FIRST_COMPLETED)
+        else:
+            # one confirm of all was received, and the callbacks of their futures come in the next turn
+            await asyncio.sleep(0)
         if self.error is not None:
             raise self.error
 
