@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -21,7 +22,7 @@ _BATCH = 20
 _ERRORS = (AMQPError, OSError)
 
 
-class _Client(threading.Thread):
+class _Client(threading.Thread, ABC):
     """A client with a ledger that goes on at the next node when its connection is lost."""
 
     def __init__(self, ports: Sequence[int], queue: str, ledger: Path) -> None:
@@ -58,8 +59,9 @@ class _Client(threading.Thread):
                 continue
         time.sleep(0.05)
 
+    @abstractmethod
     def _work(self, channel: Any) -> None:
-        raise NotImplementedError
+        """Work on an open channel until it fails, or there was enough."""
 
     def _flush(self) -> None:
         """Rows leave the process before the message that they announce does."""

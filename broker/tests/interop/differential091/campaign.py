@@ -40,7 +40,7 @@ def brokers(directory: Path) -> Iterator[Ports]:
 def difference(ports: Ports, steps: Program, other: Program | None = None) -> Difference | None:
     """The first difference between both brokers; ``other``: a program for RabbitMQ in the place of ``steps``."""
     ours, theirs = (Runner(port) for port in ports)
-    return first_difference(steps, ours.run(steps), theirs.run(other or steps))  # type: ignore[arg-type]
+    return first_difference(steps, ours.run(steps), theirs.run(other or steps))  # type: ignore[arg-type]  # steps of another kind
 
 
 def judge(ports: Ports, steps: Program, *, shrinking: bool) -> Difference | None:
@@ -48,4 +48,4 @@ def judge(ports: Ports, steps: Program, *, shrinking: bool) -> Difference | None
     found = difference(ports, steps)
     if found is None or (found := difference(ports, steps)) is None:
         return None
-    return shrink(found, lambda fewer: difference(ports, fewer)) if shrinking else found  # type: ignore[arg-type]
+    return shrink(found, lambda fewer: difference(ports, fewer)) if shrinking else found  # type: ignore[arg-type]  # likewise

@@ -336,7 +336,7 @@ def test_messages_of_one_publish_with_different_lifetimes_and_priorities() -> No
 
 
 def test_a_message_without_a_priority_is_the_last_one_in_a_queue_with_priorities() -> None:
-    """As in RabbitMQ; for clients of CORE such a message has the priority 4."""
+    """RabbitMQ does the same; for clients of CORE such a message has the priority 4."""
     client = AmqpNode().channel()
     declared(client, "ranked", arguments={"x-max-priority": 9})
     declared(client, "plain", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "ranked"})
