@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -18,6 +19,17 @@ from support.processes import PAIR_XML
 _JAVA_ARGS = "-Xms64m -Xmx512m -XX:+UseSerialGC -Dlog4j2.disableJmx=true"
 _JAVA_ARGS += " --add-opens java.base/jdk.internal.misc=ALL-UNNAMED"
 _STATES = {"active": ("AMQ221007", "AMQ221010"), "passive": ("AMQ221031",)}
+
+
+def _without_disk_limit(config: str) -> str:
+    """A broker.xml whose broker serves however full the disk of this machine is, unless it names a limit itself.
+
+    Beyond ``max-disk-usage`` (90 % of the whole disk where nothing is said) Artemis grants no credits and pages every
+    address, so that the same program has other results.
+    """
+    if "<max-disk-usage>" in config:
+        return config
+    return re.sub(r"(<core\b[^>]*>)", r"\1\n    <max-disk-usage>100</max-disk-usage>", config, count=1)
 
 
 class ArtemisNode:
@@ -49,7 +61,7 @@ class ArtemisNode:
             capture_output=True,
             timeout=120,
         )
-        (directory / "etc" / "broker.xml").write_text(config)
+        (directory / "etc" / "broker.xml").write_text(_without_disk_limit(config))
 
     def start(self) -> ArtemisNode:
         assert self.process is None or self.process.poll() is not None, "it runs already"
