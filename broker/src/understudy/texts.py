@@ -25,7 +25,7 @@ def counted(count: int, noun: str) -> str:
     """A number with its noun: ``1 queue``, ``2,000 queues``.
 
     Args:
-        noun: In the singular; its plural has an s.
+        noun: Noun in the singular; its plural has an s.
     """
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 

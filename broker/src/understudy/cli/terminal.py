@@ -24,7 +24,7 @@ def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
     Args:
         text: One or more lines. JSON passes unchanged, because it escapes such characters itself.
         err: To standard error.
-        nl: With a line end after it.
+        nl: Whether a line end follows.
     """
     click.echo(printable_lines(str(text)), err=err, nl=nl)
 

@@ -33,8 +33,8 @@ def read_bootstrap(data: bytes, file: str) -> Bootstrap:
     """The contents of a bootstrap.xml.
 
     Args:
-        data: Its bytes, at most ``CONFIG_BYTES_MAX``.
-        file: Its name, for errors.
+        data: Bytes of the file, at most ``CONFIG_BYTES_MAX``.
+        file: Name of the file, for errors.
 
     Raises:
         ConfigError: it is too large, or no XML.

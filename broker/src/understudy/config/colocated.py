@@ -89,7 +89,7 @@ def hosted_configuration(parent: Configuration, backup: HostedBackup) -> Configu
     """The configuration of a hosted backup.
 
     Args:
-        parent: Of the server that hosts it, with a colocated policy.
+        parent: Server that hosts it, with a colocated policy.
     """
     colocated = parent.ha_policy.colocated
     assert colocated is not None, "a server without the element colocated hosts no backups"

@@ -40,8 +40,8 @@ def parse_bridge(values: Mapping[str, object], configuration: Configuration) -> 
     """Make the bridge that these JSON values describe.
 
     Args:
-        values: By JSON name; null and empty texts are the same as absent ones.
-        configuration: Of the node, with its connectors and discovery groups.
+        values: Values by JSON name; null and empty texts are the same as absent ones.
+        configuration: Configuration of the node, with its connectors and discovery groups.
 
     Raises:
         ValueError: a name is unknown or a value cannot be used; the text names it.

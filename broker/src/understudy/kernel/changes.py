@@ -114,7 +114,7 @@ def pick_sends(sends: Sends, row: int, step: int, count: int, entries: bytes, en
     Args:
         sends: The messages.
         row: The first one that is picked.
-        step: From each one to the next; at least 1.
+        step: Step from each one to the next; at least 1.
         count: How many, or as many as there are.
         entries: The properties, encoded one after the other, of names that none of the messages has.
         entry_count: How many these are; 0: the messages stay as they are.

@@ -77,7 +77,7 @@ def check_epochs(rows: Iterable[Row], *, clock_skew_ms: int = 0) -> EpochReport:
     """Judge the epochs of all confirmations.
 
     Args:
-        rows: Of each client in the order in which it wrote them; clients in any order.
+        rows: Rows of each client in the order in which it wrote them; clients in any order.
         clock_skew_ms: How far the clocks of clients differ.
     """
     requested: dict[_Key, int] = {}

@@ -20,7 +20,7 @@ def parse_json(text: str | bytes) -> object:
     """The value of a JSON text.
 
     Args:
-        text: In bytes it is UTF-8, UTF-16 or UTF-32.
+        text: A text, or bytes in UTF-8, UTF-16 or UTF-32.
 
     Raises:
         ValueError: it is not JSON, is nested too deeply, has a name twice in one object, a number beyond 64 bits, or a

@@ -92,7 +92,7 @@ class NodeSettings:
 
         Args:
             match: Address or wildcard.
-            values: By JSON name; absent and null values are inherited from less specific matches.
+            values: Values by JSON name; absent and null values are inherited from less specific matches.
 
         Raises:
             ManagementError: invalid match, name or value; nothing was changed.

@@ -91,7 +91,7 @@ def read_instance(directory: str, read_file: ReadFile) -> ArtemisInstance:
     """Read the instance in a directory.
 
     Args:
-        directory: Its path; its files are in ``etc`` below it.
+        directory: Path of the instance; its files are in ``etc`` below it.
         read_file: Reads the files.
 
     Raises:

@@ -81,7 +81,7 @@ class Access:
     ) -> None:
         """Args:
         policy: Users, roles and permissions.
-        clock: For the time after failed logins.
+        clock: Used for the time after failed logins.
         workers: Check passwords.
         listener: Called for violations.
         """

@@ -197,7 +197,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         Args:
             options: Settings.
             authority: Permits to go on alone.
-            shipping: Of the writers of the store.
+            shipping: Shipping of the store's writers.
             events: Begins copies; called when a replica comes into sync and is lost.
             clock: Measures the progress of the replica.
             formats: Gets what the replica reads.
@@ -230,7 +230,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         """Take replicas from now on.
 
         Args:
-            context: Of the store; confirmations wait there for the replica.
+            context: Context of the store; confirmations wait there for the replica.
         """
         self._node_id, self._epoch, self._context = node_id, epoch, context
         self._leaving = False

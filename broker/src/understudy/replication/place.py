@@ -28,7 +28,7 @@ class ReplicaPlace:
         """Reason why a node does not get the place, whose group-name and node id fit; None: it may.
 
         Args:
-            node_id: Of the store of the active node.
+            node_id: Node id of the store of the active node.
         """
         if registration.wants_failback and self._primary:
             # two nodes that ask each other for the place would wait without end

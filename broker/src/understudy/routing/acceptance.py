@@ -154,9 +154,9 @@ class Acceptance:
             queues: Get each of the messages.
             arrivals: The messages.
             answers: Requests that sent them.
-            order: Of the session of these requests.
+            order: Order of the session that sent these requests.
             transaction: The messages become visible with it; None: now.
-            lane: Of the address of the messages.
+            lane: Lane of the address of the messages.
             logged: Whether the log has the messages, as its last records.
         """
         context = self.context

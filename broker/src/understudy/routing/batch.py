@@ -50,7 +50,7 @@ class Taking:
         """
         Args:
             sends: The messages, in the order in which they came.
-            order: Of the session that sent them.
+            order: Order of the session that sent them.
             answered: Called when they are durable, or taken by the transaction, with their correlation ids; None if no
                 answer is wanted.
             transaction: They become visible with it.
@@ -250,7 +250,7 @@ class BatchSends:
             queues: Get each of them.
             alike: How many, their bytes and their kind (``Sends.alike``); None: all that
                 are alike and fit under the limits.
-            correlation_ids: Of the requests that are answered; None: those of the messages.
+            correlation_ids: Correlation ids of the requests that are answered; None: those of the messages.
         """
         sends, order, answered, transaction = taking.sends, taking.order, taking.answered, taking.transaction
         if alike is None:
@@ -373,7 +373,7 @@ class BatchSends:
         """Give the messages of the batch their ids and the log their records, and have them wait until they are safe.
 
         Args:
-            order: Of the session whose messages these are; None if they are those of several.
+            order: Order of the session whose messages these are; None if they are those of several.
             transaction: They become visible with it.
         """
         office, queues, durable_ids = self._office, self._queues, self._durable_ids

@@ -59,7 +59,7 @@ def destinations(
 
     Args:
         address: That it was sent to.
-        message: With its id.
+        message: Message with its id.
         routing_type: That it asks for.
         only: The queue that its producer names.
     """
@@ -171,8 +171,8 @@ def kept_for_other(message: Message, queues: Mapping[str, Queue]) -> tuple[Messa
     alone do not tell which node is meant.
 
     Args:
-        message: Of another node of the cluster.
-        queues: Of this node, by name.
+        message: Message from another node of the cluster.
+        queues: Queues of this node, by name.
     """
     for name in message.properties:
         if name.startswith(SCALE_DOWN_TO) and name != SCALE_DOWN_TO:

@@ -62,7 +62,7 @@ def parse_filter(text: str | None, *, stored: bool = False) -> Filter | None:
 
     Args:
         text: A selector.
-        stored: It comes from the log, so it was accepted before.
+        stored: Whether it comes from the log, so it was accepted before.
 
     Raises:
         InvalidSelector: the text is no selector.

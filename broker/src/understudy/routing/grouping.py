@@ -39,7 +39,7 @@ class GroupDecisions(Protocol):
         """The decision that a message of a group waits for; None: it does not wait.
 
         Args:
-            key: Of the group and routing name (``group_key``).
+            key: Key of the group and routing name (``group_key``).
             queues: Cluster names of the queues of the routing name that this node knows.
             propose: Cluster name of the queue that would get the message without its group.
 

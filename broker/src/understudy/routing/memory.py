@@ -161,7 +161,7 @@ class AddressMemory:
 
         Args:
             count: Messages.
-            bodies: Those whose body is in memory.
+            bodies: References whose body is in memory.
         """
         self.size_bytes -= size_bytes
         self.message_count -= count

@@ -52,7 +52,7 @@ class Paging:
     def __init__(self, memory: Memory, store: MessageStore, pages: Pages | None) -> None:
         """Args:
         store: Has the bodies of durable messages.
-        pages: For the others and for references; None keeps them in memory.
+        pages: Used for the others and for references; None keeps them in memory.
         """
         self._memory = memory
         self._store = store

@@ -109,10 +109,10 @@ class PostOffice:
         store: The log of this node, open.
         settings: Settings of routing, with those of addresses.
         clock: Wall time for expirations and schedules.
-        pages: For what leaves memory and is not in the log; None keeps that in memory.
+        pages: Storage for what leaves memory and is not in the log; None keeps that in memory.
         wake: Called when the first queue becomes dirty since the last ``turn``, so that the shell
             makes one; None if it makes one after everything it does.
-        entropy: For redelivery-collision-avoidance-factor; None = delays are not varied.
+        entropy: Used for redelivery-collision-avoidance-factor; None = delays are not varied.
         """
         self.store = store
         self.clock = clock
@@ -252,7 +252,7 @@ class PostOffice:
         """Take one message from a producer.
 
         Args:
-            message: With its address; gets its id here.
+            message: Message with its address; gets its id here.
             done: Called with None when the message is safe: durable, or as safe as it gets.
             transaction: Becomes visible with it; ``done`` then means only that it is taken.
             credited: Whether the producer keeps within its credits.

@@ -28,7 +28,7 @@ def references_of(
 
     Args:
         store: Has the files of large messages.
-        message: With its id.
+        message: Message with its id.
         queues: At least one.
         location: Where it is in the log; None when no queue needs it there.
         scheduled_ms: Epoch milliseconds before which it is not delivered; 0 for at once.

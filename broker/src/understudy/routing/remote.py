@@ -247,7 +247,7 @@ class Balancer:
         """The message in the form that its queues get, and those queues.
 
         Args:
-            message: With its id.
+            message: Message with its id.
             queue_name: Only queues of this name, of whatever node (``address::queue``); None: all.
         """
         local: list[Queue] = []

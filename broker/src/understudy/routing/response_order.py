@@ -52,7 +52,7 @@ class ResponseOrder:
         is set.
 
         Args:
-            lane: Of the address of the operation; None: the context.
+            lane: Lane of the address of the operation; None: the context.
         """
         current = self.lane
         if current is None:

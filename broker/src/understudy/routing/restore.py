@@ -95,7 +95,7 @@ def settle(office: PostOffice, internal_naming_prefix: str) -> None:
 
     Args:
         office: Restored.
-        internal_naming_prefix: As configured, of the names of retroactive resources.
+        internal_naming_prefix: Configured prefix of the names of retroactive resources.
     """
     for queue in office.queues():
         if queue.kind is not None:

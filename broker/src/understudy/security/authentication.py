@@ -273,7 +273,7 @@ class Authenticator:
         users: Stored passwords by user.
         roles: Roles by user; users without a role may be missing.
         entropy: Source of the key of the cache and of the decoy's salt.
-        clock: For the age of cache entries.
+        clock: Used for the age of cache entries.
         cache: Limits of the cache of successful checks.
         others: Logins besides those of the users file.
         rehashed: Keeps the scrypt hash that replaces one of Artemis; None: it is used until the file is read again.
@@ -356,7 +356,7 @@ class Authenticator:
 
         Args:
             user: User name of the login.
-            password: Of the login. Without one, the user of the certificate logs in, whatever the user name.
+            password: Password of the login. Without one, the user of the certificate logs in, whatever the user name.
             certificate: Subject of the verified certificate of the client.
 
         Raises:
@@ -401,7 +401,7 @@ class Authenticator:
         """The principal of a user whose check succeeded, which is cached.
 
         Args:
-            decision: Of the login modules; None: the users file alone proved the password.
+            decision: Decision of the login modules; None: the users file alone proved the password.
         """
         self._right[token] = None
         self._right.move_to_end(token)

@@ -272,8 +272,8 @@ def security_policy(
     """The policy for a configuration.
 
     Args:
-        configuration: With security-enabled, the settings and the cache sizes.
-        clock: For the age of successful checks.
+        configuration: Configuration with security-enabled, the settings and the cache sizes.
+        clock: Used for the age of successful checks.
         texts: Users and roles; ignored if security is disabled.
         allow_plain: Accept plain passwords in the users file.
         parameters: Cost of hashing those.

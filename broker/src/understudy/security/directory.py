@@ -79,7 +79,7 @@ def look_up(directory: Directory, user: str, password: str | None) -> frozenset[
     Args:
         directory: Where to look.
         user: User name of the login.
-        password: Of the login; None: the user has been proved otherwise, and only roles are wanted.
+        password: Password of the login; None: the user has been proved otherwise, and only roles are wanted.
 
     Raises:
         DirectoryUnavailable: no server answered, or an answer cannot be used.

@@ -58,7 +58,7 @@ def decide_without_directory(modules: Sequence[LoginModule], user: str, right: b
     """The outcome if no directory has to be asked, else None.
 
     Args:
-        modules: In their order.
+        modules: Modules in their order.
         user: User name of the login.
         right: Whether the password is that of the users file.
     """
@@ -79,7 +79,7 @@ def decide(
     """The outcome of all modules; blocks while directories are asked.
 
     Args:
-        modules: In their order.
+        modules: Modules in their order.
         user: User name of the login.
         right: Whether the password is that of the users file.
         ask: Asks a directory.

@@ -61,7 +61,7 @@ def parse_selector(text: str, *, stored: bool = False) -> Selector:
 
     Args:
         text: The expression.
-        stored: It was accepted before and is read from the store: the limit of steps does not apply.
+        stored: Whether it was accepted before and is read from the store: the limit of steps does not apply.
 
     Raises:
         InvalidSelector: syntax error, or a limit is exceeded; names the position, counted in characters from 1.

@@ -46,7 +46,7 @@ def admitted(message: Message, security: SessionSecurity, origin_removed: Callab
     """The message of a client without the properties that the client may not set.
 
     Args:
-        message: With its address, without a prefix.
+        message: Message with its address, without a prefix.
         origin_removed: Called with a transfer whose origin is removed.
     """
     properties = message.properties

@@ -129,9 +129,9 @@ class SessionConsumers:
         """Deliver at most one message of a queue, to a consumer that leaves at once.
 
         Args:
-            consumer_id: Of the consumer, to which the message is delivered.
+            consumer_id: Id of the consumer, to which the message is delivered.
             queue: The queue, which the session may use.
-            flow: With credit for one message.
+            flow: Flow with credit for one message.
             done: Called, now or later, with whether there was a message.
 
         Raises:

@@ -70,7 +70,7 @@ def apply_outcome(
 
     Args:
         consumer: To which the message was delivered.
-        reference: Of the message; no longer outstanding.
+        reference: Reference of the message; no longer outstanding.
     """
     if outcome.kind is Kind.REJECT:
         office.redelivery.reject(queue, reference)

@@ -102,7 +102,7 @@ class ServerSession:
         """Settle one delivery (``outcomes``).
 
         Args:
-            consumer_id: Of the consumer that has the delivery.
+            consumer_id: Id of the consumer that has the delivery.
             outcome: What becomes of it.
             done: Called when that is durable; in a transaction, when the request was taken. An error is that the
                 consumer does not have the delivery; except for EXPIRED the transaction can then only be rolled back.

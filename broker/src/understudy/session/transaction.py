@@ -84,7 +84,7 @@ class Work:
 
     def __init__(self, of: str, maximum: int, within: Work | None = None) -> None:
         """Args:
-        of: Whose they are, for the error.
+        of: Owner of the messages, for the error.
         maximum: Most messages.
         within: A wider limit that they count for as well.
         """
@@ -252,7 +252,7 @@ class Transaction(Machine[State, Event]):
         """Promise that it can commit, in the log; the caller answers when that is durable.
 
         Args:
-            name: Of the branch, to be found again after a crash.
+            name: Name of the branch, to be found again after a crash.
 
         Raises:
             BrokerError: as ``commit``; nothing has happened.

@@ -130,7 +130,7 @@ class Upload(Machine[State, Event]):
         Args:
             original_bytes: Bytes of the body before compression as its sender counts them; negative
                 if unknown.
-            arrived: Told the outcome, at once or later, unless it is discarded before.
+            arrived: Gets the outcome, at once or later, unless it is discarded before.
         """
         self._arrived = arrived
         self._original_bytes = original_bytes
@@ -373,7 +373,7 @@ class Uploads:
         Args:
             piece: May be empty.
             original_bytes: What the client says of the body's size before compression.
-            done: As for ``SendRequests.send``.
+            done: The same as for ``SendRequests.send``.
             over: Called when requests other than further large messages may be carried out, if that is later.
 
         Returns:

@@ -162,9 +162,9 @@ class XaRequests:
         """The session ends.
 
         Args:
-            failed: Its connection was lost. Work of the branch it works in may be missing, and the branch it ended may
-                never be prepared: both are rolled back, as Artemis does. Otherwise they stay, to be decided by their
-                manager or their timeout.
+            failed: Whether its connection was lost. Work of the branch it works in may be missing, and the branch it
+                ended may never be prepared: both are rolled back, as Artemis does. Otherwise they stay, to be decided
+                by their manager or their timeout.
         """
         branch, ended = self.branch, self._ended
         if not failed:

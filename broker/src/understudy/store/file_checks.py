@@ -114,7 +114,7 @@ class SegmentCheck:
     def __init__(self, name: str, size_bytes: int, trailer: bytes) -> None:
         """
         Args:
-            trailer: Its last bytes, which say where the seal begins: ``TRAILER_BYTES``.
+            trailer: Last bytes of the file, which say where the seal begins: ``TRAILER_BYTES``.
         """
         self._name = name
         self._size_bytes = size_bytes

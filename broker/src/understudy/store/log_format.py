@@ -39,7 +39,7 @@ class LogFormat:
         """
         Args:
             journal: Takes the records.
-            state: As the log was read.
+            state: State as the log was read.
         """
         self._journal = journal
         self._state = state

@@ -65,8 +65,8 @@ class NamedReaders:
     ) -> None:
         """
         Args:
-            state: Of the running store: its settings and segments.
-            clock: For times of registrations and commits.
+            state: State of the running store: its settings and segments.
+            clock: Used for times of registrations and commits.
             store_setting: Appends a record to the log.
 
         Raises:

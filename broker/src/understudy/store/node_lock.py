@@ -45,7 +45,7 @@ class NodeLock:
             disk: Where the store is.
             directory: node-manager-lock-directory, absolute; it exists.
             file_lock: Makes the lock of a path.
-            entropy: For a new node id.
+            entropy: Used for a new node id.
         """
         self._disk = disk
         self._directory = directory

@@ -129,7 +129,7 @@ def repair_file(disk: DiskReader, place: Place, large: LargeBody | None = None) 
 
     Args:
         place: The file.
-        large: Of a body, as the log records it.
+        large: Size and checksum of a body, as the log records them.
     """
     if file_fits(disk, place, large):
         return Outcome.READABLE

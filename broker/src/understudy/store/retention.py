@@ -69,7 +69,7 @@ class Retention:
     def __init__(self, disk: Disk, settings: RetentionSettings) -> None:
         """
         Args:
-            disk: Of the store and the directory.
+            disk: Disk of the store and the directory.
             settings: See there.
         """
         self._disk = disk

@@ -139,8 +139,8 @@ class Scrubber(Machine[ScrubberState, ScrubberEvent]):
             store: Where the files are.
             settings: See there.
             worker: Reads.
-            clock: For the rate and the times in the report.
-            timers: For the rate and the period.
+            clock: Used for the rate and the times in the report.
+            timers: Used for the rate and the period.
         """
         super().__init__()
         self._store = store

@@ -413,7 +413,7 @@ class StoreState:
 
         Args:
             record: What the log says of it; ``encoded`` is not looked at.
-            segment: In which it lies.
+            segment: Segment in which it lies.
             location: Where it lies.
         """
         message_id = record.message_id

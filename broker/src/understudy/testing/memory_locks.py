@@ -67,7 +67,7 @@ class MemoryRequest:
         """Adds itself to the pending requests of the service.
 
         Args:
-            manager: Of the node that sends it.
+            manager: Manager of the node that sends it.
             work: Carried out at the service; returns the answer.
             answer: Gets it.
             undo: Called instead of the answer if the request was cancelled.

@@ -82,10 +82,10 @@ def make_store(
 
     Args:
         parameter: ``keyStore`` or ``trustStore``.
-        path: Of the file; ``file:`` before it is allowed.
+        path: Path of the file; ``file:`` before it is allowed.
         kind: ``keyStoreType`` or ``trustStoreType``; None if it is not given.
         provider: ``keyStoreProvider`` or ``trustStoreProvider``; old clients give the type there.
-        password: Of the store, not masked.
+        password: Password of the store, not masked.
         alias: ``keyStoreAlias``.
 
     Raises:

@@ -142,8 +142,8 @@ class Compaction:
 
         Args:
             disk: Where the store is, writable; the store's lock is held.
-            node_id: Whose store it must be.
-            clock: For times in the log.
+            node_id: Id of the node whose store it must be.
+            clock: Used for times in the log.
             percent: Live share of a segment below which its messages are copied; above 75 is 75.
             retention: Where dropped segments go; None if they just go.
 
@@ -199,7 +199,7 @@ class Compaction:
         """Copy the live messages, remove the segments, and close the log.
 
         Args:
-            progress: Told segments left, segments dropped and messages copied, after each round.
+            progress: Gets the numbers of segments left, segments dropped and messages copied, after each round.
 
         Raises:
             DiskFull: there is no space to go on; the work done so far is kept.

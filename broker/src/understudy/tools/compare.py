@@ -159,7 +159,7 @@ def compare(
 
     Args:
         disk: Where they are; only read.
-        directories: Of at least two copies.
+        directories: Directories of at least two copies.
         full: Check the bytes of sealed segments against their digests too.
         sample: Messages of each replay set to list.
         progress: Called with each step.

@@ -139,7 +139,7 @@ class ExportedMessage:
 
         Args:
             address: Where to.
-            back: It goes back into its queue, with its delivery count and the address that it was sent to.
+            back: Whether it goes back into its queue, with its delivery count and the address that it was sent to.
         """
         properties = self.message.properties.copy()
         properties.set_typed(TRANSFER, INT, int(Transfer.KEEPS_ORIGIN | Transfer.NEEDS_QUEUE))
@@ -411,7 +411,7 @@ def parse_line(line: str, header: ExportHeader | None) -> Line:
     """Parse a line of an exported file.
 
     Args:
-        line: With or without its end.
+        line: Line with or without its end.
         header: The first line; None for the first.
 
     Raises:

@@ -171,7 +171,7 @@ def verify(disk: Disk, directory: str, progress: Callable[[int, int], None] = la
 
     Args:
         disk: Where the store is; only read.
-        progress: Told segments done and all segments.
+        progress: Gets the numbers of segments done and all segments.
 
     Raises:
         DiskFailed: something cannot be read.

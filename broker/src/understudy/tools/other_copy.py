@@ -59,7 +59,7 @@ class OtherCopy:
         """
         Args:
             disk: Where the copy is.
-            large_directory: Of the bodies of its large messages.
+            large_directory: Directory of the bodies of its large messages.
         """
         self.disk = disk
         self.directory = directory

@@ -41,7 +41,7 @@ def find_copies(store: StoreDirectories, directories: Sequence[str], used: Colle
     """The old copies of a store.
 
     Args:
-        store: Its log and its large messages.
+        store: The store, with its log and its large messages.
         directories: Absolute paths of all its directories.
         used: Absolute paths of directories in use, by this server or another one of the host, which are never copies.
     """

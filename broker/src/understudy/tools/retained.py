@@ -71,7 +71,7 @@ def retained_messages(disk: Disk, directory: str, counts: RetainedCounts) -> Ite
 
     Args:
         disk: Where they are; only read.
-        directory: With segments.
+        directory: Directory with segments.
         counts: Counted anew on the way.
 
     Raises:

@@ -119,7 +119,7 @@ class Salvage:
 
         Args:
             disk: Where the store is; only read.
-            large_directory: Of the bodies of its large messages.
+            large_directory: Directory of the bodies of its large messages.
             other: Where damaged and missing bytes are taken from; None: from nowhere.
 
         Raises:

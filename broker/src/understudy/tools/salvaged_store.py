@@ -30,9 +30,9 @@ def write(salvage: Salvage, disk: Disk, directory: str, large_directory: str, cl
 
     Args:
         disk: Where the new one will be.
-        directory: Of its journal, empty.
-        large_directory: Of the bodies of its large messages.
-        clock: For times in the log.
+        directory: Directory of its journal, empty.
+        large_directory: Directory of the bodies of its large messages.
+        clock: Used for times in the log.
 
     Raises:
         DiskFull, DiskFailed: the disk refused; the new store is of no use then.

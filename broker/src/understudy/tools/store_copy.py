@@ -82,7 +82,7 @@ def copy_store(
 
     Args:
         source: Only read.
-        target: Its directories are made if they are missing.
+        target: Target, whose directories are made if they are missing.
         progress: Called with each step.
 
     Raises:

@@ -127,7 +127,7 @@ class Opener:
 
     def __init__(self, key: bytes, peer: str) -> None:
         """Args:
-        key: Of this direction of the connection, ``KEY_BYTES`` long.
+        key: Key of this direction of the connection, ``KEY_BYTES`` long.
         peer: The other side, for errors.
         """
         self._codes = _Codes(key)

@@ -6,8 +6,8 @@ Counted in docstrings, comments and texts of ``broker/src`` and ``broker/tests``
 - ``figures``: metaphors and idioms (behind for after, room for space, "is told" for a parameter or a call);
 - ``openings``: docstrings that begin with a relative clause ("What ...", "Whose ...") instead of a noun or verb;
 - ``clauses``: relative clauses in the place of a noun ("what came before", "what is left");
-- ``fragments``: docstrings of the package that begin with a preposition, a pronoun or a conjunction ("Of the node.",
-  "As in management.", "It waits ...") and so have their subject elsewhere;
+- ``fragments``: docstrings of the package, and entries of their ``Args``, that begin with a preposition, a pronoun or a
+  conjunction ("Of the node.", "As in management.", "It waits ...") and so have their subject elsewhere;
 - ``repeats``: entries of ``Args`` of the package that say nothing beyond the name ("clock: The clock.", "office: Of the
   node.");
 - ``inherited``: docstrings of methods of the package that only point to the method they override ("See ``Port``.").
@@ -125,19 +125,24 @@ def docstrings(module: Module) -> Iterator[tuple[ast.AST | None, ast.Constant]]:
                 yield node if place == 0 and not isinstance(node, ast.If) else None, value
 
 
-def repeats(text: str) -> Iterator[str]:
-    """Parameters of a docstring whose description adds nothing to the name."""
+def entries(text: str) -> Iterator[tuple[str, str, bool]]:
+    """Name, first line and whether that is all, of each entry of the ``Args`` of a docstring."""
     _, _, arguments = text.partition("Args:\n")
     lines = arguments.partition("\n\n")[0].splitlines()
     margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
     for place, line in enumerate(lines):
         match = _ARGUMENT.match(line)
         following = lines[place + 1] if place + 1 < len(lines) else ""
-        if match is None or len(line) - len(line.lstrip()) > margin or following.startswith(" " * (margin + 1)):
-            continue
-        words = set(re.findall(r"[a-z0-9]+", match[2].lower())) - _FILLING
-        if words <= {*match[1].split("_"), match[1] + "s"} or _GENITIVE.match(match[2]):
-            yield match[1]
+        if match is not None and len(line) - len(line.lstrip()) <= margin:
+            yield match[1], match[2], not following.startswith(" " * (margin + 1))
+
+
+def repeats(text: str) -> Iterator[str]:
+    """Parameters of a docstring whose description adds nothing to the name."""
+    for name, line, whole in entries(text):
+        words = set(re.findall(r"[a-z0-9]+", line.lower())) - _FILLING
+        if whole and (words <= {*name.split("_"), name + "s"} or _GENITIVE.match(line)):
+            yield name
 
 
 def folder(path: Path) -> str:
@@ -176,6 +181,9 @@ def occurrences() -> dict[str, dict[str, list[str]]]:
                 count(module.path, doc.lineno, "fragments", " ".join(text.split()[:5]))
             if isinstance(owner, ast.FunctionDef | ast.AsyncFunctionDef) and _POINTER.match(text):
                 count(module.path, doc.lineno, "inherited", owner.name)
+            for name, line, _ in entries(text):
+                if FRAGMENT.match(line):
+                    count(module.path, doc.lineno, "fragments", f"{name}: {line}")
             for name in repeats(text):
                 count(module.path, doc.lineno, "repeats", name)
         for name, node in public_functions(module.tree):

@@ -32,7 +32,7 @@ class StoredBody:
         Args:
             disk: Where it lies; only read.
             large: The expected size and checksum.
-            compressed: It is a zlib stream, and goes out inflated.
+            compressed: Whether it is a zlib stream, and goes out inflated.
         """
         self._disk = disk
         self._path = path

@@ -79,7 +79,7 @@ def invoke(place: Place, resource: str, operation: str, *parameters: object) -> 
 
     Args:
         resource: ``broker``, ``queue.NAME``, ``address.NAME`` and so on.
-        parameters: As they are declared.
+        parameters: Parameters as they are declared.
     """
     body = {"resource": resource, "operation": operation, "parameters": list(parameters)}
     return place.ask("/api/v1/invoke", body=body)["result"]

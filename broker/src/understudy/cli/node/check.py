@@ -30,7 +30,7 @@ def check_security(configuration: Configuration, folder: Path) -> list[str]:
     """Warnings about users, roles and permissions; empty where security is disabled.
 
     Args:
-        configuration: As read from broker.xml.
+        configuration: Configuration as read from broker.xml.
         folder: Directory of broker.xml, where the users and roles files have to be.
 
     Raises:

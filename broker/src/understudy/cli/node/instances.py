@@ -64,7 +64,7 @@ def create_instance(
         directory: Made with its parents when it does not exist; other files in it are left alone.
         options: What to write.
         user: The first user; used when the options name a role.
-        password: Its password; only its salted hash is written.
+        password: Password of the user; only its salted hash is written.
         replace: Replace an existing ``etc`` directory. The store is never touched.
 
     Raises:

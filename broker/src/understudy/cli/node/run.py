@@ -223,7 +223,7 @@ def read_configuration(
     """The configuration of a node.
 
     Args:
-        config: Its broker.xml.
+        config: The broker.xml of the node.
         directory: Instance directory, base of relative paths.
         properties: ``NAME=VALUE`` for ``${NAME}`` in the file; those of the launcher of Artemis have a value.
         quarantine: Whether damaged records are quarantined, regardless of the file.

@@ -74,7 +74,7 @@ class Place(ManagementAddress):
         Args:
             instance: The instance directory.
             url: URLs separated by commas.
-            token_file: With the token; None: that of the instance or of the context.
+            token_file: File with the token; None: that of the instance or of the context.
             server: One of the servers of the instance; None: that of ``core``.
 
         Raises:

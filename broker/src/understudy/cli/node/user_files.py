@@ -43,7 +43,7 @@ def security_of(configuration: Configuration, folder: Path) -> SecurityPolicy:
     """Users, roles and permissions of a node.
 
     Args:
-        configuration: As read from broker.xml.
+        configuration: Configuration as read from broker.xml.
         folder: Directory of broker.xml.
 
     Raises:

@@ -64,7 +64,7 @@ class Page:
         """Print a table.
 
         Args:
-            columns: In their order.
+            columns: Columns in their order.
             rows: Values.
             title: Line above it.
             style_of: Styles of rows by their indices.
@@ -105,7 +105,7 @@ class Page:
         Args:
             figures: Values by names; a name may begin with spaces.
             title: Line above them.
-            styles: Of values, by names.
+            styles: Styles of values, by name.
         """
         if title:
             self.sentence(title, "bold")

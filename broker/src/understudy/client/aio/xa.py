@@ -25,8 +25,8 @@ class XaBranches:
 
         Args:
             xid: Id of the branch.
-            join: It is one that another session began.
-            resume: It is one that was suspended.
+            join: Whether it is one that another session began.
+            resume: Whether it is one that was suspended.
 
         Raises:
             XaError: the broker refuses (such as a branch that exists), or the connection was lost under way.
@@ -98,7 +98,7 @@ class XaBranches:
 
         Args:
             xid: Id of the branch, which was prepared.
-            one_phase: It was not prepared, and only this session worked in it.
+            one_phase: Whether it was not prepared, and only this session worked in it.
 
         Raises:
             XaError: the branch is unknown, was rolled back, or was decided heuristically; with ``one_phase`` also when

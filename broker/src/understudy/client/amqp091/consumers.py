@@ -306,7 +306,7 @@ class ConsumerParts:
         """Acknowledge deliveries, with as few methods as the order allows.
 
         Args:
-            tags: In order.
+            tags: Tags in order.
             frees: Whether the broker may send as many others at once; False if a commit has to follow.
         """
         wanted = set(tags) & self._unsettled.keys()

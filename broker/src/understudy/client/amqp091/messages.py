@@ -64,7 +64,7 @@ def outgoing(message: Message, now_ms: int) -> Outgoing:
     """The publish of a message.
 
     Args:
-        message: With its address.
+        message: Message with its address.
         now_ms: Wall time.
 
     Raises:

@@ -41,9 +41,9 @@ class ConnectionFactory:
         """Read the URL; nothing is connected yet.
 
         Args:
-            url: As ``docs/use/client-url.md`` describes it, or one that was parsed.
-            user: Of the login; None for that of the URL.
-            password: Of the login; None for that of the URL.
+            url: URL as ``docs/use/client-url.md`` describes it, or one that was parsed.
+            user: User of the login; None for that of the URL.
+            password: Password of the login; None for that of the URL.
             failover: True for ``ha=true`` and ``reconnectAttempts=-1``, False for no attempt after a loss; None for the
                 URL's own way, which is True for several hosts, and as soon as the broker has announced a backup, unless
                 it says otherwise.
@@ -131,9 +131,9 @@ def connect(
     """Make one connection, and wait until a broker has answered on it.
 
     Args:
-        url: As ``docs/use/client-url.md`` describes it, or one that was parsed.
-        user: Of the login; None for that of the URL.
-        password: Of the login; None for that of the URL.
+        url: URL as ``docs/use/client-url.md`` describes it, or one that was parsed.
+        user: User of the login; None for that of the URL.
+        password: Password of the login; None for that of the URL.
         failover: True for ``ha=true`` and ``reconnectAttempts=-1``, False for no attempt after a loss; None for the
             URL's own way, which is True for several hosts, and as soon as the broker has announced a backup, unless it
             says otherwise.
@@ -247,7 +247,7 @@ class Connection:
         """Stop calling a failure listener.
 
         Args:
-            listener: As it was added.
+            listener: Listener as it was added.
 
         Raises:
             ValueError: it is not registered.
@@ -274,7 +274,7 @@ class Connection:
         """Stop calling a failover listener.
 
         Args:
-            listener: As it was added.
+            listener: Listener as it was added.
 
         Raises:
             ValueError: it is not registered.
@@ -293,7 +293,7 @@ class Connection:
             acknowledge: ``AcknowledgeMode`` or its value: "auto", "client", "individual", "dups-ok", "pre" or
                 "transacted".
             transacted: The same as ``acknowledge="transacted"``.
-            xa: Its transactions are the branches of ``Session.xa``.
+            xa: Whether its transactions are the branches of ``Session.xa``.
 
         Returns:
             The session.

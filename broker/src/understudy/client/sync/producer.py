@@ -80,7 +80,7 @@ class Producer:
         A transacted session does not wait: errors come with the commit (artemis-core s. 6.2).
 
         Args:
-            body: As for ``send_nowait``.
+            body: The same as for ``send_nowait``.
             options: The other arguments of ``send_nowait`` (``SendOptions``).
 
         Raises:

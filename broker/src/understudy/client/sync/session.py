@@ -195,9 +195,9 @@ class Session:
 
         Args:
             address: Where the request is sent.
-            body: As for ``Producer.send``.
+            body: The same as for ``Producer.send``.
             timeout_s: Seconds to wait for the answer.
-            options: As for ``Producer.send``; ``correlation_id`` is made if it is not given.
+            options: The same as for ``Producer.send``; ``correlation_id`` is made if it is not given.
 
         Returns:
             The answer, with its whole body. It needs no acknowledgement.
@@ -233,8 +233,8 @@ class Session:
 
         Args:
             request: A received message.
-            body: As for ``Producer.send``.
-            options: As for ``Producer.send``.
+            body: The same as for ``Producer.send``.
+            options: The same as for ``Producer.send``.
 
         Returns:
             Whether it was sent; False if the request wants no answer, or its requester has gone.
@@ -399,11 +399,11 @@ class Session:
 
         Args:
             name: Name of the queue.
-            address: Its address; None for the name of the queue.
+            address: Address of the queue; None for the name of the queue.
             routing: ``RoutingType`` or its name, "anycast" or "multicast".
             filter: Selector; only matching messages are routed to the queue.
             durable: Whether it outlives a restart.
-            temporary: It is deleted with the connection.
+            temporary: Whether it is deleted with the connection.
             attributes: Further properties (``QueueAttributes``); address settings give the rest.
 
         Raises:
@@ -535,7 +535,7 @@ class Session:
         """Make a consumer of a queue.
 
         Args:
-            queue: Its name, or ``address::queue``.
+            queue: Name of the queue, or ``address::queue``.
             filter: Selector; only matching messages are delivered.
             priority: Messages go to consumers of a higher priority first.
             window_bytes: Bytes that may arrive before they are received; 0 for one message at a time, -1 for no limit,
@@ -583,13 +583,13 @@ class Session:
         clients can share a subscription.
 
         Args:
-            address: Of the messages; created if it does not exist.
-            name: Of the subscription; with the client id, if there is one, that of its queue. None for a subscription
-                that ends with the consumer.
+            address: Address of the messages; created if it does not exist.
+            name: Name of the subscription; with the client id, if there is one, that of its queue. None for a
+                subscription that ends with the consumer.
             shared: Other consumers may use the subscription at the same time.
             durable: A named subscription outlives its consumers. One that does not must be shared.
             filter: Selector; only matching messages come to the subscription.
-            window_bytes: As for ``consumer``.
+            window_bytes: The same as for ``consumer``.
 
         Returns:
             The consumer.
@@ -668,7 +668,7 @@ class Session:
         """Make a browser, which shows the messages of a queue and consumes none. It can be iterated several times.
 
         Args:
-            queue: Its name, or ``address::queue``.
+            queue: Name of the queue, or ``address::queue``.
             filter: Selector; only matching messages are shown.
 
         Returns:

@@ -26,8 +26,8 @@ class ClusterConversion:
 
     def __init__(self, queue_name: str, node_id: str, *, use_duplicate_detection: bool) -> None:
         """Args:
-        queue_name: Of the store-and-forward queue.
-        node_id: Of this node, a UUID.
+        queue_name: Name of the store-and-forward queue.
+        node_id: Node id of this node, a UUID.
         use_duplicate_detection: Whether the other node drops messages that it has.
         """
         self._ids = ROUTE_TO + queue_name

@@ -121,7 +121,7 @@ class NetworkFlows:
 
     def __init__(self, flows: Sequence[MessageFlows], entropy: Entropy, *, takes_groups: bool) -> None:
         """Args:
-        flows: Of each of the cluster connections.
+        flows: Flow of each cluster connection.
         takes_groups: Whether the members agree about groups on these links.
         """
         self._flows = flows

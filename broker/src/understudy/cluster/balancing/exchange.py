@@ -141,7 +141,7 @@ class MessageExchange:
         """Nothing is exchanged yet.
 
         Args:
-            cluster: With the topology and the connections to other brokers.
+            cluster: Cluster with the topology and the connections to other brokers.
             listener: Publishes notifications.
         """
         self.bridges = Bridges(configuration, cluster, services, timers, listener)

@@ -92,9 +92,9 @@ def selector_of(
     """The selector of the queue by which a node learns the queues of another one.
 
     Args:
-        cluster: With ``max-hops`` and ``address``.
-        internal_prefix: Of store-and-forward queues.
-        management_address: Of this node; that of the other one is taken to be the same.
+        cluster: Cluster with ``max-hops`` and ``address``.
+        internal_prefix: Internal prefix of store-and-forward queues.
+        management_address: Management address of this node; that of the other one is taken to be the same.
         notifications: Address of notifications, likewise.
     """
     kinds = ", ".join(f"'{each}'" for each in (*_TYPES, *_GROUPS))

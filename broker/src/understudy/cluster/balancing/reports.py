@@ -69,8 +69,8 @@ class QueueReports:
         Args:
             owner: Called with each report.
             link: Joined.
-            name: Of this node, part of the name of the queue.
-            selector: Of the queue (``notices.selector_of``).
+            name: Name of this node, part of the name of the queue.
+            selector: Selector of the queue (``notices.selector_of``).
             notifications: Address of notifications there.
         """
         self._owner: ReportOwner | None = owner

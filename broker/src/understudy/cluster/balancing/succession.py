@@ -164,8 +164,8 @@ class Successions(FlowObserver):
         """A node has moved its messages to another one, perhaps this: messages that are kept for it follow.
 
         Args:
-            node_id: Of the node that was scaled down.
-            target_id: Of the node that has its messages.
+            node_id: Node id of the node that was scaled down.
+            target_id: Node id of the node that has its messages.
         """
         flow = self._flows.by_node.get(node_id)
         if flow is not None:

@@ -120,7 +120,7 @@ class Bridge(Machine[State, Event]):
         node_id: str = "",
     ) -> None:
         """Args:
-        name: With the index, if the bridge is one of several.
+        name: Name with the index, if the bridge is one of several.
         connectors: Returns those of the target, in the order in which they are tried.
         conversion: Changes the messages.
         node_id: Id that the target must have; empty: any.

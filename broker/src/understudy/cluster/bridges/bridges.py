@@ -41,8 +41,8 @@ class Bridges:
         """None is started yet.
 
         Args:
-            cluster: With the connectors of the node and its connections to other brokers.
-            timers: For attempts and time limits.
+            cluster: Cluster with the connectors of the node and its connections to other brokers.
+            timers: Used for attempts and time limits.
             listener: Called when one is started and stopped.
         """
         self._cluster = cluster
@@ -82,7 +82,7 @@ class Bridges:
         """Create and start a bridge, which the next activations have too.
 
         Args:
-            values: By the names of ``config.json_bridge``.
+            values: Values by the names of ``config.json_bridge``.
 
         Raises:
             ManagementError: a value cannot be used, or there is a bridge of this name.
@@ -101,7 +101,7 @@ class Bridges:
         activation.
 
         Args:
-            name: As configured: without the index of ``concurrency``.
+            name: Name as configured, without the index of ``concurrency``.
 
         Raises:
             ManagementError: there is none.

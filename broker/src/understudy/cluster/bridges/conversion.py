@@ -43,8 +43,8 @@ class Converts(Protocol):
         """The message to send.
 
         Args:
-            message: As the queue has it.
-            message_id: Its id here; with the node id it is the same whenever the message is sent.
+            message: Message as the queue has it.
+            message_id: Id of the message here; with the node id it is the same whenever the message is sent.
             deliveries: How often it was delivered to others before.
 
         Raises:
@@ -58,7 +58,7 @@ class Conversion:
 
     def __init__(self, configuration: BridgeConfiguration, node_id: str) -> None:
         """Args:
-        node_id: Of this node, a UUID; a backup that takes over has the same id.
+        node_id: Node id of this node, a UUID; a backup that takes over has the same id.
         """
         self._node_id = bytes.fromhex(node_id.replace("-", "")) if configuration.use_duplicate_detection else None
         self._address = configuration.forwarding_address

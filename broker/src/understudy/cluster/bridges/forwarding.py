@@ -141,7 +141,7 @@ class Forwarding:
         conversion: Changes the messages.
         target: Takes them; ready.
         ended: Called when the consumer was ended from outside, with the reason.
-        timers: For calls in the next turn, and for the next attempt with refused messages.
+        timers: Used for calls in the next turn, and for the next attempt with refused messages.
         """
         self._configuration = configuration
         self._conversion = conversion

@@ -28,7 +28,7 @@ class StoredBridges:
 
     def __init__(self, configuration: Configuration, connectors: Connectors, store: MessageStore) -> None:
         """Args:
-        connectors: Of the node, by which its bridges reach their targets.
+        connectors: Connectors of the node, by which its bridges reach their targets.
         store: Activated.
         """
         self._configuration = configuration

@@ -140,7 +140,7 @@ class TargetSession:
         Args:
             owner: Called when something happens.
             target: Connector of the target.
-            bridge: Its settings.
+            bridge: Settings of the bridge.
             access: Dialer, clock and credentials.
             xa: Whether its sends belong to the branch that the session works in.
         node_id: Id that the target must have, if both prove the cluster password; empty: any.
@@ -231,7 +231,7 @@ class TargetSession:
         gets the next correlation id, and each further one the next.
 
         Args:
-            messages: In their order.
+            messages: Messages in their order.
             message_ids: One for each.
             form: The changes.
 

@@ -75,7 +75,7 @@ class Hosting:
         Args:
             own_id: Node id of this node.
             starter: Starts backups.
-            timers: For the start after a failure.
+            timers: Used for the start after a failure.
         """
         self.backups: dict[str, HostedBackup] = {}
         """Accepted ones, by the node id of their primary."""

@@ -77,7 +77,7 @@ class Endpoint(Protocol):
 
         Args:
             datagram: Without the header of a channel.
-            name: Of the sender; a later datagram of the same name replaces this one where datagrams are kept.
+            name: Name of the sender; a later datagram of the same name replaces this one where datagrams are kept.
 
         Raises:
             OSError: it cannot be sent.

@@ -68,10 +68,10 @@ class Group(Machine[GroupState, GroupEvent]):
         """Nothing is opened before ``start``.
 
         Args:
-            broadcaster_id: Of this node; its broadcasts are ignored.
+            broadcaster_id: Id of this node as a broadcaster; its broadcasts are ignored.
             endpoint: Receives.
-            clock: For the age of entries.
-            timers: For the removal of entries.
+            clock: Used for the age of entries.
+            timers: Used for the removal of entries.
         """
         super().__init__()
         self.settings = settings

@@ -147,7 +147,7 @@ def read_stack(data: bytes, channel: str, *, file: str, properties: Mapping[str,
     Args:
         data: The bytes of its file, at most ``JGROUPS_BYTES_MAX``.
         channel: Name of the JGroups cluster: separates the clusters that use one carrier.
-        file: Its name, for messages.
+        file: Name of the file, for messages.
         properties: Values for ``${name}``.
 
     Raises:

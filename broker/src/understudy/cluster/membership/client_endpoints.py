@@ -32,7 +32,7 @@ def own_endpoints(
     """The places at which clients of other protocols than CORE reach this node, for the members of one network.
 
     Args:
-        acceptors: Of the node. One with a port that the system chooses is left out.
+        acceptors: Acceptors of the node. One with a port that the system chooses is left out.
         connections: Cluster connections of the network; None stands for acceptors that name none.
         host: Host of the own connector, for acceptors that listen on all addresses.
     """

@@ -13,7 +13,7 @@ class Connectors:
 
     def __init__(self, configured: Iterable[ConnectorConfiguration] = (), instance_directory: str = "") -> None:
         """Args:
-        configured: Those of broker.xml.
+        configured: Connectors of broker.xml.
         instance_directory: Relative paths of certificates in the URL of an added one start in its directory ``etc``.
         """
         self.configured = {each.name: each for each in configured}

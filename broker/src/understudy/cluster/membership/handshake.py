@@ -129,9 +129,9 @@ class DiallerProof:
         node_id: str = "",
     ) -> None:
         """Args:
-        credentials: Of this node; None: every other node is refused.
+        credentials: Credentials of this node; None: every other node is refused.
         send: Sends an answer on the cluster channel.
-        node_id: Of the store of this node; empty: not known.
+        node_id: Node id of the store of this node; empty: not known.
         """
         self._credentials = credentials
         self._connection = connection

@@ -58,7 +58,7 @@ class OwnEnds:
 
         Args:
             local: ``host:port`` of this side of the socket.
-            node_id: Of the store of this node; empty: not known.
+            node_id: Node id of the store of this node; empty: not known.
         """
         named = place_of_socket(hello.place), hello.server
         arrived = place_of_socket(local)

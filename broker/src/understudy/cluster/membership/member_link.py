@@ -72,8 +72,8 @@ class LinkOwner(Protocol):
         """Called when the connection ended or could not be made.
 
         Args:
-            link: It; ``failures`` counts this one. It tries again unless the owner stops it.
-            joined: It was authenticated before.
+            link: The link; ``failures`` counts this one. It tries again unless the owner stops it.
+            joined: Whether it was authenticated before.
             dismissed: The other node said that it stops.
         """
 
@@ -125,10 +125,10 @@ class MemberLink(Machine[State, Event]):
         """Args:
         owner: Called when something happens.
         target: Connector of the other node.
-        settings: Of the cluster-connection.
+        settings: Settings of the cluster-connection.
         dialer: Opens the connection.
-        clock: For ``CorePeer``.
-        timers: For the wait before an attempt, and for ``CorePeer``.
+        clock: Used for ``CorePeer``.
+        timers: Used for the wait before an attempt, and for ``CorePeer``.
         """
         super().__init__()
         self.target = target

@@ -121,11 +121,11 @@ class Membership(Machine[State, Event]):
         """No connection is made before the first call.
 
         Args:
-            topology: Of the node; takes the reports of other members.
+            topology: Topology of the node; takes the reports of other members.
             own: Connector by which the others reach this node.
-            settings: Of the cluster-connection.
+            settings: Settings of the cluster-connection.
             dialer: Opens connections.
-            clock: For event ids and silence.
+            clock: Used for event ids and silence.
         """
         super().__init__()
         self.node_id = ""

@@ -27,8 +27,8 @@ class PassiveFormats:
         """A passive node follows the log from now on.
 
         Args:
-            key: Its connection; a second call for it replaces the first one.
-            node: For errors: name or place of the node.
+            key: Connection of the node; a second call for it replaces the first one.
+            node: Used for errors: name or place of the node.
             version: Newest format version that it reads.
         """
         self._following[key] = ReadableFormat(version, node)

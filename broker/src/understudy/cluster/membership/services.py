@@ -60,7 +60,7 @@ class ClusterServices:
         """The services with the topology and the connections of one cluster connection.
 
         Args:
-            connection: Its name; None: the first one.
+            connection: Name of the cluster connection; None: the first one.
         """
         for network in self.networks:
             if connection is None or connection in network.connections:

@@ -109,9 +109,9 @@ class Topology:
         """Set the connector of this node, which is active, and protect its entry until ``clear``.
 
         Args:
-            connector: By which clients and other nodes reach it.
+            connector: Connector by which clients and other nodes reach it.
             event_id: The present time.
-            scale_down_group: Of this node; None: unchanged.
+            scale_down_group: Scale-down group of this node; None: unchanged.
         """
         self._own_id = node_id
         known = self._members.get(node_id) or Member(node_id, 0)
@@ -173,7 +173,7 @@ class Topology:
 
         Args:
             news: The description.
-            first_hand: It comes from the described node itself, so a removal does not count against it.
+            first_hand: Whether it comes from the described node itself, so a removal does not count against it.
 
         Returns:
             Whether the entry changed.
@@ -229,8 +229,8 @@ class Topology:
         """Remove a member from the topology.
 
         Args:
-            node_id: Of the member. That of this node is rejected while it is active.
-            event_id: Of the removal; ignored if older than the entry. None: newer than the entry.
+            node_id: Node id of the member. That of this node is rejected while it is active.
+            event_id: Id of the removal event; ignored if older than the entry. None: newer than the entry.
 
         Returns:
             Whether it was removed.

@@ -36,9 +36,9 @@ class UngroupedPairs:
         """The active node of a replicated pair has announced itself.
 
         Args:
-            own_id: Of the pair of this node.
+            own_id: Node id of the pair of this node.
             at: URL of its connector.
-            group: Its group-name.
+            group: The group-name of the pair.
         """
         if not self._watches or node_id == own_id:
             return

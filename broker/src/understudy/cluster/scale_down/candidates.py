@@ -23,8 +23,8 @@ def candidates(
     in the order of their ids, with a group only those of the group.
 
     Args:
-        cluster: With the topology.
-        pending: Of a scale-down that was interrupted, which goes on at the same target; None: there is none.
+        cluster: Cluster with the topology.
+        pending: Note of an interrupted scale-down, which goes on at the same target; None: there is none.
     """
     if pending is not None:
         urls = (pending.values or {}).get("connectors")

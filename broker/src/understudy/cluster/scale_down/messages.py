@@ -83,8 +83,8 @@ class MovingMessages:
 
     def __init__(self, office: PostOffice, timers: Timers, node_id: str, commit_interval: int) -> None:
         """Args:
-        timers: For the removal of confirmed messages.
-        node_id: Of this node, a UUID.
+        timers: Used for the removal of confirmed messages.
+        node_id: Node id of this node, a UUID.
         commit_interval: Messages that are removed in one transaction; -1: as they are confirmed.
         """
         self.moved = 0
@@ -250,7 +250,7 @@ class MovingMessages:
 
         Args:
             target: Ready.
-            message: With the properties that choose its queues.
+            message: Message with the properties that choose its queues.
             reference: The message in one of its queues.
             held: Where it is removed once the target has it; empty: nowhere.
         """

@@ -39,9 +39,9 @@ class ScaleDown:
         moved: Callable[[], packets.StoreMoved | None] = lambda: None,
     ) -> None:
         """Args:
-        configuration: Of the node, with a cluster connection.
-        cluster: With the topology and the connections to other brokers.
-        pending: Of the scale-down that was interrupted: its target has to be the same. None: there is none.
+        configuration: Configuration of the node, with a cluster connection.
+        cluster: Cluster with the topology and the connections to other brokers.
+        pending: Note of the interrupted scale-down; its target has to be the same. None: there is none.
         moved: The record that the target is to keep once everything is there (ADR 0126).
         """
         replication = configuration.ha_policy.replication

@@ -32,8 +32,8 @@ class RemoteQueues:
     def __init__(self, target: TargetSession, management_address: str, entropy: Entropy) -> None:
         """Args:
         target: Ready.
-        management_address: Of the target, the same as that of this node.
-        entropy: For the name of the reply queue.
+        management_address: Management address of the target, the same as that of this node.
+        entropy: Used for the name of the reply queue.
         """
         self._target = target
         self._management_address = management_address

@@ -123,7 +123,7 @@ class Transfer(Machine[State, Event]):
         """Nothing is dialled yet.
 
         Args:
-            settings: Of the scale-down.
+            settings: Settings of the scale-down.
             access: Dialer, clock and credentials.
             candidates: Connectors of nodes that may take the messages, as they are known at each attempt.
             moving: The messages.

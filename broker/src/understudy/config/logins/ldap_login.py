@@ -109,7 +109,7 @@ def read_ldap_login(
     """The options of a module, and warnings about those that have no effect.
 
     Args:
-        options: As the file has them.
+        options: Options as the file has them.
         folder: Directory of the file; relative paths start there.
         file: Name of the file, for messages.
         line: Line of the module, for messages.

@@ -104,8 +104,8 @@ def read_realms(text: str, file: str) -> dict[str, tuple[LoginModule, ...]]:
     """The login modules of each realm of a file.
 
     Args:
-        text: Its contents, at most ``LOGIN_CONFIG_CHARACTERS_MAX`` characters.
-        file: Its name, for errors.
+        text: Contents of the file, at most ``LOGIN_CONFIG_CHARACTERS_MAX`` characters.
+        file: Name of the file, for errors.
 
     Raises:
         ConfigError: the text is no such file; names file and line.

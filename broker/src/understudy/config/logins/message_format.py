@@ -25,7 +25,7 @@ class MessageFormat:
         """The parts of a text.
 
         Args:
-            text: In the syntax above.
+            text: A format in the syntax above.
             arguments: How many arguments there are.
 
         Raises:

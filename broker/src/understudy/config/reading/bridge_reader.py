@@ -40,7 +40,7 @@ class BridgeReader:
     ) -> None:
         """Args:
         values: Read the values of a bridge.
-        connectors: Of the document, by name.
+        connectors: Connectors of the document, by name.
         has_cluster_password: Whether the document sets a cluster password of its own.
         """
         self._document = document

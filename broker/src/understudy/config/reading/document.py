@@ -276,7 +276,7 @@ class Document:
 
         Args:
             node: The element.
-            path: Of an attribute of it; None: the warning is about the element.
+            path: Path of an attribute of the element; None: the warning is about the element.
         """
         once = (node.path.partition("/")[0], key)
         if once not in self._warned:

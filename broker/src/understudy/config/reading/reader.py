@@ -69,7 +69,7 @@ def read_broker_xml(
 
     Args:
         data: The file's bytes, at most ``CONFIG_BYTES_MAX``.
-        file: Its name, for messages only.
+        file: Name of the file, for messages only.
         base_directory: Where relative directories start: the instance directory. Empty leaves
             them relative.
         properties: Values for ``${name}`` and ``${name:default}``, as Artemis takes them from

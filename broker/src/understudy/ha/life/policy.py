@@ -207,9 +207,9 @@ class Policy(Protocol):
         """ACTIVATING: all steps in order.
 
         Args:
-            opening: Of the node: they open the store, begin an epoch and load the broker. No client and no other
+            opening: Steps of the node that open the store, begin an epoch and load the broker. No client and no other
                 node notices them.
-            serving: Of the node: they open its acceptors and whatever else needs the broker.
+            serving: Steps of the node that open its acceptors and whatever else needs the broker.
 
         Returns:
             Those with the policy's own before, between or after them.

@@ -88,7 +88,7 @@ class ActivationRequest(Machine[State, Event]):
 
         Args:
             node_id: Id of the lock and of the number.
-            manager: It is available.
+            manager: Lock manager, which is available.
             local: Loaded; its number is not None.
             clock: Boot time.
             answer: Gets the held lock; ``ActivationRefused`` if the data is stale; any other error: there was no

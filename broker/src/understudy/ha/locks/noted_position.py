@@ -54,7 +54,7 @@ class PositionNumbers:
 
     def __init__(self, manager: LockManager, node_id: str) -> None:
         """Args:
-        manager: It is available, and this node holds the lock.
+        manager: Lock manager, which is available; this node holds the lock.
         """
         self.name = manager.name
         """The name of the lock manager, for errors."""

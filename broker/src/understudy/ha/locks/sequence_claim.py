@@ -83,7 +83,7 @@ class SequenceClaim(Machine[State, Event]):
 
         Args:
             node_id: Id of the lock, which is held, and of the number.
-            manager: It is available.
+            manager: Lock manager, which is available.
             local: The number of this node.
             found: The number of the lock manager, as it was read with the lock held.
         """

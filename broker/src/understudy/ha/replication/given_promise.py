@@ -42,7 +42,7 @@ class GivenPromise:
         Args:
             worker: Carries out the writes.
             clock: Boot time.
-            timers: For the removal of the note.
+            timers: Used for the removal of the note.
         """
         self._disk = disk
         self._directory = directory

@@ -37,8 +37,8 @@ class LockPromotion:
 
         Args:
             node_id: Id of the lock and of the number.
-            manager: It is available.
-            local: Of the data of this node.
+            manager: Lock manager, which is available.
+            local: Position of the data of this node.
             answer: Gets the numbers, or an error; after that at most the file of this node has changed.
         """
         self._node_id = node_id

@@ -58,7 +58,7 @@ class MovedNumbers:
 
     def __init__(self, manager: LockManager, node_id: str) -> None:
         """Args:
-        manager: It is available.
+        manager: Lock manager, which is available.
         """
         self._node_id = node_id
         self._position = PositionNumbers(manager, node_id)

@@ -38,7 +38,7 @@ class ReplicaPromises(Protocol):
 
         Args:
             sequence: Activation sequence of the active node.
-            duration_ms: From the receipt on.
+            duration_ms: Time from the receipt on.
         """
         ...
 
@@ -171,7 +171,7 @@ class Authority(Protocol):
         another node, which has the record of it; let the other node of the pair find that out.
 
         Args:
-            end: Of the log, to which nothing is appended any more.
+            end: End of the log, to which nothing is appended any more.
             answer: Called once. After an error the node may activate with its data again.
         """
         ...
@@ -216,7 +216,7 @@ class Authority(Protocol):
 
         Args:
             sequence: Activation sequence of the active node.
-            duration_ms: From now on.
+            duration_ms: Time from now on.
             answer: Called once, with None or the reason of a refusal.
         """
         ...

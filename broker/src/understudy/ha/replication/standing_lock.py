@@ -117,7 +117,7 @@ class StandingLock(Machine[StandingState, StandingEvent]):
 
         Args:
             clock: Boot time.
-            timers: For the promises and their end.
+            timers: Used for the promises and their end.
             sequence: Activation sequence of the data of this node.
             acquire_again: Called when a promise begins to stand in for the lock.
         """

@@ -38,7 +38,7 @@ class LockProof:
         """Begin without a proof.
 
         Args:
-            clock: Its monotonic time goes on while the machine is suspended.
+            clock: Clock whose monotonic time goes on while the machine is suspended.
         """
         self._lock = lock
         self._clock = clock

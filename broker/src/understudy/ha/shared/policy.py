@@ -84,7 +84,7 @@ class SharedStorePolicy:
         life: Takes the decisions.
         lock: The locks of the nodes.
         proof: Says whether this node holds the one of the primary.
-        clock: Its monotonic time goes on while the machine is suspended.
+        clock: Clock whose monotonic time goes on while the machine is suspended.
         """
         self.options = options
         self._life = life

@@ -111,7 +111,7 @@ class PrimaryClaim:
         take: Callable[[], None],
     ) -> None:
         """Args:
-        standby: Of a node that may have to wait for its backup; None for a single server.
+        standby: Standby life of a node that may have to wait for its backup; None for a single server.
         take: Called when the lock is held.
         """
         self._life = life

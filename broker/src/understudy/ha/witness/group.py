@@ -47,7 +47,7 @@ class WitnessGroup:
         Args:
             members: Clients of the witnesses; an odd number.
             clock: Boot time.
-            entropy: For the tokens of ballots.
+            entropy: Used for the tokens of ballots.
         """
         self.members: Sequence[WitnessLockManager] = members
         self.clock = clock

@@ -72,7 +72,7 @@ class WitnessLink:
             options: Secret and name.
             identity: That the witness must have; None: any.
             token: Makes the nonce.
-            address: Of the witness, for errors.
+            address: Address of the witness, for errors.
         """
         self._owner = owner
         self._options = options

@@ -61,7 +61,7 @@ class Witness:
         """Begins the time without grants.
 
         Args:
-            state: As it is on the disk.
+            state: State as it is on the disk.
             clock: Boot time.
             save: Writes the state.
             failed: Called when it could not be written: the process must end.

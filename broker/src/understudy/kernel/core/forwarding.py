@@ -42,7 +42,7 @@ def forward_messages(
 
     Args:
         messages: Encoded.
-        message_ids: Of the broker, one for each.
+        message_ids: Message ids of the broker, one for each.
         address: Where they go, in UTF-16; None: to their own.
         ids_name: Name of the property with the ids of the queues that are meant, in UTF-16: ``_AMQ_ROUTE_TO`` gets
             its value. Empty: no queues are meant. All other properties whose names begin with ``_AMQ_ROUTE_TO`` are
@@ -50,7 +50,7 @@ def forward_messages(
         node_id: 16 bytes of the ``_AMQ_BRIDGE_DUP`` that each gets with its id; empty: none does.
         body_bytes_max: Longest body.
         channel_id: Channel of the session.
-        correlation_id: Of the first one; each further one has the next.
+        correlation_id: Correlation id of the first one; each further one has the next.
 
     Returns:
         The frames; how many: those before the first message that has a longer body, another address than the first one,

@@ -138,7 +138,7 @@ def scan(data: bytes, at: int, origin: int, seed: int | None, sequence: int, /) 
         origin: Offset of ``data`` in the file.
         seed: Start value of the crcs; None if a digest vouches for the data: then neither crcs nor sequences are
             checked.
-        sequence: Of the record before; 0 accepts any.
+        sequence: Sequence of the record before; 0 accepts any.
 
     Raises:
         IndexError: ``at`` is greater than the length of ``data``.

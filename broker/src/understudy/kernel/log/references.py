@@ -159,7 +159,7 @@ def live_references(payload: bytes, masks: bytes, /) -> Live:
 
     Args:
         payload: Whole references.
-        masks: For each pair of ``reference_blocks(payload)`` a u64 in the byte order of the machine: bit n is set if
+        masks: A u64 for each pair of ``reference_blocks(payload)`` in the byte order of the machine: bit n is set if
             the message with id 64 * block + n is live.
 
     Raises:
@@ -199,8 +199,8 @@ def unseen_bytes(seen: bytes, offsets: bytes, lengths: bytes, /) -> tuple[int, b
 
     Args:
         seen: Result of the call before for this segment; empty for the first.
-        offsets: Of records of more than 64 bytes (u32 in the byte order of the machine).
-        lengths: Of the same (u32).
+        offsets: Offsets of records, each of more than 64 bytes (u32 in the byte order of the machine).
+        lengths: Lengths of the same (u32).
 
     Raises:
         ValueError: The columns do not have the same number of rows.

@@ -272,7 +272,7 @@ def append_duplicate_ids(duplicate_ids: Sequence[bytes], address_id: int, positi
     """A DUPLICATE_ID record for each of these ids, in order, or for as many as fit, perhaps none.
 
     Args:
-        duplicate_ids: Of messages that the log does not get, sent to one address outside of transactions.
+        duplicate_ids: Duplicate ids of messages that the log does not get, sent to one address outside of transactions.
         position: Where the log ends.
 
     Returns:
@@ -303,7 +303,7 @@ def acknowledge_record(
         transaction_id: Transaction it belongs to; 0 for none.
         message_ids: Ids of the messages.
         batch: Offset of the first record of the batch.
-        seed: Of the crc of every record in the segment.
+        seed: Seed of the crc of every record in the segment.
     """
     count = len(message_ids)
     length = 4 + _ACKNOWLEDGE_REST.size + 8 * count

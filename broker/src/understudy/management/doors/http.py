@@ -440,7 +440,7 @@ def ready_json(node: Node, parameters: Sequence[tuple[str, str]] = ()) -> Json:
     """GET /health/ready; the status is 200 when ``ready``, else 503.
 
     Args:
-        parameters: Of the request. ``protected=true``: a node that is not protected is not ready.
+        parameters: Parameters of the request. ``protected=true``: a node that is not protected is not ready.
 
     Raises:
         ValueError: a parameter is unknown.

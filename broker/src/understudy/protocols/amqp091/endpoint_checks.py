@@ -75,7 +75,7 @@ class EndpointCheck(Machine[State, Event]):
         Args:
             place: Place of a node.
             dialer: Makes connections.
-            timers: For the time of an answer, and the next check.
+            timers: Used for the time of an answer, and the next check.
             changed: Called when ``reached`` has changed.
         """
         super().__init__()
@@ -214,7 +214,7 @@ class EndpointChecks:
 
         Args:
             dialer: Makes connections; None: no place is ever reached.
-            timers: For the times of checks.
+            timers: Used for the times of checks.
             changed: Called when a place is reached, or not any more.
         """
         self._dialer = dialer

@@ -44,7 +44,7 @@ class HostNotices:
         Args:
             hosts: The list.
             office: Has the exchanges.
-            clock: For the interval between two messages.
+            clock: Used for the interval between two messages.
             timers: Send messages whose interval has passed.
             epoch: Epoch of the node, which grows with each activation of the pair.
         """

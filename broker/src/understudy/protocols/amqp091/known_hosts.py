@@ -35,10 +35,10 @@ class KnownHosts:
 
         Args:
             node_id: Id under which this node is active.
-            topology: Its members, with the places that they state.
+            topology: Members of the cluster, with the places that they state.
             dialer: Connects to places; None without a cluster.
             timers: Begin the checks that come later.
-            entropy: For the order of the entries.
+            entropy: Used for the order of the entries.
         """
         self._node_id = node_id
         self._topology = topology

@@ -94,7 +94,7 @@ def to_message(publish: Publish, address: str, now_ms: int) -> Message:
     """The message of a publish; without an id.
 
     Args:
-        publish: As it was received.
+        publish: Publish as it was received.
         address: Address of the message: the name of its exchange, or of the queue that the default exchange leads to.
         now_ms: Wall time.
 
@@ -139,7 +139,7 @@ def to_delivery(message: Message, queue: str, header_bytes_max: int) -> Delivery
     """Exchange, routing key and property list of a message.
 
     Args:
-        message: From any protocol.
+        message: Message from any protocol.
         queue: Name of its queue without the prefix of the virtual host: the routing key of a message of CORE.
         header_bytes_max: Longest property list that fits into a frame. Bytes.
     """

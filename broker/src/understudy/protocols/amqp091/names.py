@@ -52,7 +52,7 @@ def host_prefix(name: str, allowed: tuple[str, ...]) -> str:
     """The prefix of names of a virtual host.
 
     Args:
-        name: As connection.open has it.
+        name: Name as connection.open has it.
         allowed: Virtual hosts of the acceptor beside the default one.
 
     Raises:

@@ -35,9 +35,9 @@ def credentials(mechanism: str, response: bytes, *, by_certificate: bool) -> Cre
     """User and password of a response.
 
     Args:
-        mechanism: As the client chose it.
+        mechanism: Mechanism as the client chose it.
         response: Response of the mechanism.
-        by_certificate: As for ``mechanisms``.
+        by_certificate: The same as for ``mechanisms``.
 
     Raises:
         Amqp091Error: ACCESS_REFUSED: a mechanism that was not offered, or a response that cannot be read.

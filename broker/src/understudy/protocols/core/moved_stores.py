@@ -24,7 +24,7 @@ def keep(store: MessageStore, packet: packets.StoreMoved) -> int:
     """Record that the messages of a store are here; the sequence.
 
     Args:
-        packet: Of the node that has moved them.
+        packet: Packet from the node that has moved them.
 
     Raises:
         LimitExceeded: the records of too many nodes are kept.

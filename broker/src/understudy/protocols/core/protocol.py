@@ -35,7 +35,7 @@ class CoreProtocol:
         """Makes the handlers of the connections of an acceptor.
 
         Args:
-            cluster: With the topology of the cluster connection of the acceptor.
+            cluster: Cluster with the topology of the cluster connection of the acceptor.
             options: Parameters of the acceptor.
         """
         services = CoreServices(self._shared, cluster, self._reattachments, self._resend_budget, options.sessions_max)

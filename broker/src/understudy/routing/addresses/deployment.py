@@ -48,7 +48,7 @@ def deploy(
     another address there now is deleted in the same case, with its messages, and made anew, as in Artemis.
 
     Args:
-        addresses: With their queues.
+        addresses: Addresses with their queues.
         diverts: Made after them.
 
     Returns:

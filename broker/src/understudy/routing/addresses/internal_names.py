@@ -20,7 +20,7 @@ def internal_prefix(directory: Directory, configured: str) -> str:
     """The prefix of internal names in a store.
 
     Args:
-        directory: With everything that the store has.
+        directory: Directory with everything that the store has.
         configured: ``internal-naming-prefix``; any other than the default counts.
     """
     if configured == DEFAULT and any(name.startswith(FORMER_DEFAULT) for name in directory.addresses):

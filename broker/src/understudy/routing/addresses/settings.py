@@ -173,7 +173,7 @@ class AddressSettingsRepository:
         blocks: (match, values by field name of ``AddressSettings``); a value of None means "not
             set here". Enum values may be given as their names.
         wildcards: How matches are written.
-        durability_contract: Of addresses that have none of their own.
+        durability_contract: Durability contract of addresses that have none of their own.
         """
         self.wildcards = wildcards
         self._durability_contract = Contract[durability_contract.name]

@@ -213,7 +213,7 @@ class Exchanges:
 
         Args:
             exchange: To which it was published.
-            keys: Its routing keys, at least one.
+            keys: Routing keys of the message, at least one.
             headers: Headers of the message, for exchanges of the type headers.
             message: The message, for the filters of queues that CORE clients have made.
         """

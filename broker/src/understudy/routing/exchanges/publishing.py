@@ -78,7 +78,7 @@ class Publishing:
 
         Args:
             published: The message.
-            order: Of the session that sent it.
+            order: Order of the session that sent it.
             done: Called when the message is safe; in a transaction when it was taken.
             transaction: The message becomes visible with it; None: now.
 
@@ -173,7 +173,7 @@ class Publishing:
         """Priority and expiration to the queues that want them.
 
         Args:
-            message: With the priority and expiration of its publisher.
+            message: Message with the priority and expiration of its publisher.
             ranked: Priority in queues with x-max-priority.
             queues: Get the message.
         """
@@ -197,7 +197,7 @@ class Publishing:
 
         Args:
             queue: The queue; its arguments say where the message goes.
-            reference: In no place any more.
+            reference: Reference in no place any more.
             reason: Why it leaves.
 
         Raises:

@@ -72,7 +72,7 @@ class DuplicateIdCache:
         """Remember those of these ids, from the first on, that are new and differ from each other.
 
         Args:
-            ids: Of neighbouring records of the log.
+            ids: Ids of neighbouring records of the log.
 
         Returns:
             How many were new.

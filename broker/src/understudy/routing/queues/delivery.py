@@ -117,7 +117,7 @@ def dispatch(queue: Queue, now_ms: int) -> None:
     stopped looking.
 
     Args:
-        queue: Whose messages.
+        queue: Queue that has the messages.
         now_ms: Wall time; messages that have expired by then go to the expiry address instead.
     """
     for group in list(queue.consumers.by_priority):

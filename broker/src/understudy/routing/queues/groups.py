@@ -30,7 +30,7 @@ def bucket_key(group: str, buckets: int) -> str:
     """The key of the bucket of a group.
 
     Args:
-        group: Its name, or a key that this function returned.
+        group: Name of the group, or a key that this function returned.
         buckets: How many there are, at least 1.
     """
     number = _remembered_hash(group) if len(group) <= _REMEMBERED_CHARACTERS else _hash(group)

@@ -293,7 +293,7 @@ class Queue(QueueCounts):
         """Cancelled deliveries: back to where they were taken from.
 
         Args:
-            references: In the order in which they were delivered.
+            references: References in the order in which they were delivered.
             looked_at: They were no deliveries: on a non-destructive queue, consumers that are past them saw them.
         """
         returned = list(references)

@@ -189,7 +189,7 @@ class RealDisk:
     """The file systems of the machine. Implements ``ports.Disk``.
 
     Args:
-        descriptors: Its reserve is used if no other descriptor is free; None: there is no reserve.
+        descriptors: Descriptors whose reserve is used if no other descriptor is free; None: there is no reserve.
     """
 
     def __init__(self, descriptors: Descriptors | None = None) -> None:

@@ -138,7 +138,7 @@ def system_environment(
     """Environment of one node with the real disk, clock and network.
 
     Args:
-        descriptors: Of the process; None: they are not counted.
+        descriptors: Descriptors of the process; None: they are not counted.
         nodes: Nodes of the process: each has an equal share of memory and descriptors.
     """
     disk = RealDisk(descriptors)

@@ -90,7 +90,7 @@ class ThreadLogWriter:
             executor: Calls ``done``.
             applier: Executes the operations.
             path: Says since when a job has been under way.
-            fence: Its objection makes a batch a failed one; None: every batch counts.
+            fence: A check whose objection makes a batch a failed one; None: every batch counts.
             times: Counts the durations of writes with their sync.
         """
         self._path = path or CriticalPath("a writer of the store")

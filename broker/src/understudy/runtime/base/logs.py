@@ -107,7 +107,7 @@ def formatter_of(kind: str, file: str | None, environment: Mapping[str, str]) ->
     Args:
         kind: ``text``, ``json`` or ``auto``: text on a terminal and in the journal of systemd, else JSON.
         file: The log file; None: stderr.
-        environment: Of the process; systemd names its journal there.
+        environment: Environment of the process; systemd names its journal there.
     """
     journal = file is None and _is_journal(environment.get("JOURNAL_STREAM", ""))
     if kind == "text" or (kind == "auto" and file is None and (journal or sys.stderr.isatty())):
@@ -144,7 +144,7 @@ def configure_logs(level: str, file: str | None, kind: str = "auto", loggers: Ma
     """Configure logging.
 
     Args:
-        level: Of all loggers without a level of their own.
+        level: Level of all loggers without a level of their own.
         file: Appended, mode 0640; None: stderr. It is opened again when it was renamed or removed, so a rotation needs
             no signal.
         kind: See ``formatter_of``.

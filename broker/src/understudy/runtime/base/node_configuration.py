@@ -95,7 +95,7 @@ class NodeConfiguration:
         Args:
             connector: A configured one, or one that another node announces; for the latter the settings of the own
                 connector are used.
-            own_name: Of the own connector; None: that of the pair (``own_connector``).
+            own_name: Name of the own connector; None: that of the pair (``own_connector``).
         """
         if str(connector.parameters.get("sslEnabled", "false")).lower() != "true":
             return None

@@ -44,7 +44,7 @@ class RealFileLock:
 
         Args:
             path: The file.
-            descriptors: Its reserve is used if no other descriptor is free.
+            descriptors: Descriptors whose reserve is used if no other descriptor is free.
         """
         self.path = path
         self._descriptors = descriptors

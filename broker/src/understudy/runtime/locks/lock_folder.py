@@ -65,12 +65,12 @@ class FolderLockManager:
 
         Args:
             folder: Absolute path; it must exist.
-            loop: For the answers,
+            loop: Used for the answers,
             executor: and what calls them.
             disk: Reads and writes the numbers.
             file_lock: Makes the lock of a path.
             clock: Boot time.
-            timers: For the checks of held locks.
+            timers: Used for the checks of held locks.
         """
         self.folder = folder
         self.disk = disk

@@ -37,9 +37,9 @@ def make_lock_manager(
     """The lock manager of a node; it is not started.
 
     Args:
-        options: From the element ``manager``.
-        name: Of the node, for logs of the service.
-        environment: Of the node; its boot time is used.
+        options: Options from the element ``manager``.
+        name: Name of the node, for logs of the service.
+        environment: Environment of the node; its boot time is used.
         turn: Calls them.
 
     Raises:
@@ -121,7 +121,7 @@ def make_group(
         options: The group and its user.
         dialer: Opens connections.
         clock: Boot time; by default that of this machine.
-        entropy: For tokens; by default that of this machine.
+        entropy: Used for tokens; by default that of this machine.
         releaser: Releases the locks after the end of the process.
     """
     clock, entropy = clock or BootClock(), entropy or SystemEntropy()

@@ -41,7 +41,7 @@ class WitnessRequests:
     def __init__(self, dialer: WitnessDialer, entropy: Entropy, secret: bytes, name: str, timeout_s: float) -> None:
         """Args:
         dialer: Opens connections.
-        name: Of the client, for their logs.
+        name: Name of the client, for their logs.
         """
         self._dialer = dialer
         self._entropy = entropy

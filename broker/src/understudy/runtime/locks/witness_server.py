@@ -48,7 +48,7 @@ class WitnessServer:
         """Reads the state; a new directory gets a new identity.
 
         Args:
-            directory: Of the state file; it exists.
+            directory: Directory of the state file; it exists.
             secret: Shared with the clients.
             lease_max_ms: Longest lease that is granted.
 

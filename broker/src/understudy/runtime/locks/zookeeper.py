@@ -92,7 +92,7 @@ class ZooKeeperLockManager(Machine[State, Event]):
 
         Args:
             options: Addresses and times.
-            loop: For the answers,
+            loop: Used for the answers,
             executor: and what calls them.
             clock: Boot time.
             begun: Called with the id and the password of each session.

@@ -34,7 +34,7 @@ def read_cluster(parts: NodeParts, broker: Broker | None, colocation: NodeColoca
     """The cluster as a node sees it at present.
 
     Args:
-        colocation: Of a node with a colocated policy.
+        colocation: Colocation of a node with a colocated policy.
     """
     membership, own_id = parts.membership, parts.lock.node_id
     now_ms = parts.environment.clock.monotonic_ms()

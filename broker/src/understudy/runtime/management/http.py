@@ -73,8 +73,8 @@ class ManagementServer:
         listener: Address and token.
         servers: Servers of the process; None: the node is alone.
         configuration: Requests of the management CLI; None: they are not served.
-        deadline_ms: From the token to the last byte of the answer.
-        token_deadline_ms: From the beginning of a connection to its token.
+        deadline_ms: Time from the token to the last byte of the answer.
+        token_deadline_ms: Time from the beginning of a connection to its token.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ class NotesFile:
     def __init__(self, disk: Disk, instance: str | None) -> None:
         """Args:
         disk: Where the instance directory is.
-        instance: Its absolute path; None: nothing is kept.
+        instance: Absolute path of the instance; None: nothing is kept.
         """
         self._disk = disk
         self._folder = None if instance is None else f"{instance}/{NOTES_FOLDER}"
@@ -110,8 +110,8 @@ class NodeColocation:
 
     def __init__(self, parts: NodeParts, colocated: ColocatedConfiguration) -> None:
         """Args:
-        parts: Of the node, which has a cluster connection. Without a process it hosts no backups, without an instance
-            directory they are not started again.
+        parts: Parts of the node, which has a cluster connection. Without a process it hosts no backups, without an
+            instance directory they are not started again.
         """
         assert parts.membership is not None, "colocated needs a cluster-connection"
         self._parts = parts

@@ -34,7 +34,7 @@ def make_networks(
     """The networks of a node: one for each ``connector-ref`` of its cluster connections, in their order.
 
     Args:
-        credentials: Of the cluster; there are some if there is a cluster connection.
+        credentials: Credentials of the cluster; there are some if there is a cluster connection.
         loop: Opens connections.
     """
     networks: list[ClusterNetwork] = []

@@ -30,7 +30,7 @@ async def reached_members(configuration: Configuration, security: SecurityPolicy
     """Lines about each static connector and each member that was learnt; empty without a cluster connection.
 
     Args:
-        configuration: Of the node, which does not run.
+        configuration: Configuration of the node, which does not run.
 
     Raises:
         ConfigError: a TLS file of a connector cannot be used.

@@ -88,7 +88,7 @@ class Acceptor:
             check_period_ms: connection-ttl-check-interval.
             budget: Connections of all acceptors together; None: only the acceptor's own limit holds.
             layer: Reader and TLS; None: plain text that the running loop reads.
-            server: Its server, for requests for an HTTP upgrade; None: it has no name.
+            server: Name of the acceptor's server, for requests for an HTTP upgrade; None: it has no name.
         """
         self._check_period_ms = check_period_ms
         self.drops = DropLog(lambda: asyncio.get_running_loop().time())

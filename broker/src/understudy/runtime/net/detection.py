@@ -97,7 +97,7 @@ class Detection(LayerBeforeProtocol):
         Args:
             connection: The layer below; gets the handler of the protocol.
             handlers: Protocols that are served.
-            prefixes: Of the acceptor, for the handler.
+            prefixes: Prefixes of the acceptor, for the handler.
             timeout_ms: The connection is aborted after that time; 0: never.
         """
         super().__init__(connection, timeout_ms, "known protocol")

@@ -36,7 +36,7 @@ class Handshakes:
     def __init__(self, worker: Worker, clock: Clock, limit: int = TLS_HANDSHAKES_MAX) -> None:
         """Args:
         worker: Runs the steps of handshakes; closed with ``close``.
-        clock: For the silence of clients.
+        clock: Used for the silence of clients.
         limit: Handshakes under way at a time.
         """
         self._worker = worker

@@ -38,7 +38,7 @@ def bound_socket(family: int, address: tuple[object, ...], floor: int = 0) -> so
 
     Args:
         family: AF_INET or AF_INET6; the latter accepts IPv6 connections only.
-        address: As ``getaddrinfo`` gives it.
+        address: Address as ``getaddrinfo`` gives it.
         floor: The descriptor's number is at least this; see ``Descriptors.listener_floor``.
 
     Raises:

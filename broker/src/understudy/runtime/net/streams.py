@@ -26,7 +26,7 @@ class LoopStreams:
         """Begin without an address.
 
         Args:
-            descriptors: Of the process; the listening sockets get the highest numbers. None: any numbers.
+            descriptors: Descriptors of the process; the listening sockets get the highest numbers. None: any numbers.
         """
         self._descriptors = descriptors
         self._servers: list[tuple[socket.socket | None, asyncio.Server]] = []

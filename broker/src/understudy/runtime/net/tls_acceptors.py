@@ -32,8 +32,8 @@ class TlsAcceptors:
         """Nothing is read yet.
 
         Args:
-            configuration: Of the node; acceptors do not change while it runs.
-            clock: For the remaining validity of certificates.
+            configuration: Configuration of the node; acceptors do not change while it runs.
+            clock: Used for the remaining validity of certificates.
         """
         self._clock = clock
         self._acceptors = {each.name: each for each in configuration.acceptors if each.tls is not None}

@@ -68,7 +68,7 @@ class Upgrades:
 
     def __init__(self, acceptor: Upgradable, server: UpgradeServer) -> None:
         """Args:
-        acceptor: With ``httpUpgradeEnabled=true``.
+        acceptor: Acceptor with ``httpUpgradeEnabled=true``.
         """
         self.acceptor = acceptor
         self.configuration = acceptor.configuration

@@ -31,10 +31,10 @@ def make_parts(
     """The parts of a node on the running loop; nothing is opened.
 
     Args:
-        configuration: From its broker.xml.
-        environment: Its share of the process.
+        configuration: Configuration from its broker.xml.
+        environment: The node's share of the process.
         instance_directory: Absolute, where it notes which store it uses; None: it does not.
-        process: Its other servers; None: there are none.
+        process: The other servers of the process; None: there are none.
     """
     loop, disk, entropy = asyncio.get_running_loop(), environment.disk, environment.entropy
     turn = Turn(loop, environment.timers)

@@ -54,11 +54,11 @@ class BrokerNode:
         """Nothing is opened yet; on the loop.
 
         Args:
-            configuration: From its broker.xml.
-            environment: Its share of the process.
+            configuration: Configuration from its broker.xml.
+            environment: The node's share of the process.
             on_active: Called after each activation.
             instance_directory: Absolute, where it notes which store it uses; None: it does not.
-            process: Its other servers, with the backups that it hosts; None: it is alone and hosts none.
+            process: The other servers of the process, with the backups that it hosts; None: it is alone and hosts none.
         """
         self.environment = environment
         self.started_ms = environment.clock.monotonic_ms()

@@ -46,7 +46,7 @@ def make_shared_store_policy(
 
     Args:
         standby: The node while another one is active.
-        proof: Of the lock of the store.
+        proof: Proof that the lock of the store is held.
         scale_down: Whether its messages have moved, of a backup that moves them in its activation.
         life: Takes the decisions.
     """
@@ -80,7 +80,7 @@ def make_replication_policy(
 
     Args:
         standby: The node while another one is active.
-        replication: Its replica while it is active.
+        replication: Replication of the node while it is active.
         scale_down: Whether its messages have moved, of a backup that moves them in its activation.
         life: Takes the decisions.
 

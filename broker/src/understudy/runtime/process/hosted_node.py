@@ -40,7 +40,7 @@ class HostedNode:
         """Begin without a started node.
 
         Args:
-            listener: For its management; None: it has none.
+            listener: Used for its management; None: it has none.
         """
         self.node = node
         self._listener = listener

@@ -64,9 +64,9 @@ class Server:
         """The node of a server; ``run`` starts it. It replaces one of the same name that has ended.
 
         Args:
-            configuration: From its broker.xml. Its store, locks and ports are its own.
+            configuration: Configuration from its broker.xml. Its store, locks and ports are its own.
             instance_directory: See ``BrokerNode``.
-            listener: For its management; None: it has none.
+            listener: Used for its management; None: it has none.
             backups: Makes the backups that it hosts for other nodes; None: it hosts none.
         """
         process = BackupProcess(self, backups)

@@ -41,9 +41,9 @@ def scrub_active(parts: NodeParts, store: MessageStore, worker: Worker, appliers
     """The scrubber of an active node.
 
     Args:
-        store: It serves.
+        store: The store, which serves.
         worker: Reads.
-        appliers: Of the directory of the log, and of that of large messages.
+        appliers: Appliers of the directory of the log, and of that of large messages.
     """
     return _scrubber(parts, worker, appliers, store.quarantine.repairs)
 
@@ -55,8 +55,8 @@ class ReplicaScrub:
         """
         Args:
             worker: Reads and writes.
-            log: Of the directory of the log.
-            bodies: Of that of large messages.
+            log: Applier of the directory of the log.
+            bodies: Applier of the directory of large messages.
             files: Asks the active node.
         """
         self._repairs = Repairs(

@@ -32,9 +32,9 @@ class ReplicaSearch:
         self, parts: NodeParts, settings: ReplicationConfiguration, own: TransportConfiguration, life: StandbyLife
     ) -> None:
         """Args:
-        settings: Of the replication of this node.
+        settings: Settings of the replication of this node.
         own: Connector of this node.
-        life: Of this node while it is not active.
+        life: Standby life of this node while it is not active.
         """
         self._parts = parts
         self._settings = settings

@@ -121,8 +121,8 @@ def archive(
 
     Args:
         spark: A session of ``open_session``.
-        directories: Of journals: copies of one node's, or of several nodes. Only read. None with only a retention
-            directory.
+        directories: Directories of journals: copies of one node's, or of several nodes. Only read. None with only a
+            retention directory.
         output: The archive; made if it is missing or empty.
         settings: Options.
         progress: Called with each step.

@@ -380,7 +380,7 @@ def merge_files(target: Target, generation: str, partition: str, files: Sequence
         target: Where to.
         generation: Directory to which the paths of the files are relative.
         partition: Their partition.
-        files: In order.
+        files: Files in order.
 
     Raises:
         DiskFailed: a file cannot be read or written.

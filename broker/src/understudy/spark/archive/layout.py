@@ -266,8 +266,8 @@ class Archive:
         """Make a complete generation the published one. Everything in it is synced before.
 
         Args:
-            stage: From ``stage``.
-            manifest: Of exactly the files in it.
+            stage: Stage from ``stage``.
+            manifest: Manifest of exactly the files in it.
         """
         shutil.rmtree(stage / INCOMING)
         former = self._kept()

@@ -42,7 +42,7 @@ def address_expression(matches: Sequence[str]) -> str:
     """A regular expression, for Java and Python, that an address matches as a whole if one of the matches fits.
 
     Args:
-        matches: With the wildcards of the manual: ``*`` for one word, ``#`` for any number of words.
+        matches: Matches with the wildcards of the manual: ``*`` for one word, ``#`` for any number of words.
     """
     return "|".join(f"(?:{_expression(match.split('.'))})" for match in matches)
 
@@ -130,7 +130,7 @@ def first_undecided(
         directories: Copies of the log.
         held: Messages of a snapshot: a copy of a message does not say its transaction. None: all copies are of
             messages that were judged before.
-        options: Of the source, the offsets of the range among them.
+        options: Options of the source, the offsets of the range among them.
     """
 
     def table(name: str, *columns: str, where: Sequence[tuple[str, str, Any]] = ()) -> DataFrame:
@@ -169,7 +169,7 @@ def candidates(
             the messages of the same log.
         commits: ``log`` and ``transaction_id`` of the commits.
         acknowledgements: ``log`` and ``message_id``.
-        references: Those of the snapshots.
+        references: References of the snapshots.
     """
     hashed = messages.withColumn("content_hash", F.xxhash64("encoded")).drop("encoded")
     committed = commits.select("log", "transaction_id").distinct().withColumn("committed", F.lit(True))
@@ -213,7 +213,7 @@ def not_archived(rows: DataFrame, present: DataFrame | None) -> DataFrame:
     """The rows with ``archived``: whether an archive has them.
 
     Args:
-        rows: Of ``candidates``.
+        rows: Result of ``candidates``.
         present: KEY of the messages in the archive; None if it is empty.
     """
     if present is None:

@@ -30,7 +30,7 @@ def audit_page(
     """HTML page of an audit.
 
     Args:
-        report: As ``--json`` prints it.
+        report: Report as ``--json`` prints it.
         rates: Rows in each interval by kind.
         windows: Begin and end of the windows without service, epoch milliseconds.
         bucket_ms: Length of an interval.

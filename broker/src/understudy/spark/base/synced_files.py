@@ -10,7 +10,7 @@ def write_synced(path: Path, data: bytes, *, replace: bool = False) -> None:
     """Write a file that its owner alone can read.
 
     Args:
-        path: Of the file; a symbolic link is not followed.
+        path: Path of the file; a symbolic link is not followed.
         replace: Whether a file of this name is overwritten; otherwise it is an error.
 
     Raises:

@@ -82,7 +82,7 @@ def flow(
 
     Args:
         spark: A session of ``open_session``.
-        directories: Of journals, of different nodes with ``many_nodes``. Only read.
+        directories: Directories of journals, of different nodes with ``many_nodes``. Only read.
         settings: Options.
         progress: Called with each step.
 

@@ -26,7 +26,7 @@ def flow_page(report: Mapping[str, Any], series: Series) -> str:
     """The page.
 
     Args:
-        report: As ``--json`` prints it.
+        report: Report as ``--json`` prints it.
     """
     queues, addresses = series.by_queue(), series.by_address()
     deepest = sorted(report["queues"], key=lambda each: -each["depth_highest"])[:_LINES]

@@ -175,7 +175,7 @@ def without_times(records: DataFrame, adds: DataFrame, begin_ms: int, bucket_ms:
     between them is a guess.
 
     Args:
-        records: With ``kind`` and ``at_ms``.
+        records: Records with ``kind`` and ``at_ms``.
         adds: Messages with ``at_ms``.
         begin_ms: Begin of the first interval. Epoch milliseconds.
         bucket_ms: Length of an interval.
@@ -202,7 +202,7 @@ def stays(
 
     Args:
         adds: Messages with ``at_ms``, copies of the consolidator included: they say where a message lies now.
-        acknowledgements: With ``at_ms``.
+        acknowledgements: Acknowledgements with ``at_ms``.
         commits: directory, transaction_id, at_ms.
         removed: directory, queue_id and the time ``gone_ms`` from which on the queue has no messages.
         held: Messages in queues at the beginning of a log, from its snapshot; came_ms is null: before the log.
@@ -296,7 +296,7 @@ def hops(adds: DataFrame, forwarding: DataFrame) -> DataFrame:
     once (``again``). A message keeps the id that its client gave it on its way through nodes.
 
     Args:
-        adds: With ``user_id``.
+        adds: Adds with ``user_id``.
         forwarding: directory and queue_id of the store-and-forward queues.
     """
     passed = adds.where("NOT moved").join(F.broadcast(forwarding), ["directory", "queue_id"])

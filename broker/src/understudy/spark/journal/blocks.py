@@ -76,7 +76,7 @@ def read_blocks(disk: Disk, piece: Piece, mode: Mode) -> Iterator[Block | Damage
     Args:
         disk: Where it is; only read.
         piece: Part of the plan.
-        mode: In mode FAIL the first damage is raised.
+        mode: Treatment of damage; FAIL raises the first one.
 
     Raises:
         JournalCorrupt: a damaged record in mode FAIL; names file and offset.
@@ -189,8 +189,8 @@ def scan_records(data: bytes, origin: int, seed: int, sequence: int) -> tuple[ar
     Args:
         data: Begins with a record.
         origin: Offset in the file of ``data``.
-        seed: Of the crcs of the segment.
-        sequence: Of the record before; 0 for any.
+        seed: Seed of the crcs of the segment.
+        sequence: Sequence of the record before; 0 for any.
     """
     at = 0
     while True:

@@ -56,7 +56,7 @@ def remaining_of(live_rows: DataFrame, messages: DataFrame, producer: str, numbe
     """Producer and number of live messages, as rows of ledgers name them; messages without them are left out.
 
     Args:
-        live_rows: Of ``live_references``.
+        live_rows: Result of ``live_references``.
         messages: Table ``messages`` with ``properties``.
         producer: Property with the name of the producer.
         number: Property with the number of the message.

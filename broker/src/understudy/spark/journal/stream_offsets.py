@@ -39,7 +39,7 @@ def parse_offset(given: Mapping[str, Any], source: str = "the checkpoint") -> St
     """The offset of a dictionary.
 
     Args:
-        given: As Spark hands it over.
+        given: Offset as Spark hands it over.
 
     Raises:
         ConfigError: it is not an offset of this source.

@@ -270,7 +270,7 @@ def corrupted(rows: DataFrame, messages: DataFrame) -> DataFrame:
 
     Args:
         rows: All.
-        messages: Of ``suspicious_messages``.
+        messages: Result of ``suspicious_messages``.
     """
     known = messages.where("sent_least IS NOT NULL AND seen_least IS NOT NULL").select(MESSAGE)
     bodies = rows.join(known, on=MESSAGE, how="left_semi")

@@ -54,7 +54,7 @@ def parse_lines(data: bytes, ordinal: int) -> pa.RecordBatch:
 
     Args:
         data: Whole lines; only the last one may be without its end.
-        ordinal: Of the first byte; that of a line is the ordinal of its first byte.
+        ordinal: Ordinal of the first byte; that of a line is the ordinal of its first byte.
     """
     lines = pc.split_pattern(pa.array([data.removesuffix(b"\n")], pa.binary()), b"\n").values
     lengths = pc.add(pc.cast(pc.binary_length(lines), pa.int64()), 1)

@@ -128,7 +128,7 @@ class LedgerReader(DataSourceReader):
     def __init__(self, paths: Sequence[str], sizes: Sequence[int], partition_bytes: int) -> None:
         """
         Args:
-            paths: Of the files, in their order.
+            paths: Paths of the files, in their order.
             sizes: Bytes to read of each.
             partition_bytes: What one task reads.
         """

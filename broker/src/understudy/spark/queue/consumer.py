@@ -201,7 +201,7 @@ def require_queue(session: Session, name: str) -> str:
 
     Args:
         session: Any.
-        name: Of the queue, or ``address::queue``.
+        name: Name of the queue, or ``address::queue``.
 
     Raises:
         QueueNotFound: there is none.

@@ -166,7 +166,7 @@ def check_sent(columns: Mapping[str, str], address: str | None, id_column: str |
 
     Args:
         columns: Name and type, as ``simpleString`` gives it.
-        address: Of the options; None: the column is needed.
+        address: Address of the options; None: the column is needed.
         id_column: Column that identifies a message.
 
     Raises:
@@ -194,8 +194,8 @@ def message_to_send(row: Mapping[str, Any], address: str | None, duplicate_id: s
 
     Args:
         row: Values by column; times in microseconds since 1970, properties as pairs.
-        address: Of the options; it wins over the column.
-        duplicate_id: By which the broker recognises copies.
+        address: Address of the options; it wins over the column.
+        duplicate_id: Id by which the broker recognises copies.
         now_ms: Timestamp of the message.
 
     Raises:

@@ -131,7 +131,7 @@ def queue_writer(frame: DataFrame, **options: str) -> DataFrameWriter:
     """A writer that sends the rows of a frame; ``save()`` does so.
 
     Args:
-        frame: Its columns are those of a message.
+        frame: Rows whose columns are those of a message.
 
     Raises:
         BrokerError: an option or a column is wrong, no broker answers, or it refuses the login or the address.
@@ -145,7 +145,7 @@ def queue_stream_writer(frame: DataFrame, **options: str) -> DataStreamWriter:
 
     Args:
         frame: A stream whose columns are those of a message.
-        options: Of the sink; Spark's ``checkpointLocation`` as well.
+        options: Options of the sink; Spark's ``checkpointLocation`` as well.
 
     Raises:
         BrokerError: an option or a column is wrong, no broker answers, or it refuses the login or the address.

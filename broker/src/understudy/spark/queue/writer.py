@@ -64,7 +64,7 @@ class DeadRows:
     def __init__(self, directory: str | None, task: str) -> None:
         """
         Args:
-            directory: For the rows; None keeps only their number and the first reason.
+            directory: Used for the rows; None keeps only their number and the first reason.
             task: The same for every attempt of the task, and of no other task: the begin of its duplicate ids.
         """
         self._directory = None if directory is None else Path(directory)
@@ -89,7 +89,7 @@ class DeadRows:
         """Keep a row that could not be sent.
 
         Args:
-            number: Of the row in its task.
+            number: Number of the row in its task.
             row: Values by column, as ``sent_rows`` gives them.
             reason: Why it cannot be sent.
 

@@ -123,7 +123,7 @@ def consolidate(
 
     Args:
         spark: A session of ``open_session``.
-        directory: Of a journal. Only read.
+        directory: Directory of a journal. Only read.
         output: Made; nothing is there, or an empty directory.
         settings: Options.
         progress: Called with each step.

@@ -125,8 +125,8 @@ def references(rows: DataFrame, decided: DataFrame, at: At) -> DataFrame:
     """The live messages in queues as a snapshot at the position has them: REFERENCE_COLUMNS and ORDER, without rank.
 
     Args:
-        rows: Of ``effects``.
-        decided: Of ``decisions``.
+        rows: Result of ``effects``.
+        decided: Result of ``decisions``.
         at: The position.
     """
     visible = _effective(_of(rows, _ADD), decided, at.sequence).withColumn("newer", F.lit(True))
@@ -178,7 +178,7 @@ def in_order(found: DataFrame, ranks: Mapping[int, int], partitions: int) -> Dat
     """REFERENCE_COLUMNS of the references, partition by partition in the order of a snapshot.
 
     Args:
-        found: Of ``references``.
+        found: Result of ``references``.
         ranks: Queue id to its place among the queues.
         partitions: Number of ranges.
     """
@@ -240,8 +240,8 @@ def duplicate_ids(rows: DataFrame, decided: DataFrame, at: At, since: Mapping[in
     """address_id and value of the newest duplicate ids of each address, with their order: visible, sequence.
 
     Args:
-        rows: Of ``effects``.
-        decided: Of ``decisions``.
+        rows: Result of ``effects``.
+        decided: Result of ``decisions``.
         at: The position.
         since: Address id to the sequence after which its ids count.
         limit: Ids of one address and kind: of clients, or of bridges.

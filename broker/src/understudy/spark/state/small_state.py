@@ -90,7 +90,7 @@ class SmallReplay:
         """
         Args:
             disk: Where the log is.
-            rows: Those of ``effects`` with a summary or a small record, in any order.
+            rows: Rows of ``effects`` with a summary or a small record, in any order.
             id_cache_size: Duplicate ids kept per address.
         """
         self._disk = disk

@@ -118,7 +118,7 @@ def read_state(spark: SparkSession, plan: LogPlan) -> DataFrame:
 
     Args:
         spark: A session of ``open_session``.
-        plan: Of ``log_plan.plan_logs``; bytes that are appended later are not read.
+        plan: Result of ``log_plan.plan_logs``; bytes that are appended later are not read.
     """
     spark.dataSource.register(StateSource)
     return (
@@ -205,7 +205,7 @@ def write_parts(frame: DataFrame, directory: Path, table: str) -> PackedParts:
     """Write the rows of a sorted frame as parts.
 
     Args:
-        frame: With the columns that the packer of the table wants, in the order of the partitions.
+        frame: Frame with the columns that the packer of the table wants, in the order of the partitions.
         directory: Exists, and every worker sees it.
         table: ``references`` or ``transactions``.
 

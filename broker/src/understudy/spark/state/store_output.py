@@ -96,7 +96,7 @@ def open_output(place: Path, inputs: Sequence[str]) -> Iterator[StoreOutput]:
     """Make a directory, which has its name only once ``publish`` was called.
 
     Args:
-        place: Its path; nothing is there, or an empty directory.
+        place: Path of the store; nothing is there, or an empty directory.
         inputs: Directories that are only read.
 
     Raises:

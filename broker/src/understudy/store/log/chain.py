@@ -90,9 +90,9 @@ def read_chain(disk: DiskReader, directory: str, names: list[str], node_id: Node
 
     Args:
         disk: Where the store is.
-        directory: Of the segments; only read.
+        directory: Directory of the segments; only read.
         names: What the directory holds.
-        node_id: Whose log it must be; None for any.
+        node_id: Id of the node whose log it must be; None for any.
 
     Raises:
         JournalCorrupt: a header or the first record of the newest epoch is damaged.

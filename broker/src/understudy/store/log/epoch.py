@@ -65,9 +65,9 @@ def begin_epoch(
 
     Args:
         follower: Anything from fresh to caught up.
-        applier: Of the directory of the store; has the first segment open afterwards.
-        clock: For times in the log.
-        node_id: Whose store it must be.
+        applier: Applier of the directory of the store; has the first segment open afterwards.
+        clock: Used for times in the log.
+        node_id: Id of the node whose store it must be.
         segment_bytes: Size of the new segment.
         disk: Is used instead of that of the applier.
 

@@ -90,10 +90,10 @@ class Journal:
         """Continues an epoch whose first segment holds its EPOCH record already.
 
         Args:
-            files: Of the log; both writers are closed by ``close``.
-            clock: For the times in segments and for trying again.
-            epoch: As it has begun.
-            settings: Of the store. A record larger than a segment gets a larger one.
+            files: Files of the log; both writers are closed by ``close``.
+            clock: Used for the times in segments and for trying again.
+            epoch: Epoch that has begun.
+            settings: Settings of the store. A record larger than a segment gets a larger one.
             on_failure: Called once, when a write has failed for good.
             on_segment: Called when records go to another segment, with its number and first sequence; returns its
                 entry in the state.

@@ -173,7 +173,7 @@ class OperationContext(Lane):
         """Contracts of the configuration from now on. Calls that wait stay in their lanes.
 
         Args:
-            others: Of addresses that have their own.
+            others: Settings of addresses that have their own.
 
         Raises:
             As ``advance``.

@@ -85,7 +85,7 @@ class Preallocation:
 
         Args:
             writer: Makes them.
-            clock: For the times in headers and for trying again.
+            clock: Used for the times in headers and for trying again.
             first: Header of the first spare segment. Those after it have the following numbers; each gets the time
                 at which it is made.
             ahead: How many spare segments, at least one and at most ``AHEAD_MAX``.

@@ -407,7 +407,7 @@ class SegmentFile:
         """Write the footer after the records, end the file with it and sync.
 
         Args:
-            record: Its fields; digest and offsets are filled in here.
+            record: Fields of the record; digest and offsets are filled in here.
             sequence: Sequence of the SEAL record.
             offsets: Offsets of all records, u32 little-endian.
 

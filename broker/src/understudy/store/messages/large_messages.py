@@ -75,8 +75,8 @@ class LargeMessages:
 
         Args:
             applier: Executes the operations; with retention it keeps the files that are removed.
-            writer: For bodies alone, so that the journal does not wait for them; its owner closes it.
-            clock: For ``REMOVE_AFTER_MS``.
+            writer: Used for bodies alone, so that the journal does not wait for them; its owner closes it.
+            clock: Used for ``REMOVE_AFTER_MS``.
             folder: Directory of the bodies (large-messages-directory), relative to that of the applier.
             why_not_remove: None, or why the store may not be ours any more.
             unfinished_max: Files being written at a time; None: ``LARGE_MESSAGES_UNFINISHED_MAX``.
@@ -113,7 +113,7 @@ class LargeMessages:
         """Remove what the log does not speak of, away from the loop; called when the node is active.
 
         Args:
-            epoch: Of this activation; files of it are not looked at.
+            epoch: Epoch of this activation; files of it are not looked at.
             references: File id to the number of references in the log.
         """
         self._context = context
@@ -251,7 +251,7 @@ class LargeMessages:
         for all of them, and the first sync of a file brings much of what the others need.
 
         Args:
-            file: Of which all other steps were begun before.
+            file: File for which all other steps were begun before.
             done: Called with the error or None; not called once this is closed.
         """
         self._complete.append((file, parts, done))

@@ -27,8 +27,8 @@ def hold_room(journal: Journal, length: int) -> int:
     ``OperationContext.gathered``.
 
     Args:
-        journal: With nothing gathered.
-        length: Of the first record. Bytes.
+        journal: Journal with nothing gathered.
+        length: Length of the first record. Bytes.
 
     Returns:
         The space that is held, at least ``length``. Each record takes its length and 4 bytes more. Bytes.
@@ -65,11 +65,11 @@ def append_run(
         parts: The messages, which are alike (``Sends.alike``) and durable.
         count: How many.
         first_id: Id of the first one.
-        address_id: Of the address they were sent to.
+        address_id: Id of the address they were sent to.
         queue_ids: At least one.
         transaction_id: Transaction they belong to; 0 for none.
         held: What ``hold_room`` gave, since when nothing was appended; 0: it was not called.
-        duplicate_ids: Of these messages; none if they have none.
+        duplicate_ids: Duplicate ids of these messages; none if they have none.
 
     Returns:
         One run for each segment or batch that got some of them.
@@ -130,8 +130,8 @@ def append_ids(
         journal: Gets the records.
         context: Gets the appended sequences.
         state: Likewise.
-        address_id: Of the address the messages were sent to.
-        duplicate_ids: In the order of the messages, each of at most ``DUPLICATE_ID_BYTES_MAX`` bytes.
+        address_id: Id of the address the messages were sent to.
+        duplicate_ids: Duplicate ids in the order of the messages, each of at most ``DUPLICATE_ID_BYTES_MAX`` bytes.
 
     Raises:
         StoreError: the journal has failed.

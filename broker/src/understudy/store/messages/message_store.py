@@ -105,11 +105,11 @@ class MessageStore:
         """Goes on where an activation stopped; use ``activate``.
 
         Args:
-            clock: For times in segments, retries.
-            epoch: As it has begun.
+            clock: Used for times in segments, retries.
+            epoch: Epoch that has begun.
             settings: See there.
             large: The bodies of large messages.
-            on_failure: Told once, when the store has failed for good.
+            on_failure: Called once, when the store has failed for good.
         """
         state = epoch.state
         disk, directory, housekeeper = files.applier.disk, files.applier.directory, files.housekeeper
@@ -181,11 +181,11 @@ class MessageStore:
         of its prepared transactions.
 
         Args:
-            follower: Of the same directory, fresh or following; closed afterwards.
-            files: Of the log, writable; both writers are closed by ``close``.
-            clock: For times in the log.
-            node_id: Whose store it must be.
-            owner: Told when the store is open and when it has failed.
+            follower: Follower of the same directory, fresh or following; closed afterwards.
+            files: Files of the log, writable; both writers are closed by ``close``.
+            clock: Used for times in the log.
+            node_id: Id of the node whose store it must be.
+            owner: Called when the store is open and when it has failed.
             settings: Defaults if None.
             large: Bodies of large messages; by default in the directory ``large`` of the store.
 
@@ -319,8 +319,8 @@ class MessageStore:
         """Record a durable message with its queues; return the place of the record.
 
         Args:
-            message: With its id assigned.
-            address_id: Of the address it was sent to.
+            message: Message with its id assigned.
+            address_id: Id of the address it was sent to.
             queue_ids: At least one.
             tx_id: Transaction it belongs to; 0 for none.
             duplicate_id: Remembered for the address with it.
@@ -456,7 +456,7 @@ class MessageStore:
 
         Args:
             tx_id: The transaction.
-            xid: Its name in a form the caller can read back from ``state.transactions``.
+            xid: Name of the transaction in a form the caller can read back from ``state.transactions``.
         """
         sequence = self._journal.append(RecordType.TX_PREPARE, encode_prepare(tx_id, xid))
         self.state.transaction(tx_id, self._journal.number).xid = xid

@@ -70,7 +70,7 @@ class Pages:
         Args:
             disk: Where ``directory`` is.
             directory: Absolute path (paging-directory); both nodes of a pair may use the same.
-            epoch: Of this activation; files of others are not ours.
+            epoch: Epoch of this activation; files of others are not ours.
         """
         self._disk = disk
         self._directory = directory

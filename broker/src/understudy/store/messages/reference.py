@@ -128,7 +128,7 @@ def reference_to(
     """A reference to a message that may be large; see ``MessageReference``.
 
     Args:
-        file_id: Of its body; None for an ordinary message.
+        file_id: File id of its body; None for an ordinary message.
     """
     kind = MessageReference if file_id is None else LargeReference
     reference = kind(message_id, priority, expiration, scheduled_ms, size_bytes, durable, location, message)
@@ -164,7 +164,7 @@ class RunSlice(Sequence[MessageReference]):
             run: The messages.
             begin: First row.
             end: The row after the last one.
-            position: Of the first row in its queue (``routing.queues.level``); -1: it has none yet.
+            position: Position of the first row in its queue (``routing.queues.level``); -1: it has none yet.
             deliveries: How often each was delivered.
             durable: Whether the log has the messages for this queue; without effect if it has them for none.
             shared: Row to message, for those that were looked at in any of the queues that hold the run; None: a single

@@ -30,7 +30,7 @@ def is_settled(key: Key, *, complete: bool) -> bool:
 
     Args:
         key: The file.
-        complete: Of a segment: its seal is there.
+        complete: Whether the seal of the segment is there.
     """
     if is_unfinished(*key) or is_entry(*key):
         return False

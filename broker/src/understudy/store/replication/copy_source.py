@@ -240,8 +240,8 @@ class CopySource:
         copy is given up.
 
         Args:
-            sequence: Of the last record in the log.
-            identity: For the note that the backup makes.
+            sequence: Sequence of the last record in the log.
+            identity: Used for the note that the backup makes.
         """
         assert self.state is SourceState.LITTLE_LEFT, self.state
         self._end = (sequence, identity)
@@ -355,7 +355,7 @@ class CopySource:
         is compared with a checksum if the backup has the same bytes.
 
         Args:
-            file: Of this node, open.
+            file: File of this node, open.
             theirs: The file at the backup; None: it has none.
         """
         if theirs is not None and theirs.length == file.size():

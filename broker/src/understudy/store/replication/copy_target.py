@@ -97,7 +97,7 @@ class CopyTarget:
         """Nothing is touched yet.
 
         Args:
-            directories: Of the store; they are created if they do not exist.
+            directories: Directories of the store; they are created if they do not exist.
             saved_max: max-saved-replicated-journals-size (``old_replicas``).
             pool_files: Number of files of removed segments that are kept.
         """

@@ -27,8 +27,8 @@ def earlier_state(
     Args:
         disk: Where the log is.
         directory: Absolute path of the log.
-        sequence: Of the last record that counts.
-        node_id: Whose log it must be.
+        sequence: Sequence of the last record that counts.
+        node_id: Id of the node whose log it must be.
         id_cache_size: Duplicate ids kept per address.
 
     Raises:
@@ -55,7 +55,7 @@ class EarlierLog:
         Args:
             disk: Where the log is.
             directory: Absolute path of the log.
-            sequence: Of the last record that is seen.
+            sequence: Sequence of the last record that is seen.
 
         Raises:
             DiskFailed: a segment cannot be read.

@@ -35,7 +35,7 @@ def read_history(disk: DiskReader, directory: str) -> tuple[EpochStart, ...]:
 
     Args:
         disk: Where it is.
-        directory: Of the log, or of a saved copy of it.
+        directory: Directory of the log, or of a saved copy of it.
 
     Raises:
         DiskFailed: it cannot be read.

@@ -91,7 +91,7 @@ def number(code: str, lowest: int, highest: int) -> Field:
     """Encoding of an integer.
 
     Args:
-        code: Of ``struct``, one letter.
+        code: Code of ``struct``, one letter.
         lowest: Smallest value that is accepted.
         highest: Largest value that is accepted.
     """

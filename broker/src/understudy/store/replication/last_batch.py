@@ -46,7 +46,7 @@ def read_last_batch(disk: DiskReader, directory: str, sequence: int) -> bytes:
 
     Args:
         disk: Where the log is.
-        sequence: Of the last record of the batch.
+        sequence: Sequence of the last record of the batch.
 
     Raises:
         StoreError: the log cannot be read.

@@ -111,7 +111,7 @@ class ReplicaLog:
             log: Continues the directory of the log (``CopyTarget.log``).
             bodies: Continues the directory of large messages.
             runner: Runs the jobs.
-            sequence: Of the last record in the copy.
+            sequence: Sequence of the last record in the copy.
             on_progress: Called on the loop after each job.
             on_failure: Called on the loop, once, with the error that ended the execution.
             note_incomplete: Notes durably that the copy must not become active; runs on the other thread.
@@ -142,7 +142,7 @@ class ReplicaLog:
         Args:
             index: Higher than the one before.
             directory: That the names are relative to.
-            operations: As decoded; not empty.
+            operations: Operations as decoded; not empty.
             size_bytes: Encoded.
             at_once: A batch may be executed before the return; not if its receipt is to be reported first.
 

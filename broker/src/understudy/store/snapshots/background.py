@@ -68,7 +68,7 @@ class Background:
     def __init__(self, journal: Journal, writer: LogWriter, context: OperationContext) -> None:
         """
         Args:
-            journal: Whose batches go first.
+            journal: Journal whose batches go first.
             writer: Does the jobs.
             context: Tells which records are durable.
         """

@@ -81,9 +81,9 @@ class SnapshotBuilder:
         Args:
             disk: Where the store is.
             directory: Absolute path of the store.
-            epoch: Of the node that writes.
-            state: Of the running store: live messages, ends of segments.
-            last_sequence: Of the last record appended.
+            epoch: Epoch of the node that writes.
+            state: State of the running store: live messages, ends of segments.
+            last_sequence: Sequence of the last record appended.
             known: Damaged records that were set aside: they are passed over.
         """
         self._disk = disk

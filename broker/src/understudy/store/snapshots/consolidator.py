@@ -87,7 +87,7 @@ class Consolidator:
         Args:
             readers: Hold segments: none that a reader needs is dropped, and nothing is copied out of it.
             known: Damage that was set aside: it is passed over.
-            damaged: Told the segment number and offset of a damaged record that is not in ``known``.
+            damaged: Gets the segment number and offset of a damaged record that is not in ``known``.
         """
         files, journal, state = consolidated.files, consolidated.journal, consolidated.state
         self._disk = files.applier.disk

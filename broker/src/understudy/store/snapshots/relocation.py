@@ -112,10 +112,10 @@ class SegmentCopy:
         Args:
             disk: Where the store is.
             directory: Absolute path of the store.
-            number: Of the segment, which is finished.
+            number: Number of the segment, which is finished.
             journal: Where the messages go.
-            state: Of the running store: live messages, and those moved already.
-            relocations: Told of every message that is copied.
+            state: State of the running store: live messages, and those moved already.
+            relocations: Gets every message that is copied.
             known: Damaged records that were set aside: they are passed over.
         """
         self._disk = disk

@@ -273,7 +273,7 @@ def small_parts(state: StoreState, removable: Mapping[int, int]) -> Iterator[tup
     """Everything of a state except waiting references, record by record.
 
     Args:
-        state: As of the snapshot's position; must not change meanwhile.
+        state: State at the snapshot's position; must not change meanwhile.
         removable: Number to epoch of segments that may still have to be removed.
     """
     head = _LOG.pack(state.epoch, state.first_sequence, state.trimmed_to, state.checkpoint_segment or 0, state.complete)

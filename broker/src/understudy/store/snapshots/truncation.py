@@ -85,7 +85,7 @@ class LogTruncation:
         """
         Args:
             journal: Where checkpoints go.
-            state: Of the running store: live messages.
+            state: State of the running store: live messages.
             readers: Nothing from the first segment on that one of them needs is dropped.
             segment_bytes: Size of an ordinary segment.
             remover: Removes trimmed segments.

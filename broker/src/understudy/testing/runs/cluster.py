@@ -102,7 +102,7 @@ class SimCluster:
         """The running node that ``active``, ``passive`` or a name means right now; None if there is none.
 
         Args:
-            name: Of a node, or a role.
+            name: Name of a node, or a role.
             among: Names of the nodes one of which may have the role; None for all.
         """
         running = [node for node in self.nodes.values() if node.running and (among is None or node.name in among)]

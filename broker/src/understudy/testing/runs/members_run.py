@@ -25,7 +25,7 @@ class EpochsOfMembers(EpochChecker):
 
     def __init__(self, nodes: Sequence[NodeRole]) -> None:
         """Args:
-        nodes: Of all members; those of one group are one member.
+        nodes: Nodes of all members; nodes of one group are one member.
         """
         super().__init__()
         self._groups = {node.name: node.group for node in nodes}

@@ -67,8 +67,8 @@ def with_faults_of_pairs(plan: Plan, name: str, kinds: Mapping[FaultKind, int]) 
 
     Args:
         plan: Drawn for a shared store.
-        name: Of the scenario, for the seeds.
-        kinds: Those of the pair and of what decides which node is active, with their weights.
+        name: Name of the scenario, for the seeds.
+        kinds: Kinds of faults of the pair and of what decides which node is active, with their weights.
     """
     stream = random.Random(f"{plan.seed}/{name}")
     faults = [fault for fault in plan.faults if fault.kind not in _LEFT_OUT]

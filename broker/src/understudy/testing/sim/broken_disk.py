@@ -39,7 +39,7 @@ class BrokenDisk:
         Args:
             activating: Whether the node activates at the moment.
             operations: The first operation of each activation that fails; earlier ones work.
-            choice: In 0..1; selects which kind of operations fail.
+            choice: A number from 0 to 1; selects which kind of operations fail.
         """
         self._activating, self._operations, self._left = activating, operations, operations
         self._kind = _KINDS[int(choice * len(_KINDS)) % len(_KINDS)]

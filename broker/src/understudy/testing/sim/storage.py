@@ -264,7 +264,7 @@ class ObservedLogWriter:
         Args:
             inner: Does the work.
             fence: Asked at the end of each batch.
-            heard: Told when the medium had finished a batch, right after the node was.
+            heard: Called when the medium had finished a batch, right after the node was.
         """
         self._inner = inner
         self._loop = loop
@@ -357,7 +357,7 @@ class SharedStorage:
         """Environment of one process of a node: disk, clock, network and entropy.
 
         Args:
-            heard: Told when the medium had finished a batch, right after the node has heard of it.
+            heard: Called when the medium had finished a batch, right after the node has heard of it.
         """
         loop = self._loop
         clock, timers = SimClock(loop, skew), SimTimers(loop, skew)

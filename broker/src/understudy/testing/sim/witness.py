@@ -126,8 +126,8 @@ class SimWitness:
         """The client of a node; made and used in the node's process.
 
         Args:
-            clock: Of the node's host.
-            timers: Of the node's host.
+            clock: Clock of the node's host.
+            timers: Timers of the node's host.
             group: Shared by the clients of the members of a group; None: a single witness.
         """
         options = WitnessClientOptions([self.place], SECRET, name, self._lease_ms, group=group)

@@ -109,7 +109,7 @@ def published_message(message: Message) -> Published | None:
     """The publish of a message that a client of CORE has received.
 
     Args:
-        message: As it is stored: a message of bytes, and in a queue without priorities one of the priority 4.
+        message: Message as it is stored: a message of bytes, and in a queue without priorities one of the priority 4.
 
     Returns:
         None: its body is no longer that of the publish, or its property list cannot be read.

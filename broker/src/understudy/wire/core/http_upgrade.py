@@ -33,7 +33,7 @@ class UpgradeRefused(BrokerError):
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
         """Args:
-        text: Its body, and the text of the error.
+        text: Body of the answer, and the text of the error.
         """
         super().__init__(text)
         self.status = status
@@ -134,7 +134,7 @@ class UpgradeExchange:
 
     def __init__(self, host: str, port: int, parameters: Mapping[str, object], token: bytes) -> None:
         """Args:
-        parameters: Of the connector; ``activemqServerName`` and ``httpUpgradeEndpoint`` are used.
+        parameters: Parameters of the connector; ``activemqServerName`` and ``httpUpgradeEndpoint`` are used.
         token: 16 random bytes.
 
         Raises:

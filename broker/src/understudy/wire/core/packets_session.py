@@ -56,7 +56,7 @@ def message_of_header(header: bytes, body: bytes = b"", *, trusted: bool = False
     Args:
         header: See ``SessionSendLarge``.
         body: All of it.
-        trusted: As for ``Message.decode``.
+        trusted: The same as for ``Message.decode``.
 
     Raises:
         RemoteProtocolError: the header does not have the layout of artemis-core s. 5.

@@ -207,7 +207,7 @@ class CorePeer(Machine[State, Event]):
 
         Args:
             packet: The request.
-            channel_id: Of the request and its response.
+            channel_id: Channel id of the request and its response.
             expected: Types of the response. An EXCEPTION instead closes the connection.
             answer: Called with the response, unless the connection ends before. It may raise BrokerError, which closes
                 the connection.
@@ -383,7 +383,7 @@ class RefusalLog:
 
     def __init__(self, clock: Clock) -> None:
         """Args:
-        clock: Its monotonic time decides when a reason is logged again.
+        clock: Clock whose monotonic time decides when a reason is logged again.
         """
         self._clock = clock
         self._logged: dict[str, tuple[str, int]] = {}

@@ -109,7 +109,7 @@ class Calls:
         failover_timeout_ms: int,
     ) -> None:
         """Args:
-        wake_at: Told the moment of every new deadline.
+        wake_at: Gets the moment of every new deadline.
         timeout_ms: Longest wait for an answer.
         failover_timeout_ms: Longest wait for the channel to open again; -1 = endless.
         """

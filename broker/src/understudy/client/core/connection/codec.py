@@ -92,7 +92,7 @@ class Codec(Protocol):
         """The frame that sends a message; it may be written again at a later transport.
 
         Args:
-            message: With its address.
+            message: Message with its address.
             channel_id: Number of the channel of the session.
             correlation_id: Id of the answer; None: no answer is wanted.
             sender_id: Number of the producer.

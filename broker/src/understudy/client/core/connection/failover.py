@@ -199,7 +199,7 @@ class Reconnection(Machine[State, Event]):
         """The broker named the place to go to next.
 
         Args:
-            another_node: It is not a successor of our node: a connection router wants us there, even
+            another_node: Whether it is not a successor of our node: a connection router wants us there, even
                 if nothing else is to be tried after a failure (artemis-core s. 7.2).
         """
         self._redirect = connector

@@ -43,9 +43,9 @@ class BodyStream:
     ) -> None:
         """
         Args:
-            size_bytes: Of the body as it travels.
+            size_bytes: Size of the body as it travels, in bytes.
             compressed: Whether that is a zlib stream.
-            give_back: Told the credits of a piece that are free again, and whether it was the last.
+            give_back: Gets the credits of a piece that are free again, and whether it was the last.
         """
         self.size_bytes = size_bytes
         self.message_id = message_id

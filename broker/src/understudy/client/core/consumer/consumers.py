@@ -71,7 +71,7 @@ class Consumers:
         """Create a consumer; the waiter gets it once the broker has it.
 
         Args:
-            settings: Its own settings, beside those of the connection.
+            settings: Settings of the consumer, beside those of the connection.
             shared: How its queue was asked for, if it is that of a shared subscription.
         """
         options, window_bytes = self._channel.settings, settings.window_bytes

@@ -287,8 +287,8 @@ class Sends:
 
         Args:
             error: What ended the old one, for sends that must not be repeated.
-            dropped: As for ``Calls.reset``: a send that was alone on its way both times fails; of several, each is
-                repeated alone.
+            dropped: The same as for ``Calls.reset``: a send that was alone on its way both times fails; of several,
+                each is repeated alone.
         """
         for gate in self._gates.values():
             gate.balance = gate.arriving = 0

@@ -301,7 +301,7 @@ class SessionState:
         """Send a message whose address is set.
 
         Args:
-            message: Of a large one the header.
+            message: The message; the header of a large one.
 
         Raises:
             ObjectClosed: the producer or the session is closed.

@@ -108,7 +108,7 @@ class Branches:
         """Deliveries are stopped: roll back the new server's session after a failover undid the branch.
 
         Args:
-            name: Of the request, for errors.
+            name: Name of the request, for errors.
             waiter: Receives the outcome.
             wanted: Whether the request is to undo the branch, so that it succeeds.
         """
@@ -173,7 +173,7 @@ class Branches:
         takes back everything that it delivered, also if it does not know the branch.
 
         Args:
-            repetition: Of the request that undoes the branch.
+            repetition: Number of the repetition of the request that undoes the branch.
         """
         name, channel = _ROLL_BACK, self._channel
         interrupted = _interruption(name)
@@ -269,8 +269,8 @@ class Branches:
         succeeded: Called when it was done.
         refused: Called when it was refused, unless the session was to be rolled back: then it still works in the
             branch.
-        works_in: It is about the branch that the session works in: if a failover undid that, the session is rolled
-            back instead.
+        works_in: Whether it is about the branch that the session works in: if a failover undid that, the session is
+            rolled back instead.
         """
         rolls_back = False
         repetition = _Repetition(self._channel)
@@ -330,7 +330,7 @@ class _Repetition:
         """The error in an answer; None if there is none.
 
         Args:
-            name: Of the request, for errors.
+            name: Name of the request, for errors.
             packet: The answer.
             again_means: Codes that mean "already done" when the same node was asked before.
         """

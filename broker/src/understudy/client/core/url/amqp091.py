@@ -39,7 +39,7 @@ def rewritten(url: str, shown: str) -> Rewritten | None:
 
     Args:
         url: The whole URL.
-        shown: As errors show it, without secrets.
+        shown: URL as errors show it, without secrets.
 
     Raises:
         ConfigError: brackets, a second scheme or more than one virtual host.
@@ -75,7 +75,7 @@ def adapted(url: ClientUrl, virtual_host: str, shown: str) -> ClientUrl:
     Args:
         url: The rewritten URL, parsed.
         virtual_host: Name of the virtual host.
-        shown: As errors show it.
+        shown: URL as errors show it.
 
     Raises:
         ConfigError: an option that the protocol cannot serve.

@@ -213,7 +213,7 @@ def ensure_queue(name: str, routing: RoutingType, *, producing: bool = False) ->
     """Create the queue, and its address, unless it exists.
 
     Args:
-        producing: For a producer, which does not care for the routing type of an existing queue.
+        producing: Whether it is for a producer, which does not care for the routing type of an existing queue.
 
     Raises:
         AddressNotFound: the address does not exist, and the broker creates none on demand.

@@ -84,7 +84,7 @@ def reply_text(name: str, *, temporary: bool) -> str:
     """``JMSReplyTo`` for a name; a destination stays as it is. JMS clients need the kind.
 
     Args:
-        name: Of a queue, or a destination.
+        name: Name of a queue, or a destination.
         temporary: Whether the queue is a temporary one of the requester's session.
     """
     if read_destination(name) is not None:
@@ -99,7 +99,7 @@ def producer_target(
 
     Args:
         text: A plain name or a destination, whose kind decides the routing type.
-        routing: Of a plain name; None for any.
+        routing: Routing of a plain name; None for any.
         auto_create: Create the address, and an anycast queue.
     """
     destination = read_destination(text)

@@ -171,7 +171,7 @@ def _parse(url: str, text: str) -> ClientUrl:
 
     Args:
         url: The whole URL.
-        text: As errors show it, without secrets.
+        text: Text as errors show it, without secrets.
     """
     if url.startswith("("):
         inside, bracket, behind = url[1:].partition(")")
@@ -232,7 +232,7 @@ def connector_of(
     Args:
         parameters: Keys of artemis-core s. 1.5; the port may be text or a number.
         template: Gives what a broker cannot know: our trust and key stores, our time limit.
-        name: Of the connector in the broker's configuration.
+        name: Name of the connector in the broker's configuration.
     """
     host = parameters.get("host")
     if not isinstance(host, str) or not host:

@@ -26,8 +26,8 @@ def named_url(text: str, name: str, file: str) -> str:
     """The client URL of a connection factory.
 
     Args:
-        text: Of a file of properties.
-        name: Of the factory, as in the file, or with the prefix that names have inside an application server.
+        text: Text of a file of properties.
+        name: Name of the factory, as in the file, or with the prefix that names have inside an application server.
         file: Name of the file, for messages.
 
     Raises:

@@ -133,7 +133,7 @@ class ChannelRecord:
 
     def __init__(self, records: SessionRecords, channel: int, incarnation: int) -> None:
         """Args:
-        records: Those of its session.
+        records: Records of its session.
         channel: Number of the channel.
         incarnation: Distinguishes it from earlier channels of the number.
         """

@@ -22,7 +22,7 @@ def encoded_status(session: ClientSession, channel: Amqp091Channel, numbers: Ite
     Args:
         session: Session of the client.
         channel: Channel whose status is wanted.
-        numbers: Of the open and kept channels of the session.
+        numbers: Numbers of the open and kept channels of the session.
         resumed: Whether the channel was kept.
 
     Raises:

@@ -200,8 +200,8 @@ def find_passage(
     """The bad records at a cursor, if their extents are known.
 
     Args:
-        data: From the cursor to the end of the records of the segment, or of its file.
-        cursor: In front of the first bad record; ``sequence`` is not 0.
+        data: Data from the cursor to the end of the records of the segment, or of its file.
+        cursor: Cursor in front of the first bad record; ``sequence`` is not 0.
         following_sequence: Gets the sequence of the first record of the next segment, 0 if that is damaged, None if
             there is no next segment.
     """
@@ -324,7 +324,7 @@ class DamageReader:
 
         Args:
             state: State read so far.
-            cursor: In front of something that is no valid record.
+            cursor: Cursor in front of something that is no valid record.
             links: The cursor's segment, and the later ones of the log.
             stop: Why reading stopped.
             lock_held: The caller holds the store's lock.

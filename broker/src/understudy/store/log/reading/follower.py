@@ -69,7 +69,7 @@ class Follower:
         Args:
             disk: Where the store is.
             directory: Absolute path of the store.
-            node_id: Whose log it must be; None for any.
+            node_id: Id of the node whose log it must be; None for any.
             id_cache_size: Duplicate ids kept per address.
             quarantine: Pass over damaged records whose extent is known (``damage``).
         """

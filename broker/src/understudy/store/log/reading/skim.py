@@ -37,7 +37,7 @@ def read_steps(file: File, offset: int, length: int, rest: bytes, digest: int) -
         offset: Where to read.
         length: How much.
         rest: The beginning of a record, which lies before ``offset``.
-        digest: Of the file up to ``offset``.
+        digest: Digest of the file up to ``offset``.
 
     Returns:
         Offset after the bytes read, the digest up to there, the decoded steps of ``rest`` and these bytes, and the
@@ -60,10 +60,10 @@ def apply_steps(
     """Apply what a segment says as far as it matters.
 
     Args:
-        state: Of the log before, as far as it mattered.
+        state: State of the log before, as far as it mattered.
         queues: Live messages by queue (``LiveIndex.queues``), as of now.
-        path: Of the segment, for errors.
-        steps: Of ``kernel.skim_records``.
+        path: Path of the segment, for errors.
+        steps: Result of ``kernel.skim_records``.
 
     Raises:
         JournalCorrupt: a record that cannot be.
