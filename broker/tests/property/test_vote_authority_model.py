@@ -16,7 +16,7 @@ from understudy.errors import BrokerError
 from understudy.ha.locks.local_sequence import LocalSequence
 from understudy.ha.replication.ports import Cause
 from understudy.ha.replication.shared_note import SharedNote
-from understudy.ha.replication.standing import Origin
+from understudy.ha.replication.standing import CopyNote, Origin
 from understudy.ha.replication.vote_authority import VoteAuthority, VoteAuthorityOptions
 from understudy.testing.sim.disk import SimVolume
 
@@ -49,7 +49,7 @@ class Node:
         self.local = LocalSequence(self.disk, "/locks", worker)
         shared = SharedNote(self.disk, "/locks", worker)
         options = VoteAuthorityOptions(self.primary)
-        origin = lambda: (self.origin, self.copied_at)  # noqa: E731
+        origin = lambda: CopyNote(self.origin, self.copied_at, "n")  # noqa: E731
         self.authority = VoteAuthority(options, self.local, shared, origin, lambda: "n", Alone(), None)  # type: ignore[arg-type]
         self.local.load()
 
@@ -97,7 +97,7 @@ class Histories(RuleBasedStateMachine):
     def copy_begins(self) -> None:
         assert self.active is not None
         target = self.other(self.active)
-        target.origin, target.copied_at, target.data = Origin.INCOMPLETE, -1, 0
+        target.origin, target.copied_at, target.data = Origin.INCOMPLETE, self.active.authority.sequence, 0
 
     @precondition(lambda self: self.active is not None and self.replica is None)
     @rule()

@@ -77,7 +77,7 @@ REGRESSIONS = {
 QUORUM_REGRESSIONS = {
     1: "a client took the first node that the topology listed for its own, and went to another pair",
     11: "a replica won a late round of its vote after the active node had gone on alone and ended",
-    17: "the replica ended between the notes of both nodes: an operator promotes the other one",
+    17: "the replica ended between the notes of both nodes: both waited for an operator",
     26: "an update and a removal of one member with one event id went round among four nodes without end",
     121: "a node that was started again announced a backup that it did not have in sync",
     178: "a pair did not start by itself whose replica ended before it was in sync again",
@@ -91,6 +91,8 @@ QUORUM_REGRESSIONS = {
 SCALED_VOTERS_REGRESSIONS = {
     200051: "a replica that had moved its messages twice said of a later copy that its messages had moved",
     610040: "a replica whose disk had failed took over by votes, and the other node served messages that had moved",
+    700076: "a replica whose messages had moved ended before it had a copy again, and both nodes waited",
+    700154: "a replica whose messages had moved was noted by its primary, ended without a copy, and both nodes waited",
 }
 #: Likewise of the scenario `shared-store-symmetric`.
 SYMMETRIC_REGRESSIONS = {

@@ -107,8 +107,8 @@ class ManualAuthority:
     def listens(self) -> bool:
         return self.listening
 
-    def copied_at(self) -> int:
-        return -1
+    def waiting_copy(self) -> WaitingCopy | None:
+        return None
 
     def copy_waits(self, copy: WaitingCopy) -> bool:
         return False

@@ -266,9 +266,9 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
             log.info("replica refused", extra={"peer": connection.peer, "reason": text})
             connection.send(packets.ReplicaAnswer(problem, text))
             return
-        connection.send(
-            packets.ReplicaAnswer(ReplicaProblem.NONE, "", self._common(registration), self._node_id, self._epoch)
-        )
+        answer = packets.ReplicaAnswer(ReplicaProblem.NONE, "", self._common(registration), self._node_id, self._epoch)
+        answer.sequence = self._authority.sequence
+        connection.send(answer)
         self.fire(LinkEvent.REGISTER, Registered(registration, connection))
 
     def _common(self, registration: packets.ReplicaRegistration) -> int:

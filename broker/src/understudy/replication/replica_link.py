@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from enum import Enum, auto
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 from understudy.cluster.membership.credentials import ClusterCredentials
 from understudy.cluster.membership.handshake import prove
@@ -21,6 +21,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ReplicaFailed
 from understudy.ha.replication.moved_store import LogEnd, MovedStore
 from understudy.ha.replication.ports import Found, ReplicaListener
+from understudy.ha.replication.standing import WaitingCopy
 from understudy.limits import FRAME_BYTES_MAX, REPLICATED_SUBMISSION_BYTES_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Executor, Operation, Timers
@@ -40,11 +41,22 @@ from understudy.wire.core.transport import TransportConfiguration
 log = logging.getLogger(__name__)
 
 
+class Accepted(NamedTuple):
+    """The answer of an active node that takes this one as its replica."""
+
+    protocol: int
+    """Version of the replication protocol that both nodes speak."""
+    node_id: str | None
+    """Node id of the store of the active node."""
+    sequence: int
+    """Activation sequence of the active node; -1: an earlier version of Understudy does not say it."""
+
+
 class CopyTarget(Protocol):
     """The files that are being copied, then the execution of operations on them."""
 
-    def begin(self, protocol: int) -> None:
-        """Send the inventory; ``protocol`` is the version that both nodes speak."""
+    def begin(self, accepted: Accepted) -> None:
+        """Send the inventory."""
 
     def receive(self, data: bytes) -> None:
         """A message of the active node. Raises BrokerError: it does not fit."""
@@ -90,8 +102,8 @@ class ReplicaOptions:
     """Credentials of the cluster."""
     peer: PeerOptions
     """Time limits of the connection: those of the cluster connection."""
-    copied_at: Callable[[], int] = lambda: -1
-    """Function that returns when the data of the node was copied (``Authority.copied_at``)."""
+    waiting_copy: Callable[[], WaitingCopy | None] = lambda: None
+    """Function that returns the statement of this node while it waits (``Authority.waiting_copy``)."""
     node_id: Callable[[bool], str | None] = lambda place_taken: None
     """Node id of the only node of which this one becomes the replica; None: of any node of the group. The argument is
     whether an active node has another replica.
@@ -372,6 +384,8 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
     def _register(self, peer: CorePeer) -> None:
         peer.accept_frames(FRAME_BYTES_MAX)
         options = self.options
+        stated = options.waiting_copy()
+        had_node, had_epoch, had_sequence = options.had() or (None, 0, 0)
         registration = packets.ReplicaRegistration(
             options.protocol,
             options.name,
@@ -379,9 +393,12 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
             options.wants_failback,
             options.connector,
             options.node_id(self._place_taken),
-            options.copied_at(),
+            -1 if stated is None else stated.copied_at,
             FORMAT_VERSION,
-            *(options.had() or ()),
+            had_node,
+            had_epoch,
+            had_sequence,
+            None if stated is None else stated.node_id,
         )
         peer.request(registration, REPLICATION_CHANNEL, (packets.ReplicaAnswer,), self._answered)
 
@@ -407,16 +424,16 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
             self.fire(ReplicaEvent.REFUSED, text)
         else:
             log.info("accepted as replica", extra={"node_id": answer.node_id, "epoch": answer.epoch})
-            self.fire(ReplicaEvent.ACCEPTED, answer.protocol)
+            self.fire(ReplicaEvent.ACCEPTED, Accepted(answer.protocol, answer.node_id, answer.sequence))
 
-    def _begin_copy(self, protocol: int) -> None:
+    def _begin_copy(self, accepted: Accepted) -> None:
         self._received = self._durable = 0
         self._parts, self._parts_bytes = [], 0
         self._left = []
         self.found = Found.NOTHING
         self._target = self._new_target(self)
         self._listener.accepted()
-        self._target.begin(protocol)
+        self._target.begin(accepted)
 
     def _enter_sync(self) -> None:
         self._listener.in_sync()

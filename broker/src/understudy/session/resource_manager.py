@@ -321,7 +321,8 @@ class ResourceManager:
         """Branches for a recovering transaction manager: prepared ones, and those decided by an operator.
 
         Args:
-            came: Whether to add, for a node that is scaled down, the branches that it moved here and that are decided since.
+            came: Whether to add, for a node that is scaled down, the branches that it moved here and that are decided
+                since.
         """
         moved = filter(self._moved.has_come, self._moved) if came else ()
         return tuple(dict.fromkeys((*(branch.xid for branch in self.prepared()), *self._heuristics, *moved)))

@@ -458,7 +458,7 @@ def test_a_node_that_is_about_to_stop_in_the_last_pass_confirms_nothing_more() -
 def test_a_replica_of_another_version_is_taken_with_the_version_that_both_speak(offered: int, spoken: int) -> None:
     node = Active()
     channel = node.register(protocol=offered)
-    assert packets.ReplicaAnswer(ReplicaProblem.NONE, "", spoken, NODE_ID, 3) in channel.sent
+    assert packets.ReplicaAnswer(ReplicaProblem.NONE, "", spoken, NODE_ID, 3, sequence=1) in channel.sent
     assert node.protocols == [spoken]
 
 

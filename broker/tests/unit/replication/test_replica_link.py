@@ -8,7 +8,14 @@ from support.cluster_links import PASSWORD, SealableEnd
 from understudy.cluster.membership.credentials import ClusterCredentials
 from understudy.ha.replication.moved_store import LogEnd, MovedStore
 from understudy.ha.replication.ports import Found
-from understudy.replication.replica_link import ActiveNodes, ReplicaEvent, ReplicaLink, ReplicaOptions, ReplicaState
+from understudy.replication.replica_link import (
+    Accepted,
+    ActiveNodes,
+    ReplicaEvent,
+    ReplicaLink,
+    ReplicaOptions,
+    ReplicaState,
+)
 from understudy.testing.manual_time import ManualTime
 from understudy.wire.core import packets
 from understudy.wire.core.codec import encode
@@ -52,7 +59,8 @@ class Parts(SealableEnd):
 
     def accepted(self) -> None: ...
 
-    def begin(self, protocol: int) -> None: ...
+    def begin(self, accepted: Accepted) -> None:
+        self.begun = accepted
 
     def in_sync(self) -> None: ...
 

@@ -12,6 +12,7 @@ from typing import Any
 from support.replication import BODIES, ReplicatedHarness
 from support.store import DIRECTORY, NODE_ID
 from understudy.ids import NodeId
+from understudy.replication.replica_link import Accepted
 from understudy.runtime.base.disk import RealDisk
 from understudy.runtime.replica.copied_store import TargetCopy
 from understudy.runtime.replica.runner import WorkerRunner
@@ -104,7 +105,7 @@ def copy_until(backup: Backup, is_over: Callable[[], bool], *, after_work: Calla
     assert rig.store is not None
     directories = StoreDirectories(rig.disk("active"), DIRECTORY, BODIES)
     source = CopySource(directories, rig.log, rig.bodies_applier, rig.store.epoch)
-    backup.copy.begin(REPLICATION_PROTOCOL)
+    backup.copy.begin(Accepted(REPLICATION_PROTOCOL, NODE_ID, 3))
     while not is_over():
         moved = backup.worker.step(after_work)
         while backup.sent:

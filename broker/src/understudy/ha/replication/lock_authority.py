@@ -185,8 +185,8 @@ class LockAuthority:
         """See ``Authority``: the lock manager knows which data is the newest."""
         return False
 
-    def copied_at(self) -> int:
-        return -1
+    def waiting_copy(self) -> WaitingCopy | None:
+        return None
 
     def copy_waits(self, copy: WaitingCopy) -> bool:
         return False

@@ -140,9 +140,8 @@ class Authority(Protocol):
         """
         ...
 
-    def copied_at(self) -> int:
-        """Sequence above which this node did not take over, as it says while it waits (``standing.waiting_copy``); -1:
-        it can say nothing.
+    def waiting_copy(self) -> WaitingCopy | None:
+        """The statement of this node while it waits, without its place (``standing.waiting_copy``).
 
         Raises:
             StoreError: the notes about the data cannot be read.
@@ -150,7 +149,7 @@ class Authority(Protocol):
         ...
 
     def copy_waits(self, copy: WaitingCopy) -> bool:
-        """A node waits with a complete copy: whether that proves that the data of this node is the newest.
+        """A node waits and has made a statement: whether that proves that the data of this node is the newest.
 
         Raises:
             StoreError: the notes about the data cannot be read.

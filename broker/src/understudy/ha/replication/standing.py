@@ -8,7 +8,7 @@ into sync with this node; and the state of the copy, if the data is one. Not her
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 from understudy.dataclass import dataclass
 from understudy.ha.replication.moved_store import MovedStore
@@ -30,6 +30,16 @@ class Origin(Enum):
     """A copy that was complete when the node was last the replica of an active one."""
 
 
+class CopyNote(NamedTuple):
+    """The note of a node about the copy that its data is."""
+
+    origin: Origin = Origin.OWN
+    sequence: int = -1
+    """Sequence of the active node when the copy ended, or began if it is not complete; -1: unknown."""
+    node_id: str | None = None
+    """Node id of the active node; None: unknown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Notes:
     """The durable notes of one node."""
@@ -38,13 +48,16 @@ class Notes:
     sequence: int | None = None
     """Activation sequence of the data; None: it never had one."""
     copied_at: int = -1
-    """COPIED: sequence of the active node when the copy ended."""
+    """COPIED: sequence of the active node when the copy ended. INCOMPLETE: sequence of the active node from which the
+    copy began; -1: unknown."""
     shared_at: int | None = None
     """Sequence of this node, as the active one, when a replica last came into sync with it; None: none has."""
     shared_with: str | None = None
     """``host:port`` of that replica; None: the note is from before ADR 0064."""
     moved_away: bool = False
     """All messages of the data have moved to other nodes since its sequence was written (ADR 0126)."""
+    copy_of: str | None = None
+    """INCOMPLETE: node id of the active node from which the copy began; None: unknown."""
 
 
 class Standing(Enum):
@@ -84,29 +97,33 @@ def standing(notes: Notes) -> Standing:
 
 @dataclass(frozen=True, slots=True)
 class WaitingCopy:
-    """The statement of a node that waits with a complete copy (ADR 0064)."""
+    """The statement of a node that waits, about its last take-over (ADR 0064, 0202)."""
 
     node_id: str
     """Node id of the data."""
     copied_at: int
-    """The node took over at no sequence above this one: sequence of the active node when its copy ended; of a node that
-    was active itself, the sequence at which its replica would have taken over."""
+    """The node took over at no sequence above this one: sequence of the active node when its copy ended, or began if it
+    is not complete; of a node that was active itself, the sequence at which its replica would have taken over; of one
+    whose messages have moved away, its own sequence."""
     place: str
     """``host:port`` of the connector of the node that waits."""
 
 
 def waiting_copy(notes: Notes, node_id: str, place: str) -> WaitingCopy | None:
-    """The statement that a node with these notes may make while it waits; None unless its standing is ``REPLICA`` or
-    ``SHARED``.
+    """The statement that a node with these notes may make while it waits; None: it knows too little.
 
-    A node with one of these does not activate before it was in sync with an active node of its id again, or has heard
+    A node that makes one does not activate before it was in sync with an active node of its id again, or has heard
     such a statement itself, except by a promotion; so the statement stays true after a restart of that node.
     """
-    found = standing(notes)
-    if found is Standing.REPLICA:
-        return WaitingCopy(node_id, notes.copied_at, place)
-    if found is Standing.SHARED and notes.sequence is not None:
-        return WaitingCopy(node_id, notes.sequence + 1, place)
+    match standing(notes):
+        case Standing.REPLICA:
+            return WaitingCopy(node_id, notes.copied_at, place)
+        case Standing.INCOMPLETE if notes.copied_at >= 0 and notes.copy_of is not None:
+            return WaitingCopy(notes.copy_of, notes.copied_at, place)
+        case Standing.SHARED if notes.sequence is not None:
+            return WaitingCopy(node_id, notes.sequence + 1, place)
+        case Standing.MOVED if notes.sequence is not None:
+            return WaitingCopy(node_id, notes.sequence, place)
     return None
 
 
@@ -117,7 +134,8 @@ def was_last_active(notes: Notes, node_id: str, copy: WaitingCopy) -> bool:
     The owner of ``copy`` is that replica, by its place, and it has not taken over. So no node was active after this
     one, which has everything that it confirmed. A spare that was copying at the same sequence proves nothing. A copy
     of an earlier sequence proves as much: the replica ended before it could believe that it was in sync again. So does
-    one that was active itself before, and of which this node then was the replica.
+    a copy that is not complete, one that was active itself before and of which this node then was the replica, and one
+    whose messages had moved away before this node began anew.
     """
     if standing(notes) is not Standing.SHARED or notes.sequence is None or notes.shared_with is None:
         return False

@@ -26,6 +26,7 @@ from understudy.ha.replication.ports import Answer, Cause, ReplicaPromises
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.shared_note import SharedNote
 from understudy.ha.replication.standing import (
+    CopyNote,
     Notes,
     Origin,
     Standing,
@@ -78,7 +79,7 @@ class VoteAuthority:
         options: VoteAuthorityOptions,
         local: LocalSequence,
         shared: SharedNote,
-        copy: Callable[[], tuple[Origin, int]],
+        copy: Callable[[], CopyNote],
         node_id: Callable[[], str],
         voter: QuorumVoter,
         network: NetworkCheck | None,
@@ -87,7 +88,7 @@ class VoteAuthority:
         options: Settings.
         local: Activation sequence of the data of this node.
         shared: The note about its replica.
-        copy: Origin of the data and, of a copy, the sequence when it ended.
+        copy: Reads the note about the copy that the data is.
         node_id: The present node id.
         voter: Asks the cluster, or the network check.
         network: The network check, if it has targets; also a replica that was requested to take over asks it.
@@ -125,17 +126,18 @@ class VoteAuthority:
         return standing(self._notes())
 
     def _notes(self) -> Notes:
-        origin, copied_at = self._copy()
+        copy = self._copy()
         shared_at = self._shared.load()
         sequence = self._local.load()
-        return Notes(origin, sequence, copied_at, shared_at, self._shared.replica, self._local.moved_away)
+        return Notes(
+            copy.origin, sequence, copy.sequence, shared_at, self._shared.replica, self._local.moved_away, copy.node_id
+        )
 
     def listens(self) -> bool:
         return self.standing() is Standing.SHARED
 
-    def copied_at(self) -> int:
-        said = waiting_copy(self._notes(), self._node_id(), "")
-        return -1 if said is None else said.copied_at
+    def waiting_copy(self) -> WaitingCopy | None:
+        return waiting_copy(self._notes(), self._node_id(), "")
 
     def copy_waits(self, copy: WaitingCopy) -> bool:
         proved = was_last_active(self._notes(), self._node_id(), copy)
@@ -274,8 +276,8 @@ class VoteAuthority:
 
     def moved_record(self, end: LogEnd) -> MovedStore | None:
         """See ``Authority``. Data that is no copy any more is not recognised by the node that was active before."""
-        origin, copied_at = self._copy()
-        known = copied_at if origin is Origin.COPIED else -1
+        copy = self._copy()
+        known = copy.sequence if copy.origin is Origin.COPIED else -1
         return MovedStore(self._node_id(), self.sequence, end, known, self._options.place)
 
     def moved_away(self, end: LogEnd, answer: Answer) -> None:
@@ -324,7 +326,7 @@ class VoteAuthority:
             answer(ActivationRefused(text, hint=hint))
             return
         before = self._local.value
-        value = max(0, self.sequence, self._copy()[1]) + 1
+        value = max(0, self.sequence, self._copy().sequence) + 1
 
         def written(error: BaseException | None) -> None:
             answer(failure_of(self._local.path, error) or Promotion(self._node_id(), before, None, value))

@@ -20,7 +20,7 @@ from understudy.ports import Worker
 from understudy.runtime.base.parts import NodeParts
 from understudy.runtime.locks.providers import make_lock_manager
 from understudy.runtime.members.member_rules import ClusterBallot
-from understudy.runtime.replica.copied_store import data_origin, is_complete
+from understudy.runtime.replica.copied_store import copy_note, is_complete
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ def _vote_authority(
         ),
         local,
         SharedNote(environment.disk, configuration.node_manager_lock_directory, worker),
-        lambda: data_origin(parts),
+        lambda: copy_note(parts),
         lambda: parts.lock.node_id,
         voter,
         network,

@@ -91,7 +91,7 @@ class WaitingAcceptors:
         return WaitingAmqp091Connection(connection, self._parts.topology.endpoints, self._parts.environment.clock)
 
     def _heard(self, registration: packets.ReplicaRegistration) -> tuple[ReplicaProblem, str]:
-        connector, node_id = registration.connector, registration.node_id
+        connector, node_id = registration.connector, registration.copy_of or registration.node_id
         if not self._acceptors:
             return ReplicaProblem.NOT_ACTIVE, "this node does not wait any more"
         if node_id is None or registration.copied_at < 0:

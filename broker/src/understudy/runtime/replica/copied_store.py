@@ -10,10 +10,10 @@ from typing import Final
 
 from understudy.errors import BrokerError, DiskFailed
 from understudy.ha.locks.local_sequence import LocalSequence
-from understudy.ha.replication.standing import Origin
-from understudy.ids import coordination_node_id
+from understudy.ha.replication.standing import CopyNote, Origin
+from understudy.ids import NodeId, coordination_node_id
 from understudy.ports import Operation, Worker
-from understudy.replication.replica_link import TargetOwner
+from understudy.replication.replica_link import Accepted, TargetOwner
 from understudy.runtime.base.parts import NodeParts
 from understudy.runtime.replica.copying import FileExchange, Steps, store_directories
 from understudy.runtime.replica.scrubbing import ReplicaScrub, scrub_replica
@@ -29,6 +29,7 @@ from understudy.store.replication.divergence import Divergence, read_note, saved
 from understudy.store.replication.old_replicas import saved_numbers
 from understudy.store.replication.replica_log import ReplicaLog
 from understudy.store.replication.replica_state import (
+    NO_NODE,
     ReplicaState,
     ReplicaStatus,
     read_replica_state,
@@ -73,10 +74,12 @@ class TargetCopy:
         self._scrub: ReplicaScrub | None = None
         """While the copy is in sync."""
 
-    def begin(self, protocol: int) -> None:
+    def begin(self, accepted: Accepted) -> None:
         # the files are about to become those of another node: a position that was seen here does not apply to them
         self._parts.watch.forget()
-        self._protocol = protocol
+        self._protocol = accepted.protocol
+        if accepted.node_id is not None:
+            self._target.begins_from(NodeId(accepted.node_id), accepted.sequence)
         self._steps.go_on()
 
     def receive(self, data: bytes) -> None:
@@ -101,8 +104,8 @@ class TargetCopy:
 
     def _note_incomplete(self) -> None:
         """On the thread of the operations."""
-        state = ReplicaState(ReplicaStatus.INCOMPLETE, copied=True)
-        write_replica_state(self._parts.environment.disk, store_directories(self._parts).log, state)
+        disk, directory = self._parts.environment.disk, store_directories(self._parts).log
+        write_replica_state(disk, directory, self._target.incomplete)
 
     def _note(self, ready: TargetReady) -> None:
         """The files are complete and noted: node id and activation sequence follow, then the answer."""
@@ -174,14 +177,15 @@ def is_complete(parts: NodeParts) -> bool:
     return state.status is not ReplicaStatus.INCOMPLETE
 
 
-def data_origin(parts: NodeParts) -> tuple[Origin, int]:
-    """Origin of the data of a node and, of a copy, the activation sequence when it ended.
+def copy_note(parts: NodeParts) -> CopyNote:
+    """The note about the copy that the data of a node is.
 
     Raises:
-        StoreError: the note about it cannot be read.
+        StoreError: the note cannot be read.
     """
     state = read_replica_state(parts.environment.disk, store_directories(parts).log)
-    return _ORIGINS[state.status], state.activation_sequence
+    node_id = None if state.node_id == NO_NODE else state.node_id
+    return CopyNote(_ORIGINS[state.status], state.activation_sequence, node_id)
 
 
 def adopt_identity(parts: NodeParts, coordination_id: str | None) -> None:

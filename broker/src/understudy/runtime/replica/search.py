@@ -188,7 +188,7 @@ def replica_of(parts: NodeParts, used: ReplicationParts, options: ReplicationOpt
         options.wants_failback,
         parts.credentials,
         replace(peer_options(cluster), silence_ms=settings.silence_ms),
-        used.authority.copied_at,
+        used.authority.waiting_copy,
         search.node_id,
         search.not_asked,
         partial(others_not_asked, parts, own),

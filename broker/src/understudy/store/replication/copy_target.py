@@ -18,10 +18,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, Final
 
 from understudy.errors import BrokerError, DiskFailed, LimitExceeded, RemoteProtocolError, StoreError
+from understudy.ids import NodeId, uuid_bytes
 from understudy.limits import (
     COPY_LIST_FILES_MAX,
     COPY_PIECE_BYTES_MAX,
@@ -115,8 +117,12 @@ class CopyTarget:
         self._waiting: deque[CopyMessage] = deque()
         self._waiting_bytes = 0
         self._answered_bytes = 0
+        self.incomplete = ReplicaState(ReplicaStatus.INCOMPLETE, copied=True)
+        """Content of ``replica.state`` while the copy is not complete."""
         self._noted = False
         """``replica.state`` says that the files are those of a copy."""
+        self._noted_now = False
+        """``replica.state`` has ``incomplete``."""
         self._sizes: dict[_Key, int] = {}
         """Files that are kept or were received, with their sizes."""
         self._common: set[_Key] = set()
@@ -128,6 +134,17 @@ class CopyTarget:
         self._inventory = self._take_inventory()
 
     # --- on the loop --------------------------------------------------------------------------------
+
+    def begins_from(self, node_id: NodeId, sequence: int) -> None:
+        """Note of which active node the copy is (ADR 0202); called before its first message.
+
+        Args:
+            node_id: Node id of the store of the active node; nothing is noted if it is no UUID.
+            sequence: Activation sequence of the active node; -1: it does not say it.
+        """
+        with suppress(ValueError):
+            uuid_bytes(node_id)
+            self.incomplete = replace(self.incomplete, node_id=node_id, activation_sequence=sequence)
 
     def receive(self, message: CopyMessage) -> None:
         """A message of the active node.
@@ -229,9 +246,9 @@ class CopyTarget:
 
     def _note(self) -> None:
         """Note that the files belong to a copy that is not complete."""
-        if not self._noted:
-            write_replica_state(self._disk, self._directories.log, ReplicaState(ReplicaStatus.INCOMPLETE, copied=True))
-            self._noted = True
+        if not self._noted_now:
+            write_replica_state(self._disk, self._directories.log, self.incomplete)
+            self._noted = self._noted_now = True
 
     # --- messages -----------------------------------------------------------------------------------
 
@@ -251,7 +268,7 @@ class CopyTarget:
         disk, directories = self._disk, self._directories
         if self._saved_max:
             number = old_replicas.next_number(disk, directories)
-            state = ReplicaState(ReplicaStatus.INCOMPLETE, moving_to=number)
+            state = replace(self.incomplete, copied=False, moving_to=number)
             write_replica_state(disk, directories.log, state)
             self._move(number)
         else:

@@ -34,7 +34,8 @@ _COPIED: Final = 1
 _FIXED: Final = struct.Struct("<8sHBBI16sQqqH")
 _CRC: Final = struct.Struct("<I")
 _FILE_BYTES_MAX: Final = _FIXED.size + REPLICATED_NAME_BYTES_MAX + _CRC.size
-_NO_NODE: Final = NodeId(uuid_text(bytes(16)))
+#: The node id in the file where none is known.
+NO_NODE: Final = NodeId(uuid_text(bytes(16)))
 
 
 class ReplicaStatus(IntEnum):
@@ -57,10 +58,12 @@ class ReplicaState:
     """Incomplete: the files are those of a copy, so none of them needs to be kept."""
     moving_to: int = 0
     """Incomplete: number of the directory ``oldreplica.N`` that earlier data is being moved to; 0 for none."""
-    node_id: NodeId = _NO_NODE
-    """Node id of the store. This field and those below are set while the replica is in sync."""
+    node_id: NodeId = NO_NODE
+    """Node id of the store of the active node; ``NO_NODE``: a copy of an earlier version of Understudy began."""
     epoch: int = 0
+    """In sync: epoch of the active node."""
     activation_sequence: int = 0
+    """Activation sequence of the active node when the copy ended; incomplete: when it began."""
     active_name: str = ""
     """Name of the active node."""
     wall_ms: int = 0

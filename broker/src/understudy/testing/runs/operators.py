@@ -10,7 +10,7 @@ from understudy.ha.replication.policy import ReplicationPolicy
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.standing import Standing
 from understudy.ha.replication.vote_authority import VoteAuthority
-from understudy.testing.runs.cluster import SimCluster
+from understudy.testing.runs.cluster import SimCluster, SimNode
 
 #: Virtual seconds until a command that failed is repeated.
 AGAIN_S: Final = 1.0
@@ -30,10 +30,12 @@ class Operator:
         self._loop = cluster.loop
 
     def look(self) -> None:
-        """Promote the node that was active last if its replica lost its copy: the one case in which a pair of which
-        both nodes run waits for an operator (ADR 0064). The replica ended between the notes of both nodes.
+        """Promote the node that was active last if its replica has no data, or a note that cannot be read: the one case
+        in which a pair of which both nodes run waits for an operator (ADR 0064, 0202). The replica ended before its own
+        first note.
         """
-        standings = {}
+        standings: dict[Standing, SimNode] = {}
+        stated = False
         for node in (self._cluster.nodes[name] for name in self._pair):
             replication = node.server.replication if node.server is not None else None
             if replication is None or node.state != "passive":
@@ -41,8 +43,9 @@ class Operator:
             authority = replication.used.authority
             assert isinstance(authority, VoteAuthority)
             standings[authority.standing()] = node
+            stated |= authority.standing() is Standing.INCOMPLETE and authority.waiting_copy() is not None
         last_active = standings.pop(Standing.SHARED, None)
-        if last_active is None or not standings.keys() & {Standing.NEW, Standing.INCOMPLETE}:
+        if last_active is None or not standings.keys() & {Standing.NEW, Standing.INCOMPLETE} or stated:
             return
         assert last_active.server is not None
         assert last_active.process is not None

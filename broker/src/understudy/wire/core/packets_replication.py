@@ -84,7 +84,7 @@ class ReplicaRegistration(Packet):
     """A backup requests a copy of the store and everything that follows."""
 
     TYPE: ClassVar[int] = -110
-    GROUPS: ClassVar[tuple[str, ...]] = ("node_id", "copied_at", "format_version", "had_node")
+    GROUPS: ClassVar[tuple[str, ...]] = ("node_id", "copied_at", "format_version", "had_node", "copy_of")
     protocol: I32
     """Newest version that the backup speaks."""
     name: Text
@@ -99,7 +99,7 @@ class ReplicaRegistration(Packet):
     """Node id of the data of the backup, or of the configured primary that it is: it becomes the replica of that node
     only; None: of any node (ADR 0119)."""
     copied_at: I64 = -1
-    """Sequence above which a node that waits did not take over; -1: it says nothing (ADR 0064, 0067)."""
+    """Sequence above which a node that waits did not take over; -1: it says nothing (ADR 0064, 0067, 0202)."""
     format_version: I32 = 1
     """Newest format version of the log that the backup reads; earlier versions of Understudy do not say it."""
     had_node: TextOrNull = None
@@ -107,6 +107,8 @@ class ReplicaRegistration(Packet):
     had synced everything up to the position that follows (ADR 0118)."""
     had_epoch: I64 = 0
     had_sequence: I64 = 0
+    copy_of: TextOrNull = None
+    """Node id of the data that ``copied_at`` is about; None, from earlier versions: ``node_id``."""
 
 
 @dataclass(slots=True)
@@ -114,7 +116,7 @@ class ReplicaAnswer(Packet):
     """The answer of the active node to a registration."""
 
     TYPE: ClassVar[int] = -111
-    GROUPS: ClassVar[tuple[str, ...]] = ("moved_sequence",)
+    GROUPS: ClassVar[tuple[str, ...]] = ("moved_sequence", "sequence")
     problem: I32
     """Reason of a refusal, a ``ReplicaProblem``."""
     text: Text
@@ -134,6 +136,8 @@ class ReplicaAnswer(Packet):
     moved_log_sequence: I64 = 0
     moved_common: I64 = 0
     moved_last_batch: SizedBytes = b""
+    sequence: I64 = -1
+    """Activation sequence of the answering node; -1: an earlier version does not say it."""
 
 
 @dataclass(slots=True)

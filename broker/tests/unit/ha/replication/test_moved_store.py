@@ -19,7 +19,17 @@ from understudy.ha.replication.policy import ReplicationOptions, ReplicationPoli
 from understudy.ha.replication.ports import Answer, Authority, Cause, Replication
 from understudy.ha.replication.shared_note import SharedNote
 from understudy.ha.replication.standby_life import StandbyLife
-from understudy.ha.replication.standing import Notes, Origin, Standing, WaitingCopy, has_moved, standing, waiting_copy
+from understudy.ha.replication.standing import (
+    CopyNote,
+    Notes,
+    Origin,
+    Standing,
+    WaitingCopy,
+    has_moved,
+    standing,
+    waiting_copy,
+    was_last_active,
+)
 from understudy.ha.replication.vote_authority import VoteAuthority, VoteAuthorityOptions
 from understudy.ha.votes.decisions import QuorumVoter
 from understudy.testing.manual_time import ManualTime
@@ -106,10 +116,14 @@ def test_a_record_proves_only_that_the_data_which_the_replica_had_is_not_needed(
     assert has_moved(notes, NODE, record) is proved
 
 
-def test_data_that_has_moved_is_never_used_and_vouches_for_nothing() -> None:
+def test_data_that_has_moved_is_never_used_and_lets_only_a_later_primary_activate() -> None:
+    """The primary began anew above the sequence of the node whose messages had moved, and noted it as its replica."""
     notes = Notes(Origin.COPIED, 4, copied_at=3, moved_away=True)
     assert standing(notes) is Standing.MOVED
-    assert waiting_copy(notes, NODE, REPLICA) is None
+    stated = waiting_copy(notes, NODE, REPLICA)
+    assert stated == WaitingCopy(NODE, 4, REPLICA)
+    assert not was_last_active(LOST, NODE, stated), "the data from which the messages have moved"
+    assert was_last_active(Notes(sequence=5, shared_at=5, shared_with=REPLICA), NODE, stated)
 
 
 def test_a_note_of_moved_messages_says_nothing_of_a_copy_that_was_made_since() -> None:
@@ -128,7 +142,7 @@ class Voting:
     def __init__(self, *, primary: bool) -> None:
         self.local, volume = local_sequence()
         self.shared = SharedNote(volume.disk("host"), "/locks", StepWorker(immediate=True))
-        self.copy = Origin.OWN, -1
+        self.copy = CopyNote()
         self.authority = VoteAuthority(
             VoteAuthorityOptions(primary, place=REPLICA),
             self.local,
@@ -145,7 +159,7 @@ def test_a_replica_notes_that_its_messages_have_moved_and_its_primary_finds_the_
     for node in (replica, primary):
         node.local.write(3, lambda error: None)
     primary.shared.write(3, REPLICA, lambda error: None)
-    replica.copy = Origin.COPIED, 3
+    replica.copy = CopyNote(Origin.COPIED, 3)
     replica.authority.commit(lambda error: None)
     record = replica.authority.moved_record(END)
     assert record == RECORD

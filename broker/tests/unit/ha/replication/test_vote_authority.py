@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from understudy.ha.locks.local_sequence import LocalSequence
 from understudy.ha.replication.ports import Cause
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.shared_note import SharedNote
-from understudy.ha.replication.standing import Notes, Origin, Standing, Start, WaitingCopy, standing, start
+from understudy.ha.replication.standing import CopyNote, Notes, Origin, Standing, Start, WaitingCopy, standing, start
 from understudy.ha.replication.vote_authority import VoteAuthority, VoteAuthorityOptions
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.sim.disk import SimVolume
@@ -82,11 +83,17 @@ class Node:
             self.options,
             self.local,
             self.note,
-            lambda: (self.origin, self.copied_at),
+            lambda: CopyNote(self.origin, self.copied_at, "n"),
             lambda: "n",
             self.vote,
             self.network,
         )
+
+    def stated(self) -> WaitingCopy:
+        """The statement of this node while it waits, as the other node gets it."""
+        found = self.authority.waiting_copy()
+        assert found is not None
+        return replace(found, place="replica:61616")
 
     def request(self, cause: Cause = Cause.START) -> list[BrokerError | None]:
         answers: list[BrokerError | None] = []
@@ -330,7 +337,7 @@ def test_a_replica_whose_take_over_failed_lets_the_node_that_was_active_last_ser
     take_over_fails(primary, backup)
     primary.start()
     backup.start()
-    assert primary.authority.copy_waits(WaitingCopy("n", backup.authority.copied_at(), "replica:61616"))
+    assert primary.authority.copy_waits(backup.stated())
     assert primary.request() == [None]
 
 
@@ -362,7 +369,7 @@ def test_a_replica_whose_commit_failed_lets_the_node_that_was_active_last_serve_
     primary.start()
     backup.start()
     assert not backup.activates_alone()
-    assert primary.authority.copy_waits(WaitingCopy("n", backup.authority.copied_at(), "replica:61616"))
+    assert primary.authority.copy_waits(backup.stated())
     assert primary.request() == [None]
 
 
