@@ -11,7 +11,7 @@ from typing import Final
 from understudy.errors import BrokerError, DiskFailed
 from understudy.ha.locks.local_sequence import LocalSequence
 from understudy.ha.replication.standing import CopyNote, Origin
-from understudy.ids import NodeId, coordination_node_id
+from understudy.ids import coordination_node_id
 from understudy.ports import Operation, Worker
 from understudy.replication.replica_link import Accepted, TargetOwner
 from understudy.runtime.base.parts import NodeParts
@@ -32,6 +32,7 @@ from understudy.store.replication.replica_state import (
     NO_NODE,
     ReplicaState,
     ReplicaStatus,
+    incomplete_copy,
     read_replica_state,
     write_replica_state,
 )
@@ -78,8 +79,7 @@ class TargetCopy:
         # the files are about to become those of another node: a position that was seen here does not apply to them
         self._parts.watch.forget()
         self._protocol = accepted.protocol
-        if accepted.node_id is not None:
-            self._target.begins_from(NodeId(accepted.node_id), accepted.sequence)
+        self._target.incomplete = incomplete_copy(accepted.node_id, accepted.sequence)
         self._steps.go_on()
 
     def receive(self, data: bytes) -> None:

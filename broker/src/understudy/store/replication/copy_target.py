@@ -23,7 +23,6 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from understudy.errors import BrokerError, DiskFailed, LimitExceeded, RemoteProtocolError, StoreError
-from understudy.ids import NodeId, uuid_bytes
 from understudy.limits import (
     COPY_LIST_FILES_MAX,
     COPY_PIECE_BYTES_MAX,
@@ -65,6 +64,7 @@ from understudy.store.replication.inventory import hash_of, take_inventory
 from understudy.store.replication.replica_state import (
     ReplicaState,
     ReplicaStatus,
+    incomplete_copy,
     read_replica_state,
     write_replica_state,
 )
@@ -117,12 +117,10 @@ class CopyTarget:
         self._waiting: deque[CopyMessage] = deque()
         self._waiting_bytes = 0
         self._answered_bytes = 0
-        self.incomplete = ReplicaState(ReplicaStatus.INCOMPLETE, copied=True)
-        """Content of ``replica.state`` while the copy is not complete."""
-        self._noted = False
-        """``replica.state`` says that the files are those of a copy."""
-        self._noted_now = False
-        """``replica.state`` has ``incomplete``."""
+        self.incomplete = incomplete_copy()
+        """Content of ``replica.state`` while the copy is not complete; set before the first message is received."""
+        self._noted = ReplicaState()
+        """Content of ``replica.state``."""
         self._sizes: dict[_Key, int] = {}
         """Files that are kept or were received, with their sizes."""
         self._common: set[_Key] = set()
@@ -134,17 +132,6 @@ class CopyTarget:
         self._inventory = self._take_inventory()
 
     # --- on the loop --------------------------------------------------------------------------------
-
-    def begins_from(self, node_id: NodeId, sequence: int) -> None:
-        """Note of which active node the copy is (ADR 0202); called before its first message.
-
-        Args:
-            node_id: Node id of the store of the active node; nothing is noted if it is no UUID.
-            sequence: Activation sequence of the active node; -1: it does not say it.
-        """
-        with suppress(ValueError):
-            uuid_bytes(node_id)
-            self.incomplete = replace(self.incomplete, node_id=node_id, activation_sequence=sequence)
 
     def receive(self, message: CopyMessage) -> None:
         """A message of the active node.
@@ -210,7 +197,7 @@ class CopyTarget:
         if state.moving_to:
             self._move(state.moving_to)
             state = read_replica_state(disk, directories.log)
-        copied = self._noted = state.status is ReplicaStatus.INCOMPLETE and state.copied
+        self._noted, copied = state, state.copied
         files: list[InventoryFile] = []
         for item in take_inventory(disk, directories):
             if isinstance(item, int):
@@ -246,9 +233,9 @@ class CopyTarget:
 
     def _note(self) -> None:
         """Note that the files belong to a copy that is not complete."""
-        if not self._noted_now:
+        if self._noted != self.incomplete:
             write_replica_state(self._disk, self._directories.log, self.incomplete)
-            self._noted = self._noted_now = True
+            self._noted = self.incomplete
 
     # --- messages -----------------------------------------------------------------------------------
 
@@ -263,7 +250,7 @@ class CopyTarget:
             self._common.add(key)
 
     def _set_aside(self, message: SetAside) -> None:
-        if self._noted:
+        if self._noted.copied:
             raise RemoteProtocolError("SetAside after files were changed")
         disk, directories = self._disk, self._directories
         if self._saved_max:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from dataclasses import replace
 from enum import IntEnum
 from typing import Final
 
@@ -61,13 +62,27 @@ class ReplicaState:
     node_id: NodeId = NO_NODE
     """Node id of the store of the active node; ``NO_NODE``: a copy of an earlier version of Understudy began."""
     epoch: int = 0
-    """In sync: epoch of the active node."""
+    """Epoch of the active node when the copy ended; 0 if the copy is not complete."""
     activation_sequence: int = 0
     """Activation sequence of the active node when the copy ended; incomplete: when it began."""
     active_name: str = ""
     """Name of the active node."""
     wall_ms: int = 0
     """End of the copy by the clock of the active node, epoch milliseconds."""
+
+
+def incomplete_copy(node_id: str | None = None, sequence: int = -1) -> ReplicaState:
+    """The content of the file while a copy is not complete (ADR 0202).
+
+    Args:
+        node_id: Node id of the store of the active node; unknown if it is None or no UUID.
+        sequence: Activation sequence of the active node; -1: it does not say it.
+    """
+    state = ReplicaState(ReplicaStatus.INCOMPLETE, copied=True, activation_sequence=sequence)
+    try:
+        return replace(state, node_id=NodeId(uuid_text(uuid_bytes(node_id or ""))))
+    except ValueError:
+        return state
 
 
 def read_replica_state(disk: DiskReader, directory: str) -> ReplicaState:
