@@ -52,6 +52,9 @@ class Voter(Enum):
     REPLICA_DISK = 2
     """Written and synced by the replica."""
 
+    # that of Enum is a Python function, and marks are looked up by voter for each batch
+    __hash__ = object.__hash__
+
 
 class Contract(Enum):
     """Durability contract: the voters that a confirmation waits for. Each includes the weaker ones."""
