@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from understudy.errors import BrokerError
-from understudy.kernel import Sends, pick_sends, split_forwarded
+from understudy.kernel import DUPLICATE_SHIFT, DURABLE, PRIORITY_SHIFT, Sends, pick_sends, split_forwarded
 from understudy.kernel.log import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, Run, SendsPart, keep_sends
 from understudy.limits import GATHERED_BYTES_MAX
 from understudy.message import Message
@@ -92,7 +92,7 @@ class BatchSends:
         self._queues: tuple[Queue, ...] = ()
         """Get each of its messages."""
         self._kind = 0
-        """Kind of its messages (``Sends.alike``)."""
+        """Kind of its messages (``Sends.alike``): durability, priority, bytes of the duplicate id."""
         self._durable_ids: tuple[int, ...] = ()
         """Ids of the queues that need them in the log."""
         self._marked = False
@@ -320,8 +320,8 @@ class BatchSends:
         self._count = self._bytes = self._held_bytes = 0
         self._address, self._kind = address, kind
         self._queues = queues
-        duplicate_id, durable = sends.duplicate_id(row), sends.durable(row)
-        self._marked = bool(duplicate_id)
+        duplicate_bytes, durable = kind >> DUPLICATE_SHIFT, kind & DURABLE
+        self._marked = duplicate_bytes > 0
         if not durable:
             self._durable_ids = ()
         elif len(queues) == 1:
@@ -335,9 +335,9 @@ class BatchSends:
         if transaction is not None:
             return True
         if len(queues) == 1:
-            own_bytes = RECORD_HEAD_BYTES + QUEUE_ID_BYTES + len(duplicate_id)
+            own_bytes = RECORD_HEAD_BYTES + QUEUE_ID_BYTES + duplicate_bytes
             self._head_bytes = own_bytes + _SEAL_BYTES
-            room_bytes = office.store.hold_room(own_bytes + sends.size(row))
+            room_bytes = office.store.hold_room(own_bytes + (size_bytes if count == 1 else sends.size(row)))
             if size_bytes + count * self._head_bytes <= room_bytes:
                 self._held_bytes = self._room_bytes = room_bytes
                 context.gathered = self
@@ -373,7 +373,6 @@ class BatchSends:
         ids = self._duplicate_ids
         # the columns keep no bytes that were read from the socket
         self._parts, self._answers, self._duplicate_ids, self._count = [], [], [], 0
-        sends, row, _ = parts[0]
         transaction_id = transaction.log_id() if transaction is not None and durable_ids else 0
         first_id = store.last_id + 1
         store.last_id += count
@@ -386,7 +385,7 @@ class BatchSends:
             runs = [keep_sends(parts, first_id)]
         if ids and not held_bytes:
             office.acceptance.remember(address, ids, transaction, logged=bool(durable_ids))
-        priority = sends.priority(row)
+        priority = self._kind >> PRIORITY_SHIFT & 15
         arrivals: list[Arrival] = []
         for run in runs:
             if len(queues) == 1:
