@@ -118,11 +118,8 @@ class SegmentPool:
         return kept
 
     def offer(self, name: str, *, in_large_pieces: bool) -> None:
-        """Let a kept file be used; its name is durable.
-
-        Args:
-            name: Of the kept file.
-            in_large_pieces: Whether the page cache may have its bytes in large pieces.
+        """Let a kept file be used; its name is durable. ``in_large_pieces``: whether the page cache may have its bytes
+        in large pieces.
         """
         file = self._disk.open(self._path(name), read_only=True)
         try:
