@@ -206,8 +206,8 @@ class SegmentPool:
                 finally:
                     file.close()
                 if self._has_room(size_bytes):
-                    # how it was written is not known
-                    self._kept.append(_Kept(name, size_bytes, in_large_pieces=True))
+                    # how it was written is not known, and it may have left the cache since then
+                    self._kept.append(_Kept(name, size_bytes, in_large_pieces=False))
                 else:
                     self._disk.remove(path)
 
