@@ -72,3 +72,15 @@ def test_a_long_record_is_found_among_message_ids_that_look_like_headers() -> No
     damaged = bytearray(headers + ids + long)
     damaged[-1] ^= 1
     assert both(search.find_record, bytes(damaged), 0, ORIGIN, SEEDS[0], 3, -1) == -1
+
+
+@needs_native
+@pytest.mark.parametrize("filler", [bytes(64), b"x" * 64, b"x\0" * 32, bytes(24) + b"\x0b" + bytes(39)])
+def test_a_record_is_found_at_every_place_of_a_group_that_is_looked_at_together(filler: bytes) -> None:
+    record = b"".join(frame(RecordType.MESSAGE_ADD, 0, 9, ORIGIN, SEEDS[0], b"body"))
+    for before in range(40):
+        for behind in range(34):
+            data = filler[:before] + record + filler[:behind]
+            for at in range(0, before + 1, 7):
+                assert both(search.find_record, data, at, ORIGIN, SEEDS[0], 3, -1) == before
+            assert both(search.find_record, data, before + 1, ORIGIN, SEEDS[0], 3, -1) == -1

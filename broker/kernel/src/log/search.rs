@@ -53,10 +53,37 @@ fn ends_like_a_header(end: &[u8]) -> bool {
     (matches!(end[0], 0x01..=0x0f | 0x28..=0x2a)) && end[1] <= FLAGS_MAX && end[2] == 0 && end[3] == 0
 }
 
+/// Bytes of a header before the last two, which are zeros, and before its type.
+const ZEROS_AT: usize = 22;
+const TYPE_AT: usize = 20;
+/// Places that are looked at together.
+const GROUP: usize = 8;
+
+/// Bit 7 of each byte that is 0, at least of the lowest one, is set.
+fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(0x0101_0101_0101_0101) & !word & 0x8080_8080_8080_8080
+}
+
+/// Whether none of the `GROUP` places from `place` on can be a header: no byte is 0 where each has its zeros, or all are
+/// 0 where each has its type. Most groups of bodies, and those of blocks that were never written, are like that.
+fn has_no_header(data: &[u8], place: usize) -> bool {
+    if place + ZEROS_AT + GROUP > data.len() {
+        return false;
+    }
+    zero_bytes(u64_at(data, place + ZEROS_AT)) == 0 || u64_at(data, place + TYPE_AT) == 0
+}
+
 fn search(data: &[u8], at: usize, origin: u64, seed: u32, above: u64, after: i64) -> Option<usize> {
     let last = data.len().checked_sub(HEADER_BYTES)?;
     let mut beginnings = Beginnings { data, crcs: Vec::new() };
-    for place in at..=last {
+    let mut next = at;
+    while next <= last {
+        let place = next;
+        if (place - at) % GROUP == 0 && has_no_header(data, place) {
+            next += GROUP;
+            continue;
+        }
+        next += 1;
         let header = &data[place..place + HEADER_BYTES];
         if !ends_like_a_header(&header[20..]) || u64_at(header, 8) <= above {
             continue;

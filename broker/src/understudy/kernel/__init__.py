@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final, Literal
 
 from understudy.errors import ConfigError
+from understudy.kernel.sends import DUPLICATE_SHIFT, DURABLE, PRIORITY_SHIFT
 
 #: Version of the functions; ``INTERFACE`` in ``broker/kernel/src/lib.rs`` must be equal. It changes whenever the
 #: arguments or the result of a function change.
@@ -134,8 +135,11 @@ else:
 
 __all__ = [
     "ACTIVE",
+    "DUPLICATE_SHIFT",
+    "DURABLE",
     "FUNCTIONS",
     "INTERFACE",
+    "PRIORITY_SHIFT",
     "VARIABLE",
     "WHY",
     "Kernel",

@@ -32,18 +32,20 @@ _I32 = Struct(">i")
 _FIELDS = Struct(">?qqb")  # durable, expiration, timestamp, priority; the type is skipped
 
 #: Traits of a message, in one integer.
-_DURABLE: Final = 1
+DURABLE: Final = 1
+"""Bit of messages that survive a crash."""
 SPECIAL: Final = 2
 """Bit of messages with a negative expiration, or with a property that the ordinary path does not handle."""
 GROUPED: Final = 4
 """Bit of messages that belong to a message group."""
-_PRIORITY_SHIFT: Final = 3
+PRIORITY_SHIFT: Final = 3
+"""Number of the first of four bits with the priority."""
 _ROUTING_SHIFT: Final = 7
 """Nine bits: 0, or the routing type of the property plus one."""
 _ROUTING_MASK: Final = 511
 DUPLICATE_SHIFT: Final = 16
 """Number of the bit from which on the bytes of the duplicate id are stored; 0: the message has none."""
-_ALIKE: Final = _DURABLE | 15 << _PRIORITY_SHIFT | -1 << DUPLICATE_SHIFT
+_ALIKE: Final = DURABLE | 15 << PRIORITY_SHIFT | -1 << DUPLICATE_SHIFT
 """Traits that must be equal in messages that are handled together."""
 
 _BYTE: Final = 3
@@ -133,11 +135,11 @@ class Sends:
 
     def durable(self, row: int) -> bool:
         """Whether the message survives a crash."""
-        return bool(self._traits[row] & _DURABLE)
+        return bool(self._traits[row] & DURABLE)
 
     def priority(self, row: int) -> int:
         """Priority of a message, 0 to 9."""
-        return self._traits[row] >> _PRIORITY_SHIFT & 15
+        return self._traits[row] >> PRIORITY_SHIFT & 15
 
     def expiration(self, row: int) -> int:
         """Epoch milliseconds; 0: never, or there is no such row."""
@@ -193,8 +195,8 @@ class Sends:
         those before it, and at most ``room_count``.
 
         Returns:
-            How many, their bytes, and their kind: a number that is the same for messages of the same durability,
-            priority and length of duplicate id.
+            How many, their bytes, and their kind: a number with their durability (``DURABLE``), priority (four bits
+            from ``PRIORITY_SHIFT`` on) and bytes of the duplicate id (from ``DUPLICATE_SHIFT`` on).
         """
         address, kind = self._addresses[row], self._traits[row] & _ALIKE
         wanted = routing_type + 1
@@ -289,9 +291,9 @@ def add_row(sends: Sends, start: int, stop: int) -> bool:
     durable, expiration, _, priority = _FIELDS.unpack_from(data, offset + 1)
     if not 0 <= priority <= 9:
         return False
-    traits = priority << _PRIORITY_SHIFT
+    traits = priority << PRIORITY_SHIFT
     if durable:
-        traits |= _DURABLE
+        traits |= DURABLE
     if expiration < 0:
         traits |= SPECIAL
     row = len(sends._starts)

@@ -13,10 +13,11 @@ Not here: everything that is not plain (``post_office``), what an open transacti
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from understudy.errors import BrokerError
-from understudy.kernel import Sends, pick_sends, split_forwarded
+from understudy.kernel import DUPLICATE_SHIFT, DURABLE, PRIORITY_SHIFT, Sends, pick_sends, split_forwarded
 from understudy.kernel.log import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, Run, SendsPart, keep_sends
 from understudy.limits import GATHERED_BYTES_MAX
 from understudy.message import Message
@@ -33,40 +34,30 @@ Answered = Callable[[Sequence[int]], None]
 """Answers requests, given by their correlation ids, whose messages are safe."""
 
 
-class Taking:
+class Taking(NamedTuple):
     """Messages of one read that a session gives to ``BatchSends``, with the session, its transaction and the answer."""
 
-    __slots__ = ("answered", "of_cluster", "order", "sends", "transaction")
-
-    def __init__(
-        self,
-        sends: Sends,
-        order: ResponseOrder,
-        answered: Answered | None,
-        transaction: SessionTransaction | None = None,
-        *,
-        of_cluster: bool = False,
-    ) -> None:
-        """
-        Args:
-            sends: The messages, in the order in which they came.
-            order: Order of the session that sent them.
-            answered: Called when they are durable, or taken by the transaction, with their correlation ids; None if no
-                answer is wanted.
-            transaction: They become visible with it.
-            of_cluster: Whether they come from a member of the cluster, which may have chosen their queues.
-        """
-        self.sends = sends
-        self.order = order
-        self.answered = answered
-        self.transaction = transaction
-        self.of_cluster = of_cluster
+    sends: Sends
+    """The messages, in the order in which they came."""
+    order: ResponseOrder
+    """Order of the session that sent them."""
+    answered: Answered | None
+    """Called when they are durable, or taken by the transaction, with their correlation ids; None if no answer is
+    wanted."""
+    transaction: SessionTransaction | None = None
+    """Transaction with which they become visible."""
+    of_cluster: bool = False
+    """Whether they come from a member of the cluster, which may have chosen their queues."""
 
     def others(self, sends: Sends) -> Taking:
         """Other messages, which were made of these, for the same purpose."""
-        return Taking(sends, self.order, self.answered, self.transaction, of_cluster=self.of_cluster)
+        return self._replace(sends=sends)
 
 
+#: ``Taking(...)`` without the Python-level call.
+taking_of: Callable[[tuple[Sends, ResponseOrder, Answered | None, SessionTransaction | None, bool]], Taking] = partial(
+    tuple.__new__, Taking
+)
 _UNLIMITED: Final = 1 << 62
 #: A record takes so much of its segment beside itself, for its offset in the seal.
 _SEAL_BYTES: Final = 4
@@ -101,7 +92,7 @@ class BatchSends:
         self._queues: tuple[Queue, ...] = ()
         """Get each of its messages."""
         self._kind = 0
-        """Kind of its messages (``Sends.alike``)."""
+        """Kind of its messages (``Sends.alike``): durability, priority, bytes of the duplicate id."""
         self._durable_ids: tuple[int, ...] = ()
         """Ids of the queues that need them in the log."""
         self._marked = False
@@ -226,9 +217,7 @@ class BatchSends:
         correlation_ids = sends.correlation_ids[row : row + count]
         for number, (queues, picked, begin, rows) in enumerate(parts, start=1):
             alike = rows, picked.bytes_of(begin, rows), kind
-            part = taking.others(picked)
-            if number < len(parts):
-                part.answered = None
+            part = taking._replace(sends=picked, answered=taking.answered if number == len(parts) else None)
             taken, _ = self._take_part(part, begin, address, queues, alike, correlation_ids)
             assert taken == rows, f"{taken} of {rows} taken"
         return count, sends.bytes_of(row, count)
@@ -331,8 +320,9 @@ class BatchSends:
         self._count = self._bytes = self._held_bytes = 0
         self._address, self._kind = address, kind
         self._queues = queues
-        self._marked = bool(sends.duplicate_id(row))
-        if not sends.durable(row):
+        duplicate_bytes, durable = kind >> DUPLICATE_SHIFT, kind & DURABLE
+        self._marked = duplicate_bytes > 0
+        if not durable:
             self._durable_ids = ()
         elif len(queues) == 1:
             self._durable_ids = (queues[0].queue_id,) if queues[0].durable else ()
@@ -340,14 +330,14 @@ class BatchSends:
             self._durable_ids = tuple([queue.queue_id for queue in queues if queue.durable])
         # as ``_are_logged``, from the ids that are known already
         logged = self._durable_ids if transaction is None else len(self._durable_ids) == len(queues)
-        if not sends.durable(row) or not logged:
+        if not durable or not logged:
             return office.acceptance.keeps(queues[0].address, holders_of(queues), count, size_bytes)
         if transaction is not None:
             return True
         if len(queues) == 1:
-            own_bytes = RECORD_HEAD_BYTES + QUEUE_ID_BYTES + len(sends.duplicate_id(row))
+            own_bytes = RECORD_HEAD_BYTES + QUEUE_ID_BYTES + duplicate_bytes
             self._head_bytes = own_bytes + _SEAL_BYTES
-            room_bytes = office.store.hold_room(own_bytes + sends.size(row))
+            room_bytes = office.store.hold_room(own_bytes + (size_bytes if count == 1 else sends.size(row)))
             if size_bytes + count * self._head_bytes <= room_bytes:
                 self._held_bytes = self._room_bytes = room_bytes
                 context.gathered = self
@@ -383,7 +373,6 @@ class BatchSends:
         ids = self._duplicate_ids
         # the columns keep no bytes that were read from the socket
         self._parts, self._answers, self._duplicate_ids, self._count = [], [], [], 0
-        sends, row, _ = parts[0]
         transaction_id = transaction.log_id() if transaction is not None and durable_ids else 0
         first_id = store.last_id + 1
         store.last_id += count
@@ -396,7 +385,7 @@ class BatchSends:
             runs = [keep_sends(parts, first_id)]
         if ids and not held_bytes:
             office.acceptance.remember(address, ids, transaction, logged=bool(durable_ids))
-        priority = sends.priority(row)
+        priority = self._kind >> PRIORITY_SHIFT & 15
         arrivals: list[Arrival] = []
         for run in runs:
             if len(queues) == 1:

@@ -20,7 +20,7 @@ from understudy.limits import PRODUCERS_PER_SESSION_MAX
 from understudy.message import REPLY_TO, Message
 from understudy.routing.addresses.address import Address
 from understudy.routing.addresses.configuration import split_fqqn
-from understudy.routing.batch import Answered, Taking
+from understudy.routing.batch import Answered, taking_of
 from understudy.routing.post_office import Done, Undecided
 from understudy.routing.queues.queue import Queue
 from understudy.selector.work import WORK
@@ -152,7 +152,7 @@ class SendRequests:
         take = self._batch_sends.take
         transaction = None if state.auto_commit_sends else state.sending_transaction
         answered = answers.answer_run if answers is not None else None
-        taking = Taking(sends, state.order, answered, transaction, of_cluster=state.options.of_cluster)
+        taking = taking_of((sends, state.order, answered, transaction, state.options.of_cluster))
         while row < sends.count:
             target = targets.get(sends.address(row) or "")
             if target is None or target.permitted_until_ms < office.now_ms:
@@ -182,7 +182,7 @@ class SendRequests:
         Returns:
             How many were taken; the next one has to be sent alone.
         """
-        taking = Taking(sends, self._state.order, route.answered)
+        taking = taking_of((sends, self._state.order, route.answered, None, False))
         begin = row
         while row < sends.count:
             taken, _ = self._batch_sends.take_routed(taking, row, route.address, route.queues)

@@ -392,18 +392,21 @@ class Journal:
         item = self._under_way
         assert item is not None
         self._under_way = None
-        if isinstance(error, DiskFull) and self._may_write_again():
-            self._stall(item, error)
-            return
         if error is not None:
-            self.fail(error)
+            if isinstance(error, DiskFull) and self._may_write_again():
+                self._stall(item, error)
+            else:
+                self.fail(error)
             return
         if self._stalled_until_ms is not None:
             self._stalled_until_ms = None
             log.info("the journal resumes: disk space is available", extra={"path": self._directory})
             self._on_space()
+        # of a batch; less than 0: it was a seal
+        size_bytes = -1
         if isinstance(item, Batch):
-            self._queued_bytes -= item.append.size_bytes
+            size_bytes = item.append.size_bytes
+            self._queued_bytes -= size_bytes
             if self.congested:
                 self.congested = self._queued_bytes > JOURNAL_BACKLOG_BYTES_PAUSE
         else:
@@ -412,17 +415,12 @@ class Journal:
             self.context.advance(item.last_sequence)
         finally:
             # an internal error of a released call is not an error of the log
-            if isinstance(item, Seal) and item.following is None:
+            if size_bytes < 0 and isinstance(item, Seal) and item.following is None:
                 self._life.fire(JournalEvent.SEALED)
             else:
                 if self._queue or self.parts:
                     self.flush()
-                if (
-                    self.spares.wants_zeros
-                    and isinstance(item, Batch)
-                    and item.append.size_bytes <= SMALL_BATCH_BYTES
-                    and self._under_way is None
-                ):
+                if self.spares.wants_zeros and 0 <= size_bytes <= SMALL_BATCH_BYTES and self._under_way is None:
                     self.spares.zero()
 
     @property

@@ -52,6 +52,9 @@ class Voter(Enum):
     REPLICA_DISK = 2
     """Written and synced by the replica."""
 
+    # that of Enum is a Python function, and marks are looked up by voter for each batch
+    __hash__ = object.__hash__
+
 
 class Contract(Enum):
     """Durability contract: the voters that a confirmation waits for. Each includes the weaker ones."""
@@ -246,7 +249,8 @@ class OperationContext(Lane):
             # a released call may itself fail the context: the others must then stay unheard
             if self.failure is not None or self._held:
                 break
-            sequence = min(map(self._marks.__getitem__, lane._voters))
+            voters = lane._voters
+            sequence = self._marks[voters[0]] if len(voters) == 1 else min(map(self._marks.__getitem__, voters))
             if sequence <= lane.durable:
                 continue
             lane.durable = sequence

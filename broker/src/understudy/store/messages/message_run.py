@@ -93,14 +93,19 @@ def append_run(
             continue
         size = len(run.data)
         journal.parts.append(run.data)
-        journal.offsets.frombytes(run.offsets())
+        if added == 1:
+            journal.offsets.append(journal.offset)
+        else:
+            journal.offsets.frombytes(run.offsets())
         journal.offset += size
         journal.room -= 4 * added
         journal.sequence += added
         context.appended = journal.sequence
         use, begin_id = journal.use, first_id + taken
         taken += added
-        use.message_id_max = max(use.message_id_max, first_id + taken - 1)
+        last_id = first_id + taken - 1
+        if last_id > use.message_id_max:
+            use.message_id_max = last_id
         if not use.message_id_min or begin_id < use.message_id_min:
             use.message_id_min = begin_id
         runs.append(run)
@@ -110,7 +115,10 @@ def append_run(
         if taken < count:
             left = _behind(parts, taken)
     for queue_id in queue_ids:
-        state.live.add_range(queue_id, first_id, count)
+        if count == 1:
+            state.live.add(queue_id, first_id)
+        else:
+            state.live.add_range(queue_id, first_id, count)
         if transaction is not None:
             transaction.added_ids.extend(queue_id, range(first_id, first_id + count))
     if duplicate_ids:

@@ -337,6 +337,16 @@ class FrameDecoder:
         try:
             if self._expects_magic:
                 return self._receive_magic(data)
+            # a message that comes alone: without the loop over frames and what that needs
+            if len(data) > FRAME_HEAD_BYTES and self.groups_sends and self._skipped is None and self.version >= 134:
+                length, packet_type, channel_id = _HEAD.unpack_from(data)
+                if packet_type == _TYPE_SEND and length + 4 == len(data):
+                    sends = split_sends(data, 0, self.frame_limit_bytes, 1)
+                    if sends is not None:
+                        batch = _send_batch()
+                        batch.sends = sends
+                        self._consumed_bytes += length + 4
+                        return [_frame((channel_id, batch, length + 4))]
             return self._decode(data, 0)
         except RemoteProtocolError as error:
             self._error = error
