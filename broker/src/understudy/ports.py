@@ -326,6 +326,12 @@ class File(FileReader, Protocol):
     def links(self) -> int:
         """Number of names that the file has (hard links)."""
 
+    def begin_sync(self, offset: int, length: int) -> None:
+        """Ask the system to begin to write a range to the medium, without waiting for it: a later ``sync`` has less to
+        do. Nothing is safe before that sync, which also reports the errors; a system that cannot do it does nothing.
+        """
+        ...
+
     def sync(self) -> None:
         """fdatasync: data and the metadata needed to read it back are on the medium."""
         ...

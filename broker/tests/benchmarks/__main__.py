@@ -16,6 +16,7 @@ from benchmarks.failover import failover
 from benchmarks.fairness import fairness
 from benchmarks.group_commit import group_commit
 from benchmarks.growth import growth
+from benchmarks.jms import jms
 from benchmarks.journal_source import journal_source
 from benchmarks.logins import logins
 from benchmarks.machine import as_installed, describe
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
     "fairness": fairness,
     "group-commit": group_commit,
     "growth": growth,
+    "jms": jms,
     "journal-source": journal_source,
     "logins": logins,
     "management-pages": management_pages,

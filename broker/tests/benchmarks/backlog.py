@@ -19,7 +19,7 @@ import struct
 import tempfile
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -92,6 +92,8 @@ class Figures:
 
     per_s: float
     broker_cpu_us: float
+    client_cpu_us: float = 0.0
+    """Of the client; 0: not measured."""
 
 
 @dataclass
@@ -103,6 +105,8 @@ class Row:
     waiting: int
     broker: Broker
     samples: dict[str, list[Figures]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    """By case, where a run failed."""
 
     def median(self, case: str, figure: str) -> float | None:
         """The median of a figure over the rounds of a case; None if no round has it."""
@@ -287,26 +291,36 @@ def _cpu_s(broker: Broker) -> float:
     return sum(map(process_cpu_seconds, broker.pids()))
 
 
-def _limited(broker: Broker, configuration: Callable[[], Path], limit_mib: int) -> None:
-    """Prepare a broker with that limit of bodies in memory; 0: its own default."""
-    broker.prepare()
+def limit(path: Path, limit_mib: int, address_setting: str) -> None:
+    """Write a limit of bodies in memory into a configuration, 0: its own default, and an element for addresses."""
+    text = path.read_text()
     if limit_mib:
-        path = configuration()
-        text = path.read_text()
-        limit = f"<global-max-size>{limit_mib * 1024 * 1024}</global-max-size>"
-        path.write_text(text.replace("</core>", f"{limit}</core>"))
+        text = text.replace("</core>", f"<global-max-size>{limit_mib * 1024 * 1024}</global-max-size></core>")
+    if address_setting:
+        if "</address-settings>" not in text:
+            text = text.replace("</core>", "<address-settings></address-settings></core>")
+        text = text.replace("</address-settings>", f"{address_setting}</address-settings>")
+    path.write_text(text)
 
 
-def _start(name: str, directory: Path, limit_mib: int, revision: str = "") -> Broker:
-    if name == "artemis":
-        artemis = Artemis(directory)
-        _limited(artemis, lambda: directory / "instance" / "etc" / "broker.xml", limit_mib)
-        artemis.start()
-        return artemis
-    ours = Understudy(directory, revision=revision)
-    _limited(ours, lambda: ours.configuration, limit_mib)
-    ours.start()
-    return ours
+def start(name: str, directory: Path, limit_mib: int, revision: str = "", address_setting: str = "") -> Broker:
+    """Start Artemis or this broker.
+
+    Args:
+        name: ``artemis``; anything else is this broker.
+        directory: Of its own.
+        limit_mib: Bodies in memory, ``global-max-size``; 0: the default of the broker.
+        revision: Run the sources of another commit of this broker.
+        address_setting: An element ``address-setting`` that is added to the configuration.
+
+    Raises:
+        CannotRun: It is not available here.
+    """
+    broker: Artemis | Understudy = Artemis(directory) if name == "artemis" else Understudy(directory, revision=revision)
+    broker.prepare()
+    limit(broker.configuration, limit_mib, address_setting)
+    broker.start()
+    return broker
 
 
 @click.command("backlog")
@@ -355,7 +369,7 @@ def backlog(
         for name, revision in names:
             for limit_mib, depth in product(limits, curve[:1] if curve else (0, waiting)):
                 try:
-                    broker = _start(name, Path(directory) / f"{name}-{limit_mib}-{depth}", limit_mib, revision)
+                    broker = start(name, Path(directory) / f"{name}-{limit_mib}-{depth}", limit_mib, revision)
                 except CannotRun as error:
                     click.echo(f"{name} skipped: {error}", err=True)
                     continue

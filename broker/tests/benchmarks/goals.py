@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from benchmarks.peers import Target
@@ -27,6 +27,8 @@ AGAINST_BEST = (("blocking", 1.5), ("blocking-16", 2.0))
 #: Likewise over AMQP 0-9-1: at least so many times one kind of queue of RabbitMQ, and the best of them.
 AGAINST_AMQP = (("pipelined", 4.0, "rabbitmq-quorum"), ("pipelined", 2.0, "rabbitmq-classic"))
 AGAINST_BEST_AMQP = (("blocking", 1.3), ("blocking-16", 1.3))
+#: Likewise of each case through the JMS client of Artemis.
+AGAINST_JMS = 1.2
 #: Broker CPU of a pipelined message: at most this share of Artemis's.
 CPU_SHARE_MAX = 1 / 6
 
@@ -37,6 +39,16 @@ _OURS = "understudy"
 OURS_AMQP = f"{_OURS}-amqp"
 _TWIN = f"{_OURS}-python"
 _NONE = "no peer to compare with"
+
+
+class Measured(Protocol):
+    """A broker and its figures."""
+
+    name: str
+
+    def median(self, run: str, figure: str) -> float | None:
+        """The median of a figure over the rounds of a run; None if no round has it."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -95,8 +107,18 @@ def _judge_amqp(by_name: Mapping[str, Target], shapes: Sequence[str]) -> list[Go
     return [replace(goal, text=f"AMQP 0-9-1: {goal.text}") for goal in goals if goal is not None]
 
 
+def judge_jms(brokers: Sequence[Measured], cases: Sequence[str]) -> list[Goal]:
+    """The goals of the cases through the JMS client of Artemis for which there are figures of this broker."""
+    ours = next((each for each in brokers if each.name == _OURS), None)
+    rivals = [each for each in brokers if not each.name.startswith(_OURS)]
+    if ours is None:
+        return []
+    goals = [_ratio(ours, rivals, None, case, AGAINST_JMS, "the best peer") for case in cases]
+    return [goal for goal in goals if goal is not None]
+
+
 def _ratio(
-    ours: Target, rivals: Sequence[Target], floor: Target | None, run: str, factor: float, whom: str
+    ours: Measured, rivals: Sequence[Measured], floor: Measured | None, run: str, factor: float, whom: str
 ) -> Goal | None:
     own = ours.median(run, "per_s")
     if own is None:

@@ -51,18 +51,18 @@ def markdown(targets: Sequence[Target], plan: Plan, goals: Sequence[Goal]) -> st
         about = f"{shape} messages ({SHAPES[shape].text})"
         if cases:
             parts += [f"Messages/s, broker CPU µs per message, ratio of us to it; {about}:"]
-            parts += [_lines(("broker", *cases), _summary_rows(targets, cases, shape))]
+            parts += [markdown_table(("broker", *cases), _summary_rows(targets, cases, shape))]
         if sizes:
             names = [target.name for target in targets if not target.skipped]
             parts += [f"MB/s, broker CPU µs per KiB of body; {about}:"]
-            parts += [_lines(("size", *names), _size_summary_rows(targets, sizes, shape))]
+            parts += [markdown_table(("size", *names), _size_summary_rows(targets, sizes, shape))]
     columns = (*_PROCESS_COLUMNS, f"{PERF_CLIENT}, messages/s")
     rows = [
         (*row, f"{statistics.median(target.perf_per_s):,.0f}" if target.perf_per_s else "")
         for row, target in zip(_process_rows(targets), (each for each in targets if not each.skipped), strict=True)
     ]
-    parts += [_lines(columns, rows)]
-    parts += [_lines(*_goal_table(goals))]
+    parts += [markdown_table(columns, rows)]
+    parts += [markdown_table(*_goal_table(goals))]
     return "\n\n".join([*parts, *_failures(targets)])
 
 
@@ -177,7 +177,8 @@ def _verdict(goal: Goal) -> str:
 # --- tables ------------------------------------------------------------------------------------------------------
 
 
-def _lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose columns after the first one are aligned to the right."""
     marks = ["---", *["---:"] * (len(columns) - 1)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, marks, *rows)).replace("| --- ", "|---").replace(
         "| ---: ", "|---:"

@@ -258,9 +258,14 @@ class Artemis(Broker):
         if result.returncode:
             raise CannotRun(f"artemis create: {(result.stdout + result.stderr)[-400:]}")
         # beyond this part of the whole disk Artemis grants no credits, however much of it is free for this run
-        config = self.directory / "instance" / "etc" / "broker.xml"
+        config = self.configuration
         text = config.read_text()
         config.write_text(re.sub(r"(?<=<max-disk-usage>)\d+", "100", text))
+
+    @property
+    def configuration(self) -> Path:
+        """The broker.xml, once it is prepared."""
+        return self.directory / "instance" / "etc" / "broker.xml"
 
     def command(self) -> Sequence[str]:
         return [str(self.directory / "instance" / "bin" / "artemis"), "run"]

@@ -150,6 +150,18 @@ def test_bytes_whose_cache_is_dropped_are_read_again(mount: Mount) -> None:
     file.close()
 
 
+def test_a_range_that_the_medium_begins_to_write_stays_as_it_is(mount: Mount) -> None:
+    file = mount.disk.open(f"{mount.directory}/file", create=True)
+    file.write(0, (b"bytes" * 20_000,))
+    for offset, length in ((0, 100_000), (4_000, 10), (200_000, 5), (0, 0)):
+        file.begin_sync(offset, length)
+        file.write(3, (b"B",))
+    file.sync()
+    assert file.read(0, 200_000) == b"bytBs" + b"bytes" * 19_999
+    assert file.size() == 100_000
+    file.close()
+
+
 def test_allocated_space_is_zeros_and_never_shrinks_a_file(mount: Mount) -> None:
     file = mount.disk.open(f"{mount.directory}/f", create=True)
     file.write(0, (b"abc",))

@@ -159,6 +159,9 @@ class UnitStore(MessageStore):
         gathered = self.context.gathered
         if gathered is not None:
             gathered.close()
+        # records of open transactions are written for whoever waits for them
+        if not self.context.waiting:
+            self.context.when_durable(self.last_sequence, lambda: None)
         while True:
             self.flush()
             if not self.writer.drain():

@@ -62,6 +62,9 @@ class _File:
         self._file.truncate(length)
         self._report(f"truncate {self.name} to {length} bytes")
 
+    def begin_sync(self, offset: int, length: int) -> None:
+        self._file.begin_sync(offset, length)
+
     def sync(self) -> None:
         self._file.sync()
         self._report(f"sync {self.name}")

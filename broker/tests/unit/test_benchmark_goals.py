@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
 import pytest
 
+from benchmarks.backlog import Figures, Row, limit
 from benchmarks.cases import ALL, CASES, SIZES
-from benchmarks.goals import FLOOR, OURS_AMQP, judge
+from benchmarks.goals import FLOOR, OURS_AMQP, judge, judge_jms
+from benchmarks.jms import BESIDE
+from benchmarks.jms import CASES as JMS_CASES
+from benchmarks.jms_client import SOURCES as JMS_SOURCES
 from benchmarks.load import Outcome
 from benchmarks.peers import Chosen, Plan, Target
 from benchmarks.report import markdown
@@ -169,3 +174,33 @@ def test_markdown_has_a_table_for_each_shape(tmp_path: Path) -> None:
     assert "| artemis | 10,000 (100.0) 5.00x | failed |" in text
     assert "| size | understudy | artemis |\n|---|---:|---:|\n| 5 MB | 50 (20.5) | 100 (10.2) |" in text
     assert "artemis FAILED, blocking/jms: lost one" in text
+
+
+@pytest.mark.parametrize(("rate", "met"), [(120, True), (119, False)])
+def test_cases_of_the_jms_client_are_judged_beside_the_best_peer(tmp_path: Path, rate: float, met: bool) -> None:
+    def row(name: str, per_s: float) -> Row:
+        return Row(name, 0, 0, Artemis(tmp_path / name), {"tx-1": [Figures(per_s, 1.0)]})
+
+    ours, artemis, before = row("understudy", rate), row("artemis", 100), row("understudy-1234567", 900)
+    (goal,) = judge_jms([ours, artemis, before], ["tx-1", "tx-100"])
+    assert (goal.text, goal.met) == ("tx-1", met)
+    assert [goal.met for goal in judge_jms([ours, before], ["tx-1"])] == [None]
+
+
+def test_cases_beside_a_backlog_have_a_case_of_the_jms_client() -> None:
+    known = re.findall(r'case "([^"]+)" ->', (JMS_SOURCES / "Cases.java").read_text())
+    assert {case.removeprefix(BESIDE) for case in JMS_CASES} == set(known)
+
+
+@pytest.mark.parametrize("existing", ["", "<address-settings><address-setting match='#'/></address-settings>"])
+def test_limits_are_written_into_a_configuration(tmp_path: Path, existing: str) -> None:
+    path = tmp_path / "broker.xml"
+    path.write_text(f"<configuration><core>{existing}</core></configuration>")
+    limit(path, 64, "<address-setting match='paged.#'/>")
+    settings = (
+        f"{existing.removesuffix('</address-settings>') or '<address-settings>'}<address-setting match='paged.#'/>"
+    )
+    wanted = {f"{settings}</address-settings>", f"<global-max-size>{64 * 1024 * 1024}</global-max-size>"}
+    text = path.read_text()
+    assert all(each in text for each in wanted)
+    assert text.endswith("</core></configuration>")

@@ -494,6 +494,39 @@ def test_a_branch_that_is_ended_after_a_failover_says_at_its_prepare_that_it_is_
     assert client.ask(packets.QueueQuery(Q), packets.QueueQueryResponseV3).message_count == 0
 
 
+def test_requests_of_a_branch_that_write_nothing_are_answered_before_its_work_is_durable() -> None:
+    """Only the preparation and the commit of a branch say that it is safe; each is one batch of the log."""
+    node = CoreNode(automatic=False)
+    node.world.queue()
+    client = node.client()
+    client.create_session("xa", auto_commit_sends=False, auto_commit_acks=False, xa=True)
+    node.sync()
+    client.received()
+    ok = packets.XaResponse(False, XaCode.OK, None)
+    other = XID._replace(branch_qualifier=b"other")
+    assert answer(client, packets.XaStart(XID)) == ok
+    client.send_message("held")
+    node.world.turn()
+    assert client.received() == [packets.NullResponse(1)]
+    work = (
+        packets.XaSuspend(),
+        packets.XaResume(XID),
+        packets.XaEnd(XID),
+        packets.XaStart(other),
+        packets.XaEnd(other),
+    )
+    for packet in work:
+        assert answer(client, packet) == ok
+        node.world.turn()
+    assert not node.store.writer.drain(), "the message is written with the preparation"
+    for packet in (packets.XaPrepare(XID), packets.XaCommit(XID)):
+        client.send(packet)
+        assert client.received() == []
+        node.sync()
+        assert client.received() == [ok]
+    assert len(node.store.found().references) == 1
+
+
 def test_a_branch_is_missing_in_the_answer_to_a_recovery_only_once_its_end_is_durable() -> None:
     """A transaction manager takes a missing branch for one that has ended, and forgets it."""
     node = CoreNode(automatic=False)

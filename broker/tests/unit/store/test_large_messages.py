@@ -18,7 +18,7 @@ from understudy.store.log.operation_context import OperationContext
 from understudy.store.messages.large_messages import REMOVE_AFTER_MS, STEP_BYTES, SYNC_BYTES, LargeMessages
 from understudy.store.retention import RetentionSettings
 from understudy.testing.manual_time import ManualTime
-from understudy.testing.sim.disk import SimVolume
+from understudy.testing.sim.disk import SimFile, SimVolume
 from understudy.testing.sim.writer import SimLogWriter
 
 
@@ -65,6 +65,44 @@ def folder() -> Folder:
     return made
 
 
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
+    """File, offset and length of each range that the medium was asked to begin with."""
+    ranges: list[tuple[str, int, int]] = []
+    begin_sync = SimFile.begin_sync
+
+    def noted(file: SimFile, offset: int, length: int) -> None:
+        ranges.append((file.path.rpartition("/")[2], offset, length))
+        begin_sync(file, offset, length)
+
+    monkeypatch.setattr(SimFile, "begin_sync", noted)
+    return ranges
+
+
+def test_the_medium_begins_with_all_bodies_that_are_completed_together_before_one_is_synced(
+    folder: Folder, begun: list[tuple[str, int, int]]
+) -> None:
+    files = [folder.large.create(each, durable=each != 9, failed=folder.failed.append) for each in (7, 8, 9, 10)]
+    for file in files:
+        file.append(b"body")
+        file.finish(lambda large, error: folder.stored.append((large, error)))
+    syncs: list[int] = []
+    folder.volume.before_operation = lambda operation: syncs.append(len(begun)) if operation == "sync" else None
+    folder.time.advance(1000)
+    # the first body is completed alone, those that come meanwhile together; the third one is not durable
+    assert begun == [("7.large.tmp", 0, 4), ("8.large.tmp", 0, 4), ("10.large.tmp", 0, 4)]
+    assert syncs == [1, 3, 3]
+
+
+def test_a_body_that_is_not_durable_is_not_written_early(folder: Folder, begun: list[tuple[str, int, int]]) -> None:
+    file = folder.large.create(7, durable=False, failed=folder.failed.append)
+    file.append(bytes(3 * SYNC_BYTES))
+    file.finish(lambda large, error: folder.stored.append((large, error)))
+    folder.time.advance(1000)
+    assert folder.stored == [(LargeBody(7, 3 * SYNC_BYTES, crc32(bytes(3 * SYNC_BYTES))), None)]
+    assert begun == []
+
+
 def test_a_file_is_synced_before_it_has_its_name_and_told_after_its_directory(folder: Folder) -> None:
     folder.write(7, b"body")
     assert folder.operations == ["create", "write", "sync", "rename", "sync-directory"]
@@ -75,7 +113,9 @@ def test_a_file_is_synced_before_it_has_its_name_and_told_after_its_directory(fo
     assert folder.operations == ["create", "write", "rename"]
 
 
-def test_a_large_body_is_written_in_steps_and_synced_on_the_way(folder: Folder) -> None:
+def test_a_large_body_is_written_in_steps_that_the_medium_begins_to_write_on_the_way(
+    folder: Folder, begun: list[tuple[str, int, int]]
+) -> None:
     file = folder.large.create(7, durable=True, failed=folder.failed.append)
     piece = bytes(100_000)
     for _ in range(100):
@@ -84,9 +124,13 @@ def test_a_large_body_is_written_in_steps_and_synced_on_the_way(folder: Folder) 
         folder.time.advance(20)
     assert file.size_bytes == 10_000_000
     assert folder.operations.count("write") == 10_000_000 // 300_000
-    assert folder.operations.count("sync") == 10_000_000 // SYNC_BYTES
+    # steps of 300,000 bytes: the fourth is the first one with which there are 1 MiB
+    assert begun == [("7.large.tmp", 0, 1_200_000 * number) for number in range(1, 9)]
+    assert "sync" not in folder.operations
     file.finish(lambda large, error: folder.stored.append((large, error)))
     folder.time.advance(1000)
+    assert begun[-1] == ("7.large.tmp", 0, 10_000_000)
+    assert folder.operations[-3:] == ["sync", "rename", "sync-directory"]
     assert folder.stored == [(LargeBody(7, 10_000_000, crc32(bytes(10_000_000))), None)]
     assert file.backlog_bytes == 0
 

@@ -22,6 +22,9 @@ _REQUESTS: Final[dict[type, Callable[[XaRequests, Any], None]]] = {
     packets.XaRollback: lambda requests, packet: requests.roll_back(packet.xid),
     packets.XaForget: lambda requests, packet: requests.forget(packet.xid),
 }
+#: Requests that write nothing to the log. Their answer does not wait until earlier work of the branch is durable, which
+#: is what the answer to the preparation says.
+_WRITE_NOTHING: Final = frozenset((packets.XaStart, packets.XaJoin, packets.XaResume, packets.XaSuspend, packets.XaEnd))
 
 
 def _request(handler: SessionAnswers, packet: Any) -> None:
@@ -33,7 +36,11 @@ def _request(handler: SessionAnswers, packet: Any) -> None:
         if handler.gives_up(error):
             return
         answer = _refusal(handler, error)
-    handler.session.state.when_durable(handler.channel.send_packet, answer)
+    state = handler.session.state
+    if answer is _OK and type(packet) in _WRITE_NOTHING:
+        state.in_order(handler.channel.send_packet, answer)
+    else:
+        state.when_durable(handler.channel.send_packet, answer)
 
 
 def _commit(handler: SessionAnswers, packet: packets.XaCommit) -> None:

@@ -9,6 +9,7 @@ the store must not make the node write elsewhere, or wait for a pipe. Directorie
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
 import os
@@ -23,6 +24,22 @@ from understudy.runtime.base.created_modes import created_file_mode, make_direct
 from understudy.runtime.process.descriptors import Descriptors
 
 _T = TypeVar("_T")
+
+#: Flag of ``sync_file_range``: begin to write pages that are not being written, and wait for none.
+_SYNC_FILE_RANGE_WRITE: Final = 2
+
+
+def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    """The function of the C library, which Python has no name for; None: there is none (it is one of Linux)."""
+    function = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if function is None:
+        return None
+    function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    function.restype = ctypes.c_int
+    return function  # type: ignore[no-any-return]  # its types are set above
+
+
+_SYNC_FILE_RANGE: Final = _sync_file_range()
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _ZEROS: Final = bytes(1024 * 1024)
@@ -169,6 +186,11 @@ class RealFile:
     def links(self) -> int:
         with _errors("cannot stat", self._path):
             return os.fstat(self.descriptor).st_nlink
+
+    def begin_sync(self, offset: int, length: int) -> None:
+        if _SYNC_FILE_RANGE is not None:
+            # an error of the call itself changes nothing, and one of the medium is reported by the sync
+            _SYNC_FILE_RANGE(self.descriptor, offset, length, _SYNC_FILE_RANGE_WRITE)
 
     def sync(self) -> None:
         try:

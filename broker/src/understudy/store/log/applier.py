@@ -370,7 +370,7 @@ class Applier:
     def _write_body(self, operation: WriteBody, disk: Disk) -> None:
         body = self._write_piece(operation, disk)
         if operation.sync and body.file is not None:
-            body.file.sync()
+            body.file.begin_sync(0, body.written_bytes)
 
     def _write_piece(self, operation: WriteBody | BodyEnd, disk: Disk) -> Body:
         """Raises DiskFailed if an earlier piece has failed."""
@@ -388,7 +388,7 @@ class Applier:
         return body
 
     def _finish_bodies(self, operation: FinishBodies, disk: Disk) -> None:
-        steps: tuple[Callable[[BodyEnd, Disk], object], ...] = (self._write_piece, self._sync_body, self._name_body)
+        steps: tuple[Callable[[BodyEnd, Disk], object], ...] = (self._write_end, self._sync_body, self._name_body)
         for step in steps:
             for end in operation.ends:
                 body = self._bodies.get(end.name)
@@ -404,6 +404,12 @@ class Applier:
                         self._bodies.setdefault(end.name, Body(None)).error = error
         if any(end.durable and self._bodies[end.name].error is None for end in operation.ends):
             disk.sync_directory(self._path(operation.directory))
+
+    def _write_end(self, end: BodyEnd, disk: Disk) -> None:
+        body = self._write_piece(end, disk)
+        if end.durable and body.file is not None:
+            # the medium writes all files of the group at the same time; their syncs come one after the other
+            body.file.begin_sync(0, body.written_bytes)
 
     def _sync_body(self, end: BodyEnd, disk: Disk) -> None:
         file = self._bodies[end.name].file

@@ -2,7 +2,9 @@
 
 Group commit: records are collected as buffers; ``flush`` hands everything collected
 to the log writer if no batch is under way, and the next batch collects meanwhile. When a batch is
-durable the operation context advances and the next one goes out at once. With syncing off (``Sync``)
+durable the operation context advances and the next one goes out at once. A few records that all belong to open
+transactions stay collected while nobody waits for them, because they have no effect without a later record
+(ADR 0198). With syncing off (``Sync``)
 most batches count as durable once they are written; their records then name the first one that no
 sync has covered as the beginning of their batch, so that a torn tail can still be distinguished from damage.
 
@@ -34,7 +36,16 @@ from understudy.errors import DiskFailed, DiskFull, StoreError
 from understudy.limits import JOURNAL_BACKLOG_BYTES_PAUSE
 from understudy.ports import Clock, Operation
 from understudy.store.log.applier import LogFiles
-from understudy.store.log.batch import BATCH_BYTES_MAX, SMALL_BATCH_BYTES, Batch, Seal, Sync, batch_of
+from understudy.store.log.batch import (
+    BATCH_BYTES_MAX,
+    RESTING_BYTES_MAX,
+    RESTING_TURNS_MAX,
+    SMALL_BATCH_BYTES,
+    Batch,
+    Seal,
+    Sync,
+    batch_of,
+)
 from understudy.store.log.epoch import Epoch
 from understudy.store.log.journal_life import JournalEvent, JournalLife, JournalState
 from understudy.store.log.operation_context import OperationContext
@@ -164,6 +175,12 @@ class Journal:
         """
         self.sequence = sequence
         """Hot: of the last record appended."""
+        self._open_from = self._open_through = sequence
+        """All records after the first of these sequences, through the second one, belong to transactions that are open
+        or were when the record came.
+        """
+        self._turns_rested = 0
+        """Turns that the collected records of open transactions have waited for a later record."""
         self.number = number
         """Hot: of the segment that is being filled."""
         self.offset = position
@@ -211,6 +228,13 @@ class Journal:
         self.room -= 4
         self.context.appended = sequence
         return sequence
+
+    def belong_to_open(self, before: int) -> None:
+        """Note that the records after the sequence ``before`` belong to a transaction that is open."""
+        if self._open_through != before:
+            self._open_from = before
+            self._turns_rested = 0
+        self._open_through = self.sequence
 
     def make_room(self, length: int) -> None:
         """Begin another batch or segment so that a record of ``length`` bytes fits.
@@ -331,6 +355,11 @@ class Journal:
         """Bytes appended and not yet durable."""
         return self._queued_bytes + self.offset - self._begin
 
+    @property
+    def writes(self) -> bool:
+        """Whether records are being written, or will be at the end of this turn."""
+        return self._queued_bytes > 0 or (bool(self.parts) and not self._rests())
+
     def pending(self, number: int, offset: int, length: int) -> bytes | None:
         """The bytes of a record that may not be written yet; None when it is."""
         batches = [item for item in (self._under_way, *self._queue) if isinstance(item, Batch)]
@@ -366,6 +395,11 @@ class Journal:
         if not self._queue:
             if not self.parts:
                 return False
+            if self._rests():
+                if self._turns_rested < RESTING_TURNS_MAX:
+                    self._turns_rested += 1
+                    return False
+                self._turns_rested = 0
             if gather and self.sequence < self._gather_until:
                 self._gather_until = 0
                 return True
@@ -387,6 +421,18 @@ class Journal:
             measured.sequence, measured.began_ns = item.last_sequence, measured.now_ns()
         self._writer.submit((item.append, item.segment.sync) if item.sync else (item.append,), self._written)
         return False
+
+    def _rests(self) -> bool:
+        """Whether the collected records wait for a later one: all of them belong to open transactions, nothing waits
+        until they are durable, and the batch is small, so that its sync would cost more than it takes off that of the
+        commit.
+        """
+        return (
+            self._open_through == self.sequence
+            and self._open_from <= self._batched
+            and self.offset - self._begin <= RESTING_BYTES_MAX
+            and not self.context.waiting
+        )
 
     def _written(self, error: BaseException | None) -> None:
         item = self._under_way

@@ -241,7 +241,7 @@ class WriteBody:
     offset: int
     parts: Sequence[bytes]
     sync: bool
-    """Sync all bytes written so far."""
+    """Have the medium begin to write all bytes so far, without waiting; they are safe after ``FinishBodies``."""
 
 
 @dataclass(frozen=True, slots=True)

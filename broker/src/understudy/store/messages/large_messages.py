@@ -43,8 +43,8 @@ log = logging.getLogger(__name__)
 
 #: Bytes collected before they are handed to the writer.
 STEP_BYTES: Final = 256 * 1024
-#: Bytes written before they are synced, so that the last sync has little left to do.
-SYNC_BYTES: Final = 8 * 1024 * 1024
+#: Bytes after which the medium begins to write them, so that the last sync has little left to do.
+SYNC_BYTES: Final = 1024 * 1024
 #: Time in ms for which a file outlives its last reference. Longer than a proof of the lock may be old
 #: (``ha.shared.lock_proof.LOCK_PROOF_MS``): permission after that time rests on a proof made since.
 REMOVE_AFTER_MS: Final = 4_000

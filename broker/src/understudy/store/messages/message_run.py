@@ -109,9 +109,11 @@ def append_run(
         if not use.message_id_min or begin_id < use.message_id_min:
             use.message_id_min = begin_id
         runs.append(run)
-        if transaction_id and transaction is None:
-            # the first record of the batch may be this one
-            transaction = state.transaction(transaction_id, run.segment)
+        if transaction_id:
+            journal.belong_to_open(journal.sequence - added)
+            if transaction is None:
+                # the first record of the batch may be this one
+                transaction = state.transaction(transaction_id, run.segment)
         if taken < count:
             left = _behind(parts, taken)
     for queue_id in queue_ids:

@@ -378,6 +378,7 @@ class MessageStore:
                 masks = live_queues[queue_id] = {}
             masks[block] = masks.get(block, 0) | bit
         if tx_id:
+            journal.belong_to_open(sequence - 1)
             transaction = self.state.transaction(tx_id, journal.number)
             for queue_id in queue_ids:
                 transaction.added_ids.add(queue_id, message_id)
@@ -408,6 +409,7 @@ class MessageStore:
         journal.room -= 4
         journal.sequence = self.context.appended = sequence
         if tx_id:
+            journal.belong_to_open(sequence - 1)
             self.state.transaction(tx_id, journal.number).acknowledges.extend(queue_id, message_ids)
         else:
             self.state.live.remove(queue_id, message_ids)
@@ -429,7 +431,10 @@ class MessageStore:
             append_ids(self._journal, self.context, self.state, address_id, duplicate_ids)
             return
         for duplicate_id in duplicate_ids:
-            self._journal.append(RecordType.DUPLICATE_ID, encode_duplicate_id(address_id, duplicate_id, tx_id))
+            sequence = self._journal.append(
+                RecordType.DUPLICATE_ID, encode_duplicate_id(address_id, duplicate_id, tx_id)
+            )
+            self._journal.belong_to_open(sequence - 1)
             transaction = self.state.transaction(tx_id, self._journal.number)
             transaction.duplicate_ids.append((address_id, duplicate_id))
 

@@ -117,7 +117,7 @@ class Background:
         job = self._job
         if job is None or self._under_way or self._stopped or self._journal.failure is not None:
             return
-        if self._credit_bytes < 0 and self._journal.backlog_bytes:
+        if self._credit_bytes < 0 and self._journal.writes:
             return
         self._credit_bytes = max(self._credit_bytes, 0) - job.cost_bytes
         self._job = None

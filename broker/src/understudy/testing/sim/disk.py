@@ -466,6 +466,10 @@ class SimFile:
         self._check()
         return sum(each is self._inode for each in self._volume._names.values())
 
+    def begin_sync(self, offset: int, length: int) -> None:
+        # what was not synced may be on the medium or not, whether this was called or not
+        self._check()
+
     def sync(self) -> None:
         # also of a file that was opened for reading, as on Linux
         self._check()

@@ -209,6 +209,10 @@ class ProcessFile:
         self._disk.look()
         return self._inner.links()
 
+    def begin_sync(self, offset: int, length: int) -> None:
+        self._disk.look()
+        self._inner.begin_sync(offset, length)
+
     def sync(self) -> None:
         self._disk.change(f"sync {self.path}", self._inner.sync)
 
