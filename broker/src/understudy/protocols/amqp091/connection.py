@@ -429,8 +429,8 @@ class Amqp091Connection(Machine[State, Event]):
                 self.send(m.ConnectionUnblocked(), 0)
 
     def congested(self) -> bool:
-        """Whether nothing more should be read: a login is checked, a session is sought, an address that the client fills is full, or too
-        much has come after a request that waits.
+        """Whether nothing more should be read: a login is checked, a session is sought, an address that the client
+        fills is full, or too much has come after a request that waits.
         """
         waits = self._state in _WAITING or self._is_unread()
         self.held_up = waits and self._state is not State.CLOSED

@@ -28,8 +28,8 @@ class Members:
         self._networks = list(networks)
         self._clock = clock
         self._since_ms = clock.monotonic_ms()
-        self._gone: dict[str, int] = {}
-        """Monotonic times at which members were lost that are not back, the earliest first."""
+        self._sought: dict[str, int] = {}
+        """Monotonic times since which members were not reached, the earliest first; they may be reached now."""
         self._ends: list[Callable[[], None]] = []
 
     def listen(self, receiver: Receiver) -> None:
@@ -59,25 +59,29 @@ class Members:
                     return
 
     def missing(self) -> bool:
-        """Whether a member is not reached that was reached shortly before, or that this node has not reached yet
-        since it became active shortly before.
+        """Whether a member is not reached that was lost or became known shortly before, or, if this node became active
+        shortly before, one of its static connectors.
         """
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._since_ms < AMQP091_MEMBER_MISSING_MS:
             statics = (link for each in self._memberships() for link in each.static_links())
             if any(link is not None and not link.joined for link in statics):
                 return True
-        return any(now_ms - lost_ms < AMQP091_MEMBER_MISSING_MS for lost_ms in self._gone.values())
+        reached = self.reached()
+        sought = (since_ms for node_id, since_ms in self._sought.items() if node_id not in reached)
+        return any(now_ms - since_ms < AMQP091_MEMBER_MISSING_MS for since_ms in sought)
 
     def _memberships(self) -> Iterable[Membership]:
         return (each.membership for each in self._networks)
 
     def _changed(self, member: Member) -> None:
-        if member.primary is not None:
-            self._gone.pop(member.node_id, None)
+        if member.node_id in self.reached():
+            self._sought.pop(member.node_id, None)
+        elif member.primary is not None and member.node_id != self.node_id:
+            self._sought.setdefault(member.node_id, self._clock.monotonic_ms())
 
     def _removed(self, node_id: str, event_id: int) -> None:
-        self._gone.pop(node_id, None)
-        self._gone[node_id] = self._clock.monotonic_ms()
-        if len(self._gone) > CLUSTER_NODES_MAX:
-            del self._gone[next(iter(self._gone))]
+        self._sought.pop(node_id, None)
+        self._sought[node_id] = self._clock.monotonic_ms()
+        if len(self._sought) > CLUSTER_NODES_MAX:
+            del self._sought[next(iter(self._sought))]
