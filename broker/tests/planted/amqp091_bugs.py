@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from planted.planting import Patch, planted
-from understudy.cluster.membership.session_moves import Answer
+from understudy.cluster.membership.session_moves import Answer, MoveStep, SessionMove
 from understudy.errors import BrokerError
 from understudy.protocols.amqp091.channel import Amqp091Channel
 from understudy.protocols.amqp091.deliveries import GENERATION_SHIFT, ChannelDeliveries, Settlement
@@ -15,7 +15,6 @@ from understudy.protocols.amqp091.publisher import ChannelPublisher
 from understudy.protocols.amqp091.runs import PublishRuns, Run
 from understudy.session.session import ServerSession
 from understudy.wire.amqp091.frames import FrameDecoder
-from understudy.wire.core.packets import MoveStep, SessionMove
 
 _AMQP091: Final = "amqp091"
 

@@ -187,10 +187,15 @@ def test_a_member_that_was_lost_may_have_the_session() -> None:
 def test_a_member_that_does_not_answer_is_waited_for_within_limits() -> None:
     cluster = Cluster()
     begun(cluster).lose()
-    client = cluster.seek("b")
-    cluster.in_flight.clear()
-    cluster.pass_ms(5_000)
-    assert open_or_code(client) == 320
+    codes = []
+    for user in ("u", "v", "u"):
+        client = cluster.seek("b", user=user)
+        if user == "u":
+            cluster.in_flight.clear()
+        cluster.pass_ms(5_000)
+        codes.append(open_or_code(client))
+    # the first time a could be of an earlier release, which knows no questions
+    assert codes == [404, 404, 320]
     moved(cluster)
 
 

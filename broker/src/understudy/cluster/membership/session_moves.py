@@ -11,14 +11,17 @@ from collections.abc import Callable
 
 from understudy.cluster.membership.member_link import MemberLink
 from understudy.wire.core import packets
+from understudy.wire.core.packets import MoveStep, SessionMove
 
-Answer = Callable[[packets.SessionMove], None]
+__all__ = ["Answer", "MoveStep", "Receiver", "SessionMove", "SessionMoves", "packet_of"]
+
+Answer = Callable[[SessionMove], None]
 """Sends a message to the node from which one has come."""
-Receiver = Callable[[packets.SessionMove, Answer], None]
+Receiver = Callable[[SessionMove, Answer], None]
 """Takes a message. Raises RemoteProtocolError: it cannot be read, and the connection is closed."""
 
 
-def packet_of(move: packets.SessionMove) -> packets.QuorumVote:
+def packet_of(move: SessionMove) -> packets.QuorumVote:
     """The packet of a message: a vote of a kind that nodes of earlier releases ignore."""
     return packets.QuorumVote(packets.SESSION_MOVE, move)
 
@@ -35,12 +38,12 @@ class SessionMoves:
 
     def take(self, link: MemberLink, packet: packets.Packet) -> bool:
         """Take a message of the accepting node of a link. Returns False for a packet of another kind."""
-        if type(packet) is not packets.QuorumVote or not isinstance(packet.vote, packets.SessionMove):
+        if type(packet) is not packets.QuorumVote or not isinstance(packet.vote, SessionMove):
             return False
         self.receive(packet.vote, lambda move: link.send(packet_of(move)))
         return True
 
-    def receive(self, move: packets.SessionMove, answer: Answer) -> None:
+    def receive(self, move: SessionMove, answer: Answer) -> None:
         """Take a message.
 
         Args:

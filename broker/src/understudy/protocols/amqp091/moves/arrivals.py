@@ -11,12 +11,13 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import ClassVar, Final, NamedTuple
 
-from understudy.cluster.membership.session_moves import Answer
+from understudy.cluster.membership.session_moves import Answer, MoveStep, SessionMove
 from understudy.errors import BrokerError, forget_frames
 from understudy.limits import (
     AMQP091_SEARCH_MS,
     AMQP091_SEARCHES_MAX,
     AMQP091_SEARCHES_OF_HOST_PER_SECOND_MAX,
+    CLUSTER_NODES_MAX,
 )
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Entropy, Timer
@@ -27,7 +28,6 @@ from understudy.protocols.amqp091.sessions import Event as SessionEvent
 from understudy.protocols.amqp091.sessions import State as SessionState
 from understudy.protocols.guesses import Guesses
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
-from understudy.wire.core.packets import MoveStep, SessionMove
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +120,8 @@ class Search(Machine[State, Event]):
         """The client has waited long enough; a session that has left its home goes on to arrive."""
         self._timer = None
         if self.state is State.ASKING:
-            self.refusal = self.refusal or _unreached()
+            if self._owner.heard.intersection(self.pending.values()):
+                self.refusal = self.refusal or _unreached()
             self.fire(Event.REFUSE)
         else:
             self._refuse_waiter(moving())
@@ -235,6 +236,9 @@ class Arrivals:
         """
         self.sessions = sessions
         self.members = members
+        self.heard: set[str] = set()
+        """Node ids of members that have sent a message. A member of an earlier release never sends one, so its silence
+        is no reason to wait."""
         self._searches: set[Search] = set()
         """Those that a client has begun."""
         self._entropy = entropy
@@ -327,6 +331,11 @@ class Arrivals:
     def message(self, step: MoveStep, token: str, uuid: str, data: bytes = b"") -> SessionMove:
         """A message of this node."""
         return SessionMove(step, token, self.members.node_id, uuid, data)
+
+    def hear(self, node_id: str) -> None:
+        """A member has sent a message."""
+        if len(self.heard) < CLUSTER_NODES_MAX:
+            self.heard.add(node_id)
 
     # --- for searches ------------------------------------------------------------------------------
 

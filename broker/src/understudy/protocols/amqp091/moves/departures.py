@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from understudy.cluster.membership.session_moves import Answer
+from understudy.cluster.membership.session_moves import Answer, MoveStep, SessionMove
 from understudy.errors import BrokerError, forget_frames
 from understudy.limits import AMQP091_MOVED_STATE_BYTES_MAX
 from understudy.ports import Timer
@@ -18,7 +18,6 @@ from understudy.protocols.amqp091.moves.members import Members
 from understudy.protocols.amqp091.moves.messages import Busy, Move, Moved, Wanted
 from understudy.protocols.amqp091.sessions import Client, ClientSession, ClientSessions, Event, State, moving
 from understudy.wire.amqp091.codes import ReplyCode
-from understudy.wire.core.packets import MoveStep, SessionMove
 
 #: Time after which the home asks what became of the state that it has given, again and again.
 INQUIRY_MS: Final = 1_000

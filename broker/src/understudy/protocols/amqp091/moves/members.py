@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable
 
 from understudy.cluster.membership.membership import Membership
 from understudy.cluster.membership.network import ClusterNetwork
-from understudy.cluster.membership.session_moves import Receiver, packet_of
+from understudy.cluster.membership.session_moves import Receiver, SessionMove, packet_of
 from understudy.cluster.membership.topology import Member
 from understudy.limits import AMQP091_MEMBER_MISSING_MS, CLUSTER_NODES_MAX
 from understudy.ports import Clock
-from understudy.wire.core import packets
 
 
 class Members:
@@ -46,15 +45,16 @@ class Members:
             each.topology.moves.receive_with(None)
 
     def reached(self) -> list[str]:
-        """Node ids of the active members that can be asked now."""
-        found = (link.node_id for each in self._memberships() for link in each.links.values() if link.joined)
+        """Node ids of the active members that can be asked now: no Artemis."""
+        links = (link for each in self._memberships() for link in each.links.values())
+        found = (link.node_id for link in links if link.joined and not link.is_plain)
         return [*dict.fromkeys(each for each in found if each is not None and each != self.node_id)]
 
-    def send(self, node_id: str, move: packets.SessionMove) -> None:
+    def send(self, node_id: str, move: SessionMove) -> None:
         """Send a message to a member; without effect while it cannot be reached."""
         for each in self._memberships():
             for link in each.links.values():
-                if link.node_id == node_id and link.joined and not link.is_plain:
+                if link.node_id == node_id and link.joined:
                     link.send(packet_of(move))
                     return
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from understudy.cluster.membership.session_moves import Answer
+from understudy.cluster.membership.session_moves import Answer, MoveStep, SessionMove
 from understudy.ports import Clock, Entropy
 from understudy.protocols.amqp091.moves.arrivals import Arrivals
 from understudy.protocols.amqp091.moves.departures import Departures
 from understudy.protocols.amqp091.moves.members import Members
 from understudy.protocols.amqp091.sessions import ClientSessions
-from understudy.wire.core.packets import MoveStep, SessionMove
 
 
 class SessionMover:
@@ -38,6 +37,7 @@ class SessionMover:
         Raises:
             RemoteProtocolError: it cannot be read.
         """
+        self.arrivals.hear(move.node_id)
         if move.step == MoveStep.ASK:
             self._departures.asked(move, answer)
         elif move.step == MoveStep.STORED:
