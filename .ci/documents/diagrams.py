@@ -6,7 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import Any, Final
 
 from understudy.machine import Machine
 
@@ -53,6 +53,7 @@ MODULES = (
     "understudy.protocols.amqp091.channel",
     "understudy.protocols.amqp091.content",
     "understudy.protocols.amqp091.endpoint_checks",
+    "understudy.protocols.amqp091.moves.arrivals",
     "understudy.protocols.amqp091.sessions",
     "understudy.session.uploads",
     "understudy.protocols.login",
@@ -71,10 +72,14 @@ def machines() -> dict[str, type[Machine[Any, Any]]]:
     return found
 
 
+#: Folders whose names are part of the names of pages.
+_LONG_NAMES: Final = ("ha.witness", "ha.votes", "protocols.amqp091", "protocols.amqp091.moves")
+
+
 def _page_name(module: str) -> str:
     """The last part of the name of a module; in these folders that part alone would not say what the machine is."""
     folder, _, last = module.removeprefix("understudy.").rpartition(".")
-    name = f"{folder.rpartition('.')[2]}_{last}" if folder in ("ha.witness", "ha.votes", "protocols.amqp091") else last
+    name = f"{folder.rpartition('.')[2]}_{last}" if folder in _LONG_NAMES else last
     return name.replace("_", "-")
 
 

@@ -390,6 +390,17 @@ AMQP091_SESSIONS_OF_USER_MAX = 100
 #: State of a session of AMQP 0-9-1 without a connection, in nominal bytes (ADR 0195): above it deliveries are returned
 #: to their queues, then channels end.
 AMQP091_SESSION_BYTES_MAX = 64 * 1024
+#: Sessions of AMQP 0-9-1 for which this node asks the other members at the same time, and those for which clients of
+#: one host may have it ask within a second.
+AMQP091_SEARCHES_MAX = 1_000
+AMQP091_SEARCHES_OF_HOST_PER_SECOND_MAX = 100
+#: Time in which the other members answer, and for which a client waits for its session.
+AMQP091_SEARCH_MS = 5_000
+#: Time for which a member that cannot be reached may still have a session that is sought.
+AMQP091_MEMBER_MISSING_MS = 30_000
+#: State of a session of AMQP 0-9-1 that moves to another node. Bytes of JSON; a frame of a link to a member has at most
+#: ``FRAME_BYTES_BEFORE_LOGIN_MAX``.
+AMQP091_MOVED_STATE_BYTES_MAX = 60_000
 #: Encoded arguments of a consumer that a session keeps. Bytes.
 AMQP091_KEPT_ARGUMENTS_BYTES_MAX = 4 * 1024
 #: Numbers of publishes of a channel that were returned or rejected, of which its client learns when it resumes: the

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 from planted.planting import Patch, planted
+from understudy.cluster.membership.session_moves import Answer, MoveStep, SessionMove
 from understudy.errors import BrokerError
 from understudy.protocols.amqp091.channel import Amqp091Channel
 from understudy.protocols.amqp091.deliveries import GENERATION_SHIFT, ChannelDeliveries, Settlement
+from understudy.protocols.amqp091.moves.departures import Departures
 from understudy.protocols.amqp091.publisher import ChannelPublisher
 from understudy.protocols.amqp091.runs import PublishRuns, Run
 from understudy.session.session import ServerSession
@@ -88,3 +90,16 @@ def _old_generation_settles(patch: Patch) -> None:
         old(self, present if number else tag, settlement, multiple=multiple, transacted=transacted)
 
     old = patch.replace(ChannelDeliveries, "settle", settle)
+
+
+@planted(
+    "amqp-home-keeps-moved-session", promise="a confirmed message is stored once", checks=["client", "doubled"],
+    elsewhere={"amqp091-members": range(6)},
+)  # fmt: skip
+def _home_keeps_moved_session(patch: Patch) -> None:
+    """A node that gives a client session to another one does not end it, and goes on with it later."""
+
+    def stored(self: Departures, move: SessionMove, answer: Answer) -> None:
+        self._answer(move, answer, MoveStep.ENDED)
+
+    patch.replace(Departures, "stored", stored)

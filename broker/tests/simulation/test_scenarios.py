@@ -37,7 +37,7 @@ SEEDS = 200
 BLOCK = 5
 #: Of each scenario, its seeds here. `make simulation-long` runs more of them.
 SHORT = {
-    "shared-store": range(50),
+    "shared-store": range(45),
     "shared-store-backups": range(30),
     "shared-store-symmetric": range(20),
     "replication": range(15),
@@ -51,6 +51,7 @@ SHORT = {
     "scaled-voters": range(5),
     "wrong-reads": range(5),
     "amqp091": range(10),
+    "amqp091-members": range(5),
 }
 
 #: Kinds of further scenarios.

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from interop.differential091.runner import EXCHANGES, QUEUES
-from interop.differential091.steps import Ask, CloseConnection, Place, Program, Publish, Settle, Step
+from interop.differential091.steps import Ask, Burst, CloseConnection, Place, Program, Publish, Settle, Step
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.properties import BasicProperties, encode_properties
 from understudy.wire.amqp091.tables import Decimal, Timestamp
@@ -91,8 +91,9 @@ _REFUSED_ARGUMENTS: tuple[dict[str, Any], ...] = (
 
 
 def program(seed: int) -> Program:
-    """The program of a seed."""
-    return tuple(_Generator(Random(seed)).steps())
+    """The program of a seed; of one in four seeds one whose requests do not wait for answers."""
+    generator = _Generator(Random(seed))
+    return tuple(generator.bursts() if seed % 4 == 3 else generator.steps())
 
 
 class _Generator:
@@ -127,6 +128,43 @@ class _Generator:
             self._declare_any: 5,
         }
         return steps + [make() for make in self._random.choices(list(makers), list(makers.values()), k=_STEPS)]
+
+    def bursts(self) -> list[Step]:
+        """Queues and exchanges, then requests of which several are sent at once.
+
+        Left out are dead letters, which RabbitMQ moves in its own time, consumers and returns, which may come before
+        or after the answers to other requests.
+        """
+        self._ending = False
+        steps: list[Step] = [self._plain_queue(queue) for queue in QUEUES[:3]]
+        steps += [self._declare_exchange(exchange) for exchange in EXCHANGES[:2]]
+        steps += [self._bind() for _ in range(3)]
+        makers: dict[Callable[[], Ask | Publish], int] = {
+            self._unreturned_publish: 40,
+            lambda: Ask(self._place(), m.BasicGet(0, self._one(QUEUES[:3]), no_ack=True)): 20,
+            lambda: Ask(self._place(), m.QueuePurge(0, self._one(QUEUES[:3]))): 6,
+            lambda: Ask(self._place(), m.QueueDeclare(0, self._one(QUEUES[:3]), passive=True)): 10,
+            lambda: self._plain_queue(self._one(QUEUES[:3])): 8,
+            lambda: Ask(self._place(), m.QueueDelete(0, self._one(QUEUES[:3]), if_empty=self._often(0.3))): 6,
+            self._bind: 5,
+            self._unbind: 5,
+        }
+        for _ in range(12):
+            made = self._random.choices(list(makers), list(makers.values()), k=self._random.randint(2, 9))
+            steps.append(Burst(self._place(), tuple(make() for make in made)))
+        return steps
+
+    def _plain_queue(self, queue: str) -> Ask:
+        arguments = self._one(({}, {}, {"x-message-ttl": _MINUTE_MS}, {"x-max-length": 2}))
+        return Ask(self._place(), m.QueueDeclare(0, queue, durable=self._often(0.5), arguments=arguments))
+
+    def _unreturned_publish(self) -> Publish:
+        self._number += 1
+        exchange = "" if self._often(0.7) else str(self._one((*EXCHANGES[:2], "amq.fanout")))
+        key = self._one(QUEUES[:3]) if not exchange else self._one(_KEYS)
+        properties = BasicProperties(delivery_mode=self._one((1, 2)))
+        method = m.BasicPublish(0, exchange, key)
+        return Publish(self._place(), method, encode_properties(properties), f"m{self._number}".encode())
 
     def _one(self, values: Any) -> Any:
         return self._random.choice(values)
@@ -184,12 +222,12 @@ class _Generator:
             ),
         )
 
-    def _bind(self) -> Step:
+    def _bind(self) -> Ask:
         arguments = self._one(_BINDING_HEADERS) if self._often(0.4) else {}
         queue = self._one((*QUEUES, *QUEUES, ""))
         return Ask(self._place(), m.QueueBind(0, queue, self._source(), self._one(_PATTERNS), arguments=arguments))
 
-    def _unbind(self) -> Step:
+    def _unbind(self) -> Ask:
         arguments = self._one(_BINDING_HEADERS) if self._often(0.2) else {}
         return Ask(self._place(), m.QueueUnbind(0, self._one(QUEUES), self._source(), self._one(_PATTERNS), arguments))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from understudy.wire.amqp091 import methods as m
@@ -56,10 +57,18 @@ class Link:
 
     def send(self, channel: int, method: Method, properties: bytes = b"", body: bytes = b"") -> None:
         """Send a method, with its content if it has one."""
-        if method.has_content:
-            self._socket.sendall(content_frames(method, properties, body, channel, _FRAME_BYTES_MAX))
-        else:
-            self._socket.sendall(method_frame(method, channel))
+        self.send_all(channel, ((method, properties, body),))
+
+    def send_all(self, channel: int, requests: Iterable[tuple[Method, bytes, bytes]]) -> None:
+        """Send methods with their properties and bodies in one piece."""
+        self._socket.sendall(
+            b"".join(
+                content_frames(method, properties, body, channel, _FRAME_BYTES_MAX)
+                if method.has_content
+                else method_frame(method, channel)
+                for method, properties, body in requests
+            )
+        )
 
     def receive(self) -> Received:
         """The next method. Raises ConnectionError: the broker has closed the socket. TimeoutError: it is silent."""

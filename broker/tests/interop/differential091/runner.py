@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from interop.differential091.link import Link, Received
-from interop.differential091.steps import Ask, CloseConnection, Place, Program, Publish, Settle, Step, name_of
+from interop.differential091.steps import Ask, Burst, CloseConnection, Place, Program, Publish, Settle, Step, name_of
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.layout import Method
 from understudy.wire.amqp091.properties import decode_properties, with_fields
@@ -93,6 +93,17 @@ class Runner:
         link = self._links[place.connection]
         if isinstance(step, Settle):
             self._settle(link, channel, step)
+        elif isinstance(step, Burst):
+            for each in step.steps:
+                if isinstance(each, Ask):
+                    self._note_request(channel, each)
+            link.send_all(
+                place.channel,
+                [
+                    (e.method, e.properties, e.body) if isinstance(e, Publish) else (e.method, b"", b"")
+                    for e in step.steps
+                ],
+            )
         elif isinstance(step, Publish):
             channel.published += 1
             link.send(place.channel, step.method, step.properties, step.body)

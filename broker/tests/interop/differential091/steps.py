@@ -48,13 +48,21 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
+class Burst:
+    """Requests of one channel that are sent at once, without waiting for answers."""
+
+    place: Place
+    steps: tuple[Ask | Publish, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CloseConnection:
     """End a connection, which is opened again by its next step."""
 
     place: Place
 
 
-Step = Ask | Publish | Settle | CloseConnection
+Step = Ask | Publish | Settle | Burst | CloseConnection
 Program = tuple[Step, ...]
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from support.amqp091 import AmqpClient, AmqpNode, bodies, declared
 from support.amqp091_sessions import OTHER, UUID, asked, connected, refused
+from support.core import FakeConnection
 from understudy import limits
-from understudy.protocols import guesses
 from understudy.protocols.amqp091 import sessions
 from understudy.protocols.amqp091.session_request import RequestKind, SessionRequest, session_request
 from understudy.protocols.amqp091.sessions import ClientSessions
 from understudy.protocols.handlers import AcceptorOptions
+from understudy.session.connection_scope import ConnectionScope
 from understudy.terms import Amqp091Options
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.codes import Amqp091Error
@@ -261,8 +262,8 @@ def test_a_session_without_a_timeout_cannot_be_taken_over() -> None:
 # --- limits --------------------------------------------------------------------------------------
 
 
-def started(all_: ClientSessions, number: int, user: str = "u", host: str = "h") -> None:
-    all_.enter(SessionRequest(RequestKind.START, str(number), 1), sessions.Client(user, host))
+def started(all_: ClientSessions, number: int, user: str = "u", host: str = "h") -> sessions.ClientSession:
+    return all_.enter(SessionRequest(RequestKind.START, str(number), 1), sessions.Client(user, host))
 
 
 @pytest.mark.parametrize(
@@ -284,21 +285,25 @@ def test_sessions_are_limited_and_older_ones_are_kept(limit: int, users: int, ho
 
 
 def test_a_host_that_guesses_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guesses, "REATTACH_GUESSES_OF_HOST_MAX", 3)
+    monkeypatch.setattr(sessions, "REATTACH_GUESSES_OF_HOST_MAX", 3)
     node = AmqpNode()
     all_ = ClientSessions(node.world.office)
-    started(all_, 1)
+    known = started(all_, 1)
     for kind, number in ((RequestKind.RESUME, 7), (RequestKind.RESUME, 8), (RequestKind.START, 1)):
         with pytest.raises(Amqp091Error, match=r"no such session|in use"):
             all_.enter(SessionRequest(kind, str(number), 1), sessions.Client("other", "h"))
-    for kind in RequestKind:
+    for kind, uuid in ((RequestKind.RESUME, "7"), *((kind, "1") for kind in RequestKind)):
         with pytest.raises(Amqp091Error, match="too many unknown sessions") as caught:
-            all_.enter(SessionRequest(kind, "1", 1), sessions.Client("u", "h"))
+            all_.enter(SessionRequest(kind, uuid, 1), sessions.Client("other", "h"))
         assert caught.value.reply_code == 530
-    started(all_, 2, host="another")
+    # known sessions and new ones of the host are not concerned
+    known.place(cast(Any, FakeConnection("c")), ConnectionScope("c"))
+    known.fire(sessions.Event.DETACH)
+    assert all_.enter(SessionRequest(RequestKind.RESUME, "1", 1), sessions.Client("u", "h")) is known
+    started(all_, 2)
     node.world.clock.advance(60_000)
-    started(all_, 3)
-    assert all_.count == 3
+    with pytest.raises(Amqp091Error, match="no such session"):
+        all_.enter(SessionRequest(RequestKind.RESUME, "7", 1), sessions.Client("other", "h"))
 
 
 def test_ended_sessions_do_not_count() -> None:

@@ -8,7 +8,6 @@ from support.core import NAME, Client, CoreNode
 from support.routing import text
 from understudy import limits
 from understudy.errors import RemoteProtocolError
-from understudy.protocols import guesses
 from understudy.protocols.core import reattachment, resend
 from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.wire.core import packets
@@ -210,7 +209,7 @@ def test_names_are_not_disclosed() -> None:
 
 
 def test_a_host_that_guesses_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guesses, "REATTACH_GUESSES_OF_HOST_MAX", 3)
+    monkeypatch.setattr(reattachment, "REATTACH_GUESSES_OF_HOST_MAX", 3)
     node, client = loaded()
     client.send(packets.Ping(120_000), 0)
     client.received()

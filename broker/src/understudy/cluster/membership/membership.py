@@ -331,7 +331,8 @@ class Membership(Machine[State, Event]):
     def link_received(self, link: MemberLink, packet: packets.Packet) -> None:
         """Take an update of the topology, or the name of the other node; other packets are for the observer."""
         if not isinstance(packet, packets.ClusterTopologyV2):
-            taken = self._topology.names.take(link, packet) or self._topology.endpoints.take(link, packet)
+            parts = (self._topology.names, self._topology.endpoints, self._topology.moves)
+            taken = any(each.take(link, packet) for each in parts)
             if not taken and self._observer is not None:
                 self._observer.link_received(link, packet)
             return

@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from understudy.cluster.membership.client_endpoints import NodeEndpoints
 from understudy.cluster.membership.node_names import NodeNames
+from understudy.cluster.membership.session_moves import SessionMoves
 from understudy.cluster.membership.ungrouped_pairs import UngroupedPairs
 from understudy.dataclass import dataclass
 from understudy.limits import CLUSTER_NODES_MAX, NODE_ID_CHARACTERS_MAX
@@ -66,6 +67,8 @@ class Topology:
         self.ungrouped = ungrouped or UngroupedPairs()
         self.names = names or NodeNames()
         self.endpoints = endpoints or NodeEndpoints()
+        self.moves = SessionMoves()
+        """Messages about sessions that move between the nodes."""
         self._members: dict[str, Member] = {}
         self._removed: dict[str, int] = {}
         """Event ids of removals, oldest removal first."""

@@ -60,10 +60,16 @@ class State(Enum):
     """connection.tune was sent."""
     OPENING = auto()
     """connection.open is awaited."""
+    SEEKING = auto()
+    """The session of the client is sought at other nodes; nothing is read."""
     OPEN = auto()
     CLOSING = auto()
     """connection.close was sent or received; everything but close and close-ok is ignored."""
     CLOSED = auto()
+
+
+#: States in which nothing is read.
+_WAITING: Final = (State.CHECKING, State.SEEKING)
 
 
 class Event(Enum):
@@ -73,6 +79,8 @@ class Event(Enum):
     """The client has given its credentials."""
     PROCEED = auto()
     """A step of the handshake is done."""
+    SEEK = auto()
+    """The session that the client asks for is not at this node."""
     REFUSE = auto()
     """The broker closes the connection."""
     LEAVE = auto()
@@ -151,7 +159,7 @@ class Amqp091Connection(Machine[State, Event]):
         return self._receive_frames()
 
     def _receive_frames(self) -> bool:
-        if self._state is State.CHECKING:
+        if self._state in _WAITING:
             return False
         clock = self.services.shared.clock
         now_ms = clock.monotonic_ms()
@@ -192,7 +200,7 @@ class Amqp091Connection(Machine[State, Event]):
         if frame is None:
             return False
         self._receive(frame, now_ms)
-        return self._state not in (State.CHECKING, State.CLOSED)
+        return self._state is not State.CLOSED and self._state not in _WAITING
 
     def _receive_run(self, count_max: int) -> Run | None:
         """Take publishes that came together; None: the next frame is taken alone."""
@@ -282,6 +290,10 @@ class Amqp091Connection(Machine[State, Event]):
     def proceed(self) -> None:
         """A step of the handshake is done."""
         self.fire(Event.PROCEED)
+
+    def seek(self) -> None:
+        """The session of the client is sought at other nodes."""
+        self.fire(Event.SEEK)
 
     def _receive_handshake(self, method: Method) -> None:
         """A method of the connection in the state in which it is expected, or one that is not possible now.
@@ -417,10 +429,10 @@ class Amqp091Connection(Machine[State, Event]):
                 self.send(m.ConnectionUnblocked(), 0)
 
     def congested(self) -> bool:
-        """Whether nothing more should be read: a login is checked, an address that the client fills is full, or too
-        much has come after a request that waits.
+        """Whether nothing more should be read: a login is checked, a session is sought, an address that the client
+        fills is full, or too much has come after a request that waits.
         """
-        waits = self._state is State.CHECKING or self._is_unread()
+        waits = self._state in _WAITING or self._is_unread()
         self.held_up = waits and self._state is not State.CLOSED
         return self.held_up
 
@@ -469,6 +481,7 @@ class Amqp091Connection(Machine[State, Event]):
         self.send(m.ConnectionClose(error.reply_code, shortened(f"{error.reply_code.text} - {error}"), *ids), 0)
         timers = self.services.shared.sessions.post_office.timers
         timers.call_later(limits.AMQP091_CLOSE_TIMEOUT_MS, self.connection.close)
+        self._go_on()
 
     def disconnect(self) -> None:
         if self._state is State.OPEN:
@@ -500,7 +513,7 @@ class Amqp091Connection(Machine[State, Event]):
 
     def _end(self, reason: str) -> None:
         self._heart.end()
-        self._handshake.login.close()
+        self._handshake.close()
         self._end_channels()
         self._delete_queues()
         self.services.shared.sessions.post_office.memory.no_longer_waits(self)
@@ -545,6 +558,10 @@ class Amqp091Connection(Machine[State, Event]):
             (State.CHECKING, Event.PROCEED): To(State.TUNING, _go_on),
             (State.TUNING, Event.PROCEED): To(State.OPENING),
             (State.OPENING, Event.PROCEED): To(State.OPEN),
+            (State.OPENING, Event.SEEK): To(State.SEEKING),
+            (State.SEEKING, Event.PROCEED): To(State.OPEN, _go_on),
+            (State.SEEKING, Event.REFUSE): To(State.CLOSING, _send_close),
+            (State.SEEKING, Event.LOSE): To(State.CLOSED, _end),
             (State.STARTING, Event.LEAVE): To(State.CLOSING, _leave),
             (State.TUNING, Event.LEAVE): To(State.CLOSING, _leave),
             (State.OPENING, Event.LEAVE): To(State.CLOSING, _leave),
@@ -560,5 +577,5 @@ class Amqp091Connection(Machine[State, Event]):
             (State.CLOSING, Event.LOSE): To(State.CLOSED, _end),
             (State.CLOSED, Event.LOSE): IGNORED,
         },
-        otherwise={Event.CHECK: ILLEGAL, Event.PROCEED: ILLEGAL, Event.REFUSE: ILLEGAL, Event.LEAVE: ILLEGAL},
+        otherwise=dict.fromkeys(Event, ILLEGAL),
     )

@@ -11,6 +11,8 @@ from understudy.ports import Security
 from understudy.protocols.amqp091 import names, sasl
 from understudy.protocols.amqp091.endpoint_checks import NODE_PROPERTY
 from understudy.protocols.amqp091.link import HandshakeOwner
+from understudy.protocols.amqp091.moves.arrivals import Waiter
+from understudy.protocols.amqp091.refusals import refusal
 from understudy.protocols.amqp091.session_request import TIMEOUT_PROPERTY
 from understudy.protocols.amqp091.sessions import Client, SessionPart
 from understudy.protocols.login import LoginStep
@@ -43,6 +45,8 @@ class Handshake:
         self.host = owner.connection.peer.rpartition(":")[0]
         """Host of the client, without its port."""
         self.user: str | None = None
+        self._waits = False
+        """Whether the client waits for a session that is sought at other nodes."""
         self.principal: Principal | None = None
         """The user after the login; None before."""
         self.session = SessionPart(owner.services.sessions, owner.scope, owner)
@@ -135,17 +139,49 @@ class Handshake:
         return method.heartbeat
 
     def open(self, method: ConnectionOpen) -> None:
-        """Enter a virtual host, and the session that the client has asked for.
+        """Enter a virtual host, and the session that the client has asked for; if that is not at this node, when
+        another node has given it.
 
         Raises:
-            Amqp091Error: NOT_ALLOWED: there is no virtual host of that name. And as ``ClientSessions.enter``.
+            Amqp091Error: NOT_ALLOWED: there is no virtual host of that name. And as ``ClientSessions.enter`` and
+                ``Arrivals.seek``.
         """
         owner = self._owner
-        owner.peer.host = names.host_prefix(method.virtual_host, owner.services.options.amqp091.virtual_hosts)
+        options = owner.services.options.amqp091
+        owner.peer.host = names.host_prefix(method.virtual_host, options.virtual_hosts)
         client = Client(owner.peer.user, self.host, owner.peer.host)
+        sought, mover = self.session.sought, owner.services.mover
+        if sought is None or mover is None:
+            self._enter(client)
+            return
+
+        def found() -> None:
+            if self._waits:
+                try:
+                    self._enter(client)
+                except BrokerError as error:
+                    refused(error)
+
+        def refused(error: BrokerError) -> None:
+            if self._waits:
+                self._waits = False
+                owner.refuse(refusal(error, str(error)), method)
+
+        self._waits = True
+        owner.seek()
+        mover.arrivals.seek(sought.uuid, client, Waiter(found, refused), takes_over=options.session_takeover)
+
+    def _enter(self, client: Client) -> None:
+        owner = self._owner
         self.session.enter(client, takes_over=owner.services.options.amqp091.session_takeover)
+        self._waits = False
         owner.proceed()
         owner.send(ConnectionOpenOk(self.known_hosts()), 0)
+
+    def close(self) -> None:
+        """The connection has ended: nothing is waited for."""
+        self.login.close()
+        self._waits = False
 
     def known_hosts(self) -> str:
         """The list of other nodes for connection.open-ok."""

@@ -12,6 +12,7 @@ from understudy.limits import AMQP091_HELD_INPUT_BYTES_PAUSE, AMQP091_OPENS_PER_
 from understudy.ports import Clock, SealableConnection, Timers
 from understudy.protocols.amqp091.known_hosts import KnownHosts
 from understudy.protocols.amqp091.messages import Publish
+from understudy.protocols.amqp091.moves.mover import SessionMover
 from understudy.protocols.amqp091.sessions import ClientSessions
 from understudy.protocols.handlers import AcceptorOptions
 from understudy.protocols.services import ProtocolServices
@@ -43,6 +44,8 @@ class Amqp091Services:
     sessions: ClientSessions
     known_hosts: KnownHosts | None = None
     """Other nodes of which clients learn; None: of none."""
+    mover: SessionMover | None = None
+    """Gets sessions from other nodes; None: a session is found at this node only."""
 
 
 @dataclass(slots=True)
@@ -179,6 +182,12 @@ class HandshakeOwner(Protocol):
 
     def proceed(self) -> None:
         """A step of the handshake is done."""
+
+    def seek(self) -> None:
+        """The session of the client is sought at other nodes."""
+
+    def refuse(self, error: Amqp091Error, method: Method | None) -> None:
+        """Send connection.close because of a method."""
 
     def fail(self, error: BrokerError) -> None:
         """Close the connection because of an error."""

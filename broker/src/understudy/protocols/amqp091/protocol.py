@@ -11,6 +11,8 @@ from understudy.protocols.amqp091.connection import Amqp091Connection
 from understudy.protocols.amqp091.host_notices import HostNotices
 from understudy.protocols.amqp091.known_hosts import KnownHosts
 from understudy.protocols.amqp091.link import Amqp091Services, ReplyReceiver
+from understudy.protocols.amqp091.moves.members import Members
+from understudy.protocols.amqp091.moves.mover import SessionMover
 from understudy.protocols.amqp091.sessions import ClientSessions
 from understudy.protocols.handlers import AcceptorOptions, HandlerFactory
 from understudy.protocols.services import ProtocolServices
@@ -32,6 +34,8 @@ class Amqp091Protocol:
         self._shared = shared
         self._replies: dict[str, ReplyReceiver] = {}
         self._sessions = ClientSessions(shared.sessions.post_office)
+        members = Members(shared.node_id, cluster.networks, shared.clock)
+        self._mover = SessionMover(self._sessions, members, shared.clock, shared.entropy)
         self._known: dict[Topology, KnownHosts] = {}
         office = shared.sessions.post_office
         hosts = self._known_hosts(cluster.of(None))
@@ -55,10 +59,12 @@ class Amqp091Protocol:
             options: Parameters of the acceptor.
         """
         known = self._known_hosts(cluster) if options.amqp091.known_hosts else None
-        return partial(Amqp091Connection, Amqp091Services(self._shared, options, self._replies, self._sessions, known))
+        services = Amqp091Services(self._shared, options, self._replies, self._sessions, known, self._mover)
+        return partial(Amqp091Connection, services)
 
     def close(self) -> None:
         """End the checks of other nodes, and the sessions that wait for their clients."""
+        self._mover.close()
         self._sessions.close()
         self._notices.close()
         while self._known:

@@ -235,6 +235,13 @@ class ChannelPublisher:
         """Number of publishes that came."""
         return self._next - 1 if self.confirms else self._unnumbered
 
+    @property
+    def last_number(self) -> int:
+        """The number that the log has of the channel: that of the last publish that is decided, or of the last commit;
+        0: there is none.
+        """
+        return self.accepted if self.confirms else self.commits
+
     def select(self, *, confirms: bool) -> None:
         """Begin a mode, in which publishes are counted anew."""
         self.confirms, self.transacted = confirms, not confirms

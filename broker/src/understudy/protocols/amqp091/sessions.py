@@ -3,7 +3,7 @@
 A client asks for a session in its properties (``session_request``) and enters it with connection.open, when it has
 logged in. The session has the exclusive queues of the client, and the auto-delete queues that it has consumed from.
 While it has no connection they are kept with their messages, until its timeout ends it. A client that has asked with
-``start`` or ``resume`` finds its channels again, too (``resumption``).
+``start`` or ``resume`` finds its channels again, too (``resumption``), also at another node of the cluster (``moves``).
 """
 
 from __future__ import annotations
@@ -11,14 +11,20 @@ from __future__ import annotations
 import logging
 import struct
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import ClassVar, Final, NamedTuple, Protocol
 
 from understudy.errors import StoreError
-from understudy.limits import AMQP091_SESSIONS_MAX, AMQP091_SESSIONS_OF_HOST_MAX, AMQP091_SESSIONS_OF_USER_MAX
+from understudy.limits import (
+    AMQP091_SESSIONS_MAX,
+    AMQP091_SESSIONS_OF_HOST_MAX,
+    AMQP091_SESSIONS_OF_USER_MAX,
+    REATTACH_GUESSES_OF_HOST_MAX,
+)
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Timer, Timers
+from understudy.protocols.amqp091.moves.messages import Move, Moved
 from understudy.protocols.amqp091.resumption.records import SessionRecords, restored_sessions
 from understudy.protocols.amqp091.session_request import RequestKind, SessionRequest, session_request
 from understudy.protocols.guesses import Guesses
@@ -49,6 +55,16 @@ class SessionChannels(Protocol):
     def end(self) -> None:
         """End all channels: the session ends."""
 
+    def decide(self, done: Callable[[], None]) -> None:
+        """Make a call, perhaps at once, when everything that was sent on the channels is decided."""
+
+    def release(self) -> None:
+        """End all channels, and leave their records for the node that goes on with the session.
+
+        Raises:
+            Amqp091Error: RESOURCE_ERROR: the disk is full.
+        """
+
 
 class State(Enum):
     """States of a session."""
@@ -57,6 +73,10 @@ class State(Enum):
     """The client is connected."""
     DETACHED = auto()
     """The connection is gone, and the timeout runs."""
+    LEAVING = auto()
+    """Another node gets the session; until that one has it no client does. The timeout runs."""
+    ARRIVING = auto()
+    """The session comes from another node, which has not ended it yet. The timeout runs."""
     ENDED = auto()
 
 
@@ -67,6 +87,14 @@ class Event(Enum):
     """The client goes on at another connection."""
     DETACH = auto()
     """The connection has ended in a way that keeps the session."""
+    OFFER = auto()
+    """Another node gets the session."""
+    RETURN = auto()
+    """The other node has not taken it."""
+    ARRIVE = auto()
+    """Another node gives the session."""
+    GAIN = auto()
+    """The other node has ended it: the session is here."""
     END = auto()
     """The client ends the session, or its timeout does."""
 
@@ -108,6 +136,10 @@ class ClientSession(Machine[State, Event]):
         """Whether the client knows how to resume channels."""
         self.generation = 0
         """Generation of the delivery tags of new channels."""
+        self.move: Move | None = None
+        """Where the session moves; None: it stays."""
+        self.last_restored_id = 0
+        """Highest id of a message that was in its queue before a failover; 0: there was none in the session."""
         self.records: SessionRecords | None = None
         """Records in the log; None: the session is kept at this node only."""
         self.channels: SessionChannels | None = None
@@ -127,28 +159,37 @@ class ClientSession(Machine[State, Event]):
             self._scope.left_queues = {}
         self.connection, self._scope = connection, scope
 
-    def restore(self, records: SessionRecords, generation: int) -> None:
+    def restore(self, records: SessionRecords, generation: int, move: Move | None) -> None:
         """Be without a connection, with the channels of the log.
 
         Args:
             records: Records of the session.
-            generation: Generation before the failover.
+            generation: Generation before the failover, or at the node from which the session comes.
+            move: Where the session moves.
         """
         self.records = records
         self.generation = (generation + 1) % GENERATIONS
         self._scope = ConnectionScope("")
-        self.fire(Event.DETACH)
+        if move is not None and not move.away:
+            self.fire(Event.ARRIVE, move)
+        else:
+            self.fire(Event.DETACH)
+        if move is not None and move.away:
+            self.fire(Event.OFFER, move)
 
     def next_generation(self) -> int:
         """Begin a generation of delivery tags: outstanding deliveries are lost. Returns its number."""
         self.generation = (self.generation + 1) % GENERATIONS
+        self._save_or_end()
+        return self.generation
+
+    def _save_or_end(self) -> None:
         try:
             self.save()
         except (Amqp091Error, StoreError) as error:
             # after a failover the generation would begin again, and old acknowledgements would count
             log.warning("a session ends: its generation cannot be recorded", extra={"error": str(error)})
             self._sessions.timers.call_later(0, lambda: self.fire(Event.END))
-        return self.generation
 
     def save(self) -> None:
         """Record the session for the next active node, if its client knows how to resume channels there.
@@ -160,6 +201,8 @@ class ClientSession(Machine[State, Event]):
             return
         records = self.records or SessionRecords(self._sessions.office.store, self.uuid)
         values = {**self.client._asdict(), "timeout_ms": self.timeout_ms, "generation": self.generation}
+        if self.move is not None:
+            values["move"] = list(self.move)
         self.records = records if records.save(values) else None
 
     @property
@@ -177,6 +220,22 @@ class ClientSession(Machine[State, Event]):
         self._scope.adopt(previous)
         self._scope.left_queues, previous.left_queues = previous.left_queues, {}
         self._timer = self._sessions.timers.call_later(self.timeout_ms, lambda: self.fire(Event.END))
+
+    def _offer(self, move: Move) -> None:
+        self.move = move
+
+    def _return(self) -> None:
+        self.move = None
+        # deliveries went back to their queues
+        self.next_generation()
+
+    def _arrive(self, move: Move) -> None:
+        self.move = move
+        self._detach()
+
+    def _gain(self) -> None:
+        self.move = None
+        self._save_or_end()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -204,9 +263,16 @@ class ClientSession(Machine[State, Event]):
             (State.ATTACHED, Event.END): To(State.ENDED, _end),
             (State.DETACHED, Event.ATTACH): To(State.ATTACHED, _stop_timer),
             (State.DETACHED, Event.END): To(State.ENDED, _end),
+            (State.DETACHED, Event.OFFER): To(State.LEAVING, _offer),
+            (State.LEAVING, Event.RETURN): To(State.DETACHED, _return),
+            (State.LEAVING, Event.END): To(State.ENDED, _end),
+            # before its first connection
+            (State.ATTACHED, Event.ARRIVE): To(State.ARRIVING, _arrive),
+            (State.ARRIVING, Event.GAIN): To(State.DETACHED, _gain),
+            (State.ARRIVING, Event.END): To(State.ENDED, _end),
             (State.ENDED, Event.END): IGNORED,
         },
-        otherwise={Event.ATTACH: ILLEGAL, Event.DETACH: ILLEGAL, Event.END: ILLEGAL},
+        otherwise=dict.fromkeys(Event, ILLEGAL),
     )
 
 
@@ -216,12 +282,10 @@ class ClientSessions:
     def __init__(self, office: PostOffice) -> None:
         self.office = office
         self.timers: Timers = office.timers
-        self.last_restored_id = office.store.last_id
-        """Highest id of a message that was in its queue before the activation."""
         self._by_uuid: dict[str, ClientSession] = {}
         self._of_user: Counter[str] = Counter()
         self._of_host: Counter[str] = Counter()
-        self._guesses = Guesses(office.clock)
+        self._guesses = Guesses(office.clock, REATTACH_GUESSES_OF_HOST_MAX)
         self._restore()
 
     @property
@@ -244,11 +308,10 @@ class ClientSessions:
                 sessions, or clients of the host have asked for too many that are unknown or of other users.
                 RESOURCE_ERROR: the disk is full.
         """
-        if self._guesses.exhausted(client.host):
-            text = "too many unknown sessions were asked for from the host of the client: try again in a minute"
-            raise Amqp091Error(ReplyCode.NOT_ALLOWED, text)
         known = self._by_uuid.get(request.uuid)
         if known is not None and known.client.may_take(client) and request.kind is not RequestKind.START:
+            if known.move is not None:
+                raise moving()
             if known.connection is not None and not takes_over:
                 raise _in_use()
             if known.connection is not None:
@@ -265,14 +328,71 @@ class ClientSessions:
                 return known
             known = None
         if request.kind is RequestKind.RESUME or known is not None:
-            self._guesses.count(client.host)
+            # others that clients of the host may have are found and begun all the same
+            self.check_guesses(client.host)
         if request.kind is RequestKind.RESUME:
-            raise Amqp091Error(ReplyCode.NOT_FOUND, "there is no such session", closes_connection=True)
+            raise self.unknown(client.host)
         if known is not None:
+            self._guesses.count(client.host)
             raise _in_use()
-        return self._start(request, client)
+        self.check_room(client)
+        session = ClientSession(self, request, client)
+        session.save()
+        self._add(session)
+        return session
 
-    def _start(self, request: SessionRequest, client: Client) -> ClientSession:
+    def find(self, uuid: str) -> ClientSession | None:
+        """The session of a UUID; None: there is none."""
+        return self._by_uuid.get(uuid)
+
+    def moving(self) -> list[ClientSession]:
+        """Sessions that move to or from another node."""
+        return [each for each in self._by_uuid.values() if each.move is not None]
+
+    def arrive(self, moved: Moved, uuid: str, move: Move) -> ClientSession | None:
+        """Record a session that another node gives, before a client may use it. None: a passive node of an earlier
+        version forbids the record.
+
+        Args:
+            moved: Its state.
+            uuid: UUID that no session of this node has.
+            move: From where it comes.
+
+        Raises:
+            Amqp091Error: RESOURCE_ERROR: the disk is full.
+            StoreError: it cannot be recorded.
+            ValueError, TypeError, KeyError: the state is none.
+        """
+        client = Client(**{name: str(moved.values[name]) for name in Client._fields})
+        records = SessionRecords(self.office.store, uuid)
+        request = SessionRequest(RequestKind.RESUME, uuid, int(moved.values["timeout_ms"]))
+        session = ClientSession(self, request, client)
+        session.restore(records, int(moved.values["generation"]), move)
+        self._add(session)
+        stored = False
+        try:
+            session.save()
+            if session.records is not None:
+                records.adopt(moved.channels)
+                stored = True
+        finally:
+            if not stored:
+                session.fire(Event.END)
+        return session if stored else None
+
+    def check_guesses(self, host: str) -> None:
+        """Raise Amqp091Error (NOT_ALLOWED) if clients of a host have asked for too many unknown sessions."""
+        if self._guesses.exhausted(host):
+            text = "too many unknown sessions were asked for from the host of the client: try again in a minute"
+            raise Amqp091Error(ReplyCode.NOT_ALLOWED, text)
+
+    def unknown(self, host: str) -> Amqp091Error:
+        """The refusal of a session that does not exist, or is another user's; it counts as a guess of the host."""
+        self._guesses.count(host)
+        return Amqp091Error(ReplyCode.NOT_FOUND, "there is no such session", closes_connection=True)
+
+    def check_room(self, client: Client) -> None:
+        """Raise Amqp091Error (NOT_ALLOWED) if there are too many sessions for another one of a client."""
         for count, most, of in (
             (len(self._by_uuid), AMQP091_SESSIONS_MAX, "the node"),
             (self._of_host[client.host], AMQP091_SESSIONS_OF_HOST_MAX, "the host of the client"),
@@ -280,10 +400,6 @@ class ClientSessions:
         ):
             if count >= most:
                 raise Amqp091Error(ReplyCode.NOT_ALLOWED, f"{count} sessions of {of}, the limit")
-        session = ClientSession(self, request, client)
-        session.save()
-        self._add(session)
-        return session
 
     def _add(self, session: ClientSession) -> None:
         self._by_uuid[session.uuid] = session
@@ -301,7 +417,9 @@ class ClientSessions:
                 request = SessionRequest(RequestKind.RESUME, uuid, int(values["timeout_ms"]))
                 client = Client(str(values["user"]), str(values["host"]), str(values["virtual_host"]))
                 session = ClientSession(self, request, client)
-                session.restore(records, int(values["generation"]))
+                move = None if values.get("move") is None else Move.read(values["move"])
+                session.restore(records, int(values["generation"]), move)
+                session.last_restored_id = self.office.store.last_id
                 self._add(session)
         except (ValueError, TypeError, KeyError, struct.error) as error:
             raise StoreError(f"a client session in the log is none: {error!r}") from error
@@ -319,6 +437,13 @@ class ClientSessions:
         for session in list(self._by_uuid.values()):
             session.records = None
             session.fire(Event.END)
+
+
+def moving() -> Amqp091Error:
+    """The refusal of a session that is on its way from one node to another: the client tries again."""
+    return Amqp091Error(
+        ReplyCode.CONNECTION_FORCED, "the session moves to another node: try again", closes_connection=True
+    )
 
 
 def _in_use() -> Amqp091Error:
@@ -358,6 +483,14 @@ class SessionPart:
     def session(self) -> ClientSession | None:
         """The session; None: the client has none."""
         return self._session
+
+    @property
+    def sought(self) -> SessionRequest | None:
+        """The request if the session is not at this node, and another one may have it; None: it is entered here."""
+        request = self._request
+        if request is None or request.kind is not RequestKind.RESUME or self._sessions.find(request.uuid) is not None:
+            return None
+        return request
 
     def enter(self, client: Client, *, takes_over: bool) -> None:
         """Enter the session that the client has asked for.

@@ -12,6 +12,7 @@ from typing import Final
 
 from understudy.cluster.membership.backup_host import Requester
 from understudy.cluster.membership.handshake import DiallerProof
+from understudy.cluster.membership.session_moves import packet_of
 from understudy.cluster.membership.topology import Member
 from understudy.errors import BrokerError
 from understudy.protocols.core.link import CoreLink
@@ -147,6 +148,10 @@ class ClusterChannel:
             return
         if isinstance(packet.vote, packets.ClientEndpoints):
             self._exchange_endpoints(packet.vote)
+            return
+        if isinstance(packet.vote, packets.SessionMove):
+            moves = self._owner.services.cluster.topology.moves
+            moves.receive(packet.vote, lambda move: self._owner.send(packet_of(move), CLUSTER_CHANNEL))
             return
         if isinstance(packet.vote, packets.PairState):
             self._replicated = packet.vote.node_id

@@ -17,6 +17,7 @@ from understudy.limits import (
     DETACHED_SESSION_MS_MAX,
     DETACHED_SESSIONS_MAX,
     DETACHED_SESSIONS_OF_HOST_MAX,
+    REATTACH_GUESSES_OF_HOST_MAX,
     REATTACH_NAME_CHARACTERS_MIN,
 )
 from understudy.ports import Clock, Timers
@@ -55,7 +56,7 @@ class Reattachments(Generic[H]):
         self._detached: dict[H, tuple[str, int]] = {}
         """Detached sessions to host and monotonic time of expiry, in the order in which their connections were lost."""
         self._hosts: Counter[str] = Counter()
-        self._guesses = Guesses(clock)
+        self._guesses = Guesses(clock, REATTACH_GUESSES_OF_HOST_MAX)
         self._sweep = PeriodicScan(timers, _SCAN_MS, self._end_overdue)
 
     @property

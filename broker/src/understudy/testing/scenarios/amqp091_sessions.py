@@ -50,10 +50,16 @@ _ERRORS_OF_CLIENT = (406, 501, 502, 503, 504, 505, 530)
 class SessionProducerJob(AmqpProducerJob):
     """A producer with confirms that resumes its session."""
 
+    leaves_after: int = 0
+    """Messages after which it cuts its connection and goes on at another node; 0: it stays as long as it can."""
+
 
 @dataclass(slots=True)
 class SessionConsumerJob(AmqpConsumerJob):
     """A consumer without transactions that resumes its session."""
+
+    leaves_after: int = 0
+    """As for ``SessionProducerJob``."""
 
 
 class _Resuming:
@@ -122,6 +128,21 @@ class _Resuming:
         self._last_s = asyncio.get_running_loop().time()
 
 
+class _Stay:
+    """The time that an application stays at a node."""
+
+    def __init__(self, messages: int) -> None:
+        """``messages``: number after which it leaves; 0: it does not."""
+        self._messages = messages
+        self._count = 0
+
+    def count(self) -> None:
+        """Count a message. Raises ConnectionFailed: the application leaves."""
+        self._count += 1
+        if self._messages and self._count > self._messages:
+            raise ConnectionFailed("the application goes to another node")
+
+
 # --- producers -------------------------------------------------------------------------------------
 
 
@@ -146,6 +167,8 @@ class _Producer:
         """Number of the next publish on the channel."""
         self._named = 1
         """Number of the next message in the ledger."""
+        self._confirmed = 0
+        """Highest number on the channel that was confirmed."""
 
     async def run(self) -> None:
         job = self._job
@@ -177,6 +200,8 @@ class _Producer:
         accepted = publishes["accepted"]
         if accepted >= self._next:
             self._resuming.complain(f"{accepted} publishes accepted of {self._next - 1}")
+        if self._job.leaves_after and accepted < self._confirmed:
+            self._resuming.complain(f"{accepted} publishes accepted, and {self._confirmed} were confirmed")
         for number in [each for each in self._sent if each <= accepted]:
             named, _ = self._sent.pop(number)
             if number in publishes["rejected"]:
@@ -199,12 +224,15 @@ class _Producer:
         def forget(done: asyncio.Future[bool]) -> None:
             if not done.cancelled() and done.exception() is None:
                 self._sent.pop(number, None)
+                self._confirmed = max(self._confirmed, number)
 
         future.add_done_callback(forget)
 
     async def _publish(self, client: AmqpClient) -> None:
         job, book = self._job, self._plan.book
+        stays = _Stay(job.leaves_after)
         while job.done < job.count:
+            stays.count()
             if client.error is not None:
                 raise client.error
             body = body_of(self._resuming.name, self._named, job.size_bytes)
@@ -290,10 +318,11 @@ class _Consumer:
 
     async def _consume(self, client: AmqpClient) -> None:
         loop, job, book = asyncio.get_running_loop(), self._job, self._plan.book
-        last = loop.time()
+        last, stays = loop.time(), _Stay(job.leaves_after)
         while True:
             received = await client.receive(RECEIVE_S)
             if received is not None:
+                stays.count()
                 self._seen = received.tag
                 self._taken.append((received, book.delivered(received, self._resuming.name, self._began_ms)))
                 last = loop.time()

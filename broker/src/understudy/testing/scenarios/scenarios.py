@@ -9,7 +9,7 @@ from typing import Final
 from understudy.testing.runs.cluster_configuration import PAIR, NodeRole
 from understudy.testing.runs.fault_plan import LAST_KINDS
 from understudy.testing.runs.plan import Plan
-from understudy.testing.scenarios.amqp091 import Amqp091
+from understudy.testing.scenarios.amqp091 import Amqp091, Amqp091Members
 from understudy.testing.scenarios.grouped_pair import GroupedPair
 from understudy.testing.scenarios.member_replicas import MemberReplicas
 from understudy.testing.scenarios.members import MemberPairs, Members
@@ -79,5 +79,6 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         ScaledVoters(),
         WrongReads(),
         Amqp091(),
+        Amqp091Members(),
     )
 }

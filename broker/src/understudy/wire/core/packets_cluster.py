@@ -38,11 +38,12 @@ Type -16 (federation downstream connect) is not documented and therefore not sup
 from __future__ import annotations
 
 from dataclasses import field
+from enum import IntEnum
 from typing import ClassVar, Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import LocalProtocolError, RemoteProtocolError
-from understudy.limits import CLIENT_ENDPOINTS_MAX
+from understudy.limits import CLIENT_ENDPOINTS_MAX, NODE_ID_CHARACTERS_MAX
 from understudy.wire.buffer import Reader, Writer
 from understudy.wire.core.layout import (
     I32,
@@ -73,6 +74,8 @@ STORE_FORMAT: Final = "UnderstudyStoreFormat"
 NODE_NAME: Final = "UnderstudyNodeName"
 #: Handler of the statement where clients of other protocols reach a node; answered as ``NODE_NAME``.
 CLIENT_ENDPOINTS: Final = "UnderstudyClientEndpoints"
+#: Handler of the messages by which a session of AMQP 0-9-1 moves to another node (ADR 0199).
+SESSION_MOVE: Final = "UnderstudySessionMove"
 LIVE_FAILOVER_VOTE: Final = "LiveFailoverQuorumVote"
 #: Handler of the question which nodes can host a backup (artemis-ha s. 5).
 BACKUP_VOTE: Final = "RequestBackupQuorumVote"
@@ -274,6 +277,45 @@ class ClientEndpoints:
     endpoints: tuple[ClientEndpoint, ...]
 
 
+class MoveStep(IntEnum):
+    """Steps by which a session of AMQP 0-9-1 moves from one node, its home, to another (ADR 0199)."""
+
+    ASK = 1
+    """The other node asks whether the home has the session, for the user who wants it."""
+    ABSENT = 2
+    """The home has no such session of that user."""
+    BUSY = 3
+    """The home has it and cannot give it now."""
+    STATE = 4
+    """The home gives its state, and has recorded to which node."""
+    STORED = 5
+    """The state is durable at the other node, which does not use it yet."""
+    ENDED = 6
+    """The session has ended at the home: the other node has it."""
+    KEPT = 7
+    """The home has not given the session with this token."""
+    INQUIRE = 8
+    """The home asks what became of the state that it gave."""
+    DROPPED = 9
+    """The other node has not stored the state, and will not."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionMove:
+    """A message about a session of AMQP 0-9-1 that moves (ADR 0199)."""
+
+    step: int
+    """A ``MoveStep``."""
+    token: str
+    """Random; distinguishes the question to one home from all others."""
+    node_id: str
+    """Node id of the sender."""
+    uuid: str
+    """UUID of the session. It is a secret: no log line or error has it."""
+    data: bytes = b""
+    """JSON; its fields depend on the step."""
+
+
 @dataclass(frozen=True, slots=True)
 class BackupVote:
     """Whether a node can host a backup (artemis-ha s. 5)."""
@@ -292,7 +334,7 @@ class QuorumVote(Packet):
 
     TYPE: ClassVar[int] = -2
     handler: str
-    vote: FailoverVote | PairState | StoreFormat | NodeName | ClientEndpoints | BackupVote | bytes
+    vote: FailoverVote | PairState | StoreFormat | NodeName | ClientEndpoints | SessionMove | BackupVote | bytes
     """Bytes for other handlers, whose votes are not documented."""
 
     def write_body(self, writer: Writer, version: int) -> None:
@@ -317,6 +359,9 @@ class QuorumVote(Packet):
             return
         if isinstance(self.vote, ClientEndpoints):
             _write_endpoints(writer, self.vote)
+            return
+        if isinstance(self.vote, SessionMove):
+            _write_move(writer, self.vote)
             return
         if isinstance(self.vote, BackupVote):
             writer.i32(self.vote.backups)
@@ -346,6 +391,8 @@ class QuorumVote(Packet):
             return cls(handler, NodeName(reader.string(), reader.string()))
         if kind is ClientEndpoints:
             return cls(handler, _read_endpoints(reader))
+        if kind is SessionMove:
+            return cls(handler, _read_move(reader))
         if kind is BackupVote:
             return cls(handler, BackupVote(reader.i32(), reader.nullable(reader.string), reader.boolean()))
         return cls(handler, FailoverVote(reader.boolean(), reader.string(), reader.nullable(reader.string)))
@@ -376,6 +423,23 @@ def _read_endpoints(reader: Reader) -> ClientEndpoints:
     return ClientEndpoints(node_id, active, tuple(endpoints))
 
 
+def _write_move(writer: Writer, move: SessionMove) -> None:
+    writer.i32(move.step)
+    for each in (move.token, move.node_id, move.uuid):
+        writer.string(each)
+    writer.i32(len(move.data))
+    writer.raw(move.data)
+
+
+def _read_move(reader: Reader) -> SessionMove:
+    """Raises RemoteProtocolError: texts that are too long, or data that has another length than it says."""
+    step, token, node_id, uuid, length = reader.i32(), reader.string(), reader.string(), reader.string(), reader.i32()
+    data = reader.rest()
+    if len(data) != length or max(len(token), len(node_id), len(uuid)) > NODE_ID_CHARACTERS_MAX:
+        raise RemoteProtocolError(f"a session that moves: {len(data)} bytes of data in place of {length}")
+    return SessionMove(step, token, node_id, uuid, data)
+
+
 _KINDS: Final[dict[str, type]] = {
     PRIMARY_FAILOVER_VOTE: FailoverVote,
     LIVE_FAILOVER_VOTE: FailoverVote,
@@ -383,6 +447,7 @@ _KINDS: Final[dict[str, type]] = {
     STORE_FORMAT: StoreFormat,
     NODE_NAME: NodeName,
     CLIENT_ENDPOINTS: ClientEndpoints,
+    SESSION_MOVE: SessionMove,
     BACKUP_VOTE: BackupVote,
 }
 

@@ -78,6 +78,37 @@ class KeptChannels:
         while self._kept:
             self.drop(next(iter(self._kept)))
 
+    # --- the session moves to another node ---------------------------------------------------------
+
+    def decide(self, done: Callable[[], None]) -> None:
+        """Make a call, perhaps at once, when everything that was sent on the channels is decided."""
+        waiting = len(self._kept)
+        if not waiting:
+            done()
+            return
+
+        def decided() -> None:
+            nonlocal waiting
+            waiting -= 1
+            if not waiting:
+                done()
+
+        for channel in list(self._kept.values()):
+            channel.session.state.when_durable(decided)
+
+    def release(self) -> None:
+        """End all channels, and leave their records for the node that goes on with the session. Raises Amqp091Error."""
+        try:
+            for channel in self._kept.values():
+                record = channel.publisher.record
+                if record is not None:
+                    channel.save()
+                    record.store_number(channel.publisher.last_number)
+        finally:
+            # numbers are in the log already, but for those of messages without a record
+            while self._kept:
+                self._kept.popitem()[1].fire(Event.LOSE)
+
     # --- the client is back ------------------------------------------------------------------------
 
     def begin(self, number: int, channel: Amqp091Channel) -> None:
@@ -145,7 +176,7 @@ class KeptChannels:
         channel.fire(Event.DETACH, AbsentLink(link, link.scope, partial(self.drop, number)))
         self._kept[number] = channel
         _join(channel, session.generation, ChannelRecord(records, number, values.incarnation))
-        _restore(channel, values, records.accepted(number))
+        _restore(channel, values, records.accepted(number), session.last_restored_id)
         channel.publisher.assume(request.publishes)
         return channel
 
@@ -208,17 +239,18 @@ def _values(channel: Amqp091Channel, record: ChannelRecord) -> ChannelValues:
     )
 
 
-def _restore(channel: Amqp091Channel, values: ChannelValues, accepted: int) -> None:
+def _restore(channel: Amqp091Channel, values: ChannelValues, accepted: int, id_before_activation: int) -> None:
     """Make a channel as an earlier active node has left it, but without deliveries and open transaction.
 
     Args:
         channel: A new channel.
         values: Record of the earlier one.
         accepted: Number of the last publish, or of the last commit, that the log has.
+        id_before_activation: Messages up to this id may have been delivered before a failover.
     """
     publisher, deliveries, services = channel.publisher, channel.deliveries, channel.link.services
     channel.lost = True
-    deliveries.id_before_activation = services.sessions.last_restored_id
+    deliveries.id_before_activation = id_before_activation
     deliveries.limit(values.prefetch_of_channel, for_channel=True)
     deliveries.limit(values.prefetch, for_channel=False)
     if values.mode == "confirm":

@@ -105,6 +105,19 @@ class SessionRecords:
             # the next active node ends the session by its timeout
             log.warning("the end of a session is not recorded", extra={"error": str(error)})
 
+    def adopt(self, channels: Mapping[int, tuple[ChannelValues, int]]) -> None:
+        """Record the channels of a session that another node gives.
+
+        Args:
+            channels: Values and the last number of each channel, by its number.
+
+        Raises:
+            Amqp091Error: RESOURCE_ERROR: the disk is full.
+        """
+        for number, (values, last) in channels.items():
+            self.save_channel(number, values)
+            self.store_number(number, last)
+
     # --- numbers -----------------------------------------------------------------------------------
 
     def number_id(self, channel: int, number: int) -> bytes:
@@ -116,16 +129,21 @@ class SessionRecords:
 
         Args:
             channel: Number of the channel.
-            number: Number of the publish, or of a commit.
+            number: Number of the publish, or of a commit; 0: there is none.
             tx_id: Transaction with which it counts; 0: now.
         """
-        self._store.store_duplicate_ids(NO_ADDRESS, (self.number_id(channel, number),), tx_id)
+        if number:
+            self._store.store_duplicate_ids(NO_ADDRESS, (self.number_id(channel, number),), tx_id)
 
     def accepted(self, channel: int) -> int:
         """The highest number of a channel in the log."""
         values = self.channels[channel]
-        highest = self._store.state.session_numbers.highest(self._uuid, channel, values.incarnation)
-        return max((highest, *values.returned, *values.rejected))
+        return max((self.last_number(channel), *values.returned, *values.rejected))
+
+    def last_number(self, channel: int) -> int:
+        """The highest number of a channel in the log that belongs to a message, or was recorded without one."""
+        incarnation = self.channels[channel].incarnation
+        return self._store.state.session_numbers.highest(self._uuid, channel, incarnation)
 
 
 class ChannelRecord:
