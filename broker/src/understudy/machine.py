@@ -77,17 +77,16 @@ class Machine(Generic[S, E]):
         Raises:
             MachineError: the pair is illegal.
         """
-        entry = self.TABLE[(self._state, event)]
-        if entry is IGNORED:
-            return
-        if entry is ILLEGAL:
-            raise MachineError(f"{type(self).__name__}: {event.name} in {self._state.name}")
-        transition = cast("To[S]", entry)
-        origin, self._state = self._state, transition.target
-        if origin is not transition.target:
-            self.state_changed(origin, transition.target, event)
-        if transition.action is not None:
-            transition.action(self, *payload)
+        origin = self._state
+        entry = self.TABLE[(origin, event)]
+        if isinstance(entry, To):
+            target = self._state = entry.target
+            if origin is not target:
+                self.state_changed(origin, target, event)
+            if entry.action is not None:
+                entry.action(self, *payload)
+        elif entry is ILLEGAL:
+            raise MachineError(f"{type(self).__name__}: {event.name} in {origin.name}")
 
     def state_changed(self, origin: S, target: S, event: E) -> None:
         """Hook for logging and tests; called between the change and the action."""

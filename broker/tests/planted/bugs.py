@@ -32,7 +32,7 @@ from planted import (  # noqa: F401  # each module adds its bugs to BUGS
     wrong_read_bugs,
 )
 from planted.planting import BUGS as BUGS
-from planted.planting import Patch, planted, with_faults
+from planted.planting import Patch, ShortRun, planted, with_faults
 from understudy.client.core.connection.failover import Reconnection
 from understudy.client.core.consumer.state import ReceivedMessage
 from understudy.ports import LogWriter, Operation, OperationApplier, Timers
@@ -284,10 +284,6 @@ def _bodies_altered(patch: Patch) -> None:
 # --- liveness ------------------------------------------------------------------------------------------
 
 
-class _ImpatientRun(ScenarioRun):
-    liveness_s = 30.0
-
-
 @planted(
     "held-messages-forgotten", promise="an unacknowledged message is delivered again",
     checks=["left-over"], seeds=range(2, 20),
@@ -319,4 +315,4 @@ def _client_stays_with_one_node(patch: Patch) -> type[ScenarioRun]:
         return old(self)[:1]
 
     old = patch.replace(Reconnection, "_round", round_of_one)
-    return _ImpatientRun
+    return ShortRun

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from planted.planting import Patch, planted, with_faults
+from planted.planting import Patch, ShortRun, planted, with_faults
 from understudy.errors import StoreBehind
 from understudy.ha.shared import lock_proof
 from understudy.ha.shared.lock_proof import LockProof
@@ -128,10 +128,6 @@ def _epoch_not_raised(patch: Patch) -> type[ScenarioRun]:
     return _ActivationsRun
 
 
-class _ShortRun(ScenarioRun):
-    liveness_s = 30.0
-
-
 @planted(
     "log-tidied-away", promise="no confirmed durable message is lost", checks=["ended", "store"], seeds=range(3),
 )  # fmt: skip
@@ -141,7 +137,7 @@ def _log_tidied_away(patch: Patch) -> type[ScenarioRun]:
     old: Callable[..., None] = patch.replace(
         tidying, "_remove_unused", lambda disk, directory, names, epoch, ends: old(disk, directory, names, epoch, [])
     )
-    return _ShortRun
+    return ShortRun
 
 
 @planted("gathered-forgotten", promise="no confirmed durable message is lost", checks=["lost"], seeds=range(4, 40))

@@ -52,6 +52,17 @@ def test_a_cut_off_decision_about_a_branch_that_has_moved_takes_effect(seed):
     assert outcome.branches >= 20
 
 
+def test_a_run_ends_when_a_check_has_found_the_bug():
+    bug = BUGS["epoch-not-raised"]
+    with bug.planted() as run_class:
+        whole = SHARED_STORE.run_seed(0, run_class=run_class)
+        until = SHARED_STORE.run_seed(0, run_class=run_class, until=bug.checks)
+        other = SHARED_STORE.run_seed(0, run_class=run_class, until={"crossed"})
+    assert {violation.check for violation in until.violations} >= bug.checks
+    assert until.virtual_s < whole.virtual_s
+    assert other == whole
+
+
 def test_a_planted_bug_ends_with_its_context():
     close = ServerSession.close
     with BUGS["last-held-acknowledged"].planted():

@@ -46,12 +46,15 @@ def test_a_violation_ends_with_one_and_says_how_to_replay(monkeypatch):
     assert [each["needed"] for each in report["failing"]] == [[str(needed)]]
 
 
-def test_without_a_scenario_all_are_run():
+def test_without_a_scenario_all_are_run(monkeypatch):
+    # all that there are in this test; the runs of every scenario are in test_scenarios
+    names = ["shared-store-symmetric", "replication", "amqp091"]
+    monkeypatch.setattr(simulate, "SCENARIOS", {name: SCENARIOS[name] for name in names})
     result = invoke("--seeds", "0-0", "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    assert list(report["scenarios"]) == list(SCENARIOS)
-    assert {run["scenario"] for run in report["runs"]} == set(SCENARIOS)
+    assert list(report["scenarios"]) == names
+    assert [run["scenario"] for run in report["runs"]] == names
     assert sum(report["faults"].values()) > 0
 
 

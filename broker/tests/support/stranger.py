@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Callable
@@ -77,7 +78,7 @@ class Stranger:
         except OSError:
             pass
         if not over.is_set() or self._asks is None:
-            acceptor.close()
+            _end(acceptor)
 
     def _pass_back(self, acceptor: socket.socket, dialler: socket.socket, over: threading.Event) -> None:
         """Pass on answers of the node up to the end of the proof, then speak for the dialling node. The stranger cannot
@@ -102,8 +103,8 @@ class Stranger:
         except (OSError, BrokerError):
             pass
         finally:
-            acceptor.close()
-            dialler.close()
+            _end(acceptor)
+            _end(dialler)
 
     def _ask(self, acceptor: socket.socket, decoder: FrameDecoder, dialler: socket.socket) -> None:
         assert self._asks is not None
@@ -111,3 +112,12 @@ class Stranger:
         acceptor.sendall(encode(self._asks, self._channel_id))
         while data := acceptor.recv(65536):
             self.answers += [frame.packet for frame in decoder.receive_data(data)]
+
+
+def _end(connection: socket.socket) -> None:
+    """End a connection at once, also while another thread waits for its bytes; otherwise the node at the other side
+    would wait for an answer until its call times out.
+    """
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()

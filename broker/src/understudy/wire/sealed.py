@@ -18,10 +18,13 @@ import hashlib
 import struct
 from collections.abc import Iterable, Sequence
 from hmac import compare_digest
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from understudy.errors import ClusterSecurityError
 from understudy.limits import SEALED_RUN_BYTES_MAX
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_BYTES: Final = 32
 CODE_BYTES: Final = 16
@@ -50,11 +53,18 @@ class _Codes:
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+        self._key = key
         self._short = hashlib.blake2b(key=key, digest_size=CODE_BYTES, person=b"short runs")
-        cipher = AESGCM(hashlib.blake2b(key=key, digest_size=KEY_BYTES, person=b"long runs").digest())
-        self._encrypt = cipher.encrypt
-        self._decrypt = cipher.decrypt
+        self._cipher: AESGCM | None = None
+        self._make_cipher = AESGCM
         self._invalid = InvalidTag
+
+    def _long(self) -> AESGCM:
+        """The cipher of long runs, made for the first of them: many links between nodes never send one."""
+        if self._cipher is None:
+            key = hashlib.blake2b(key=self._key, digest_size=KEY_BYTES, person=b"long runs").digest()
+            self._cipher = self._make_cipher(key)
+        return self._cipher
 
     def code(self, run: int, data: Bytes) -> bytes:
         """The code of a run."""
@@ -64,14 +74,14 @@ class _Codes:
             state.update(data)
             return state.digest()
         # bytes that are authenticated only: a memoryview is taken as it is
-        return self._encrypt(_number(run), b"", data)
+        return self._long().encrypt(_number(run), b"", data)
 
     def fits(self, run: int, code: bytes, data: Bytes) -> bool:
         """Whether a code is that of a run."""
         if len(data) <= SHORT_RUN_BYTES_MAX:
             return compare_digest(code, self.code(run, data))
         try:
-            self._decrypt(_number(run), code, data)
+            self._long().decrypt(_number(run), code, data)
         except self._invalid:
             return False
         return True

@@ -148,7 +148,14 @@ def test_a_rule_that_never_fires_fails_its_test(tmp_path: Path) -> None:
     broken = RULES.read_text().replace("expr: understudy_store_full == 1", "expr: understudy_store_full == 2")
     assert broken != RULES.read_text()
     (tmp_path / RULES.name).write_text(broken)
-    shutil.copy(RULE_TESTS, tmp_path)
+    # the tests in which it fires: those of the other alerts take most of the time
+    tests = yaml.safe_load(RULE_TESTS.read_text())
+    tests["tests"] = [
+        test
+        for test in tests["tests"]
+        if any(case["alertname"] == "UnderstudyDiskFull" and case.get("exp_alerts") for case in test["alert_rule_test"])
+    ]
+    (tmp_path / RULE_TESTS.name).write_text(yaml.safe_dump(tests))
     done = promtool("test", "rules", str(tmp_path / RULE_TESTS.name))
     assert done.returncode != 0
     assert "UnderstudyDiskFull" in done.stdout + done.stderr

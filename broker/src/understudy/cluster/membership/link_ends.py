@@ -11,14 +11,24 @@ Not here: the proof (``cluster.membership.handshake``), and the configuration of
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
+from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.limits import LINK_END_CHARACTERS_MAX
 from understudy.wire.core import packets
 
+#: Number of places whose compared form is kept.
+_PLACES_MAX: Final = 256
+
 
 def place_of(host: str, port: int | str) -> str:
     """``host:port`` as it is compared: names in lower case, addresses in their shortest form, IPv6 in brackets."""
+    port = str(port)
+    return (_kept_place_of if len(host) + len(port) <= LINK_END_CHARACTERS_MAX else _place_of)(host, port)
+
+
+def _place_of(host: str, port: str) -> str:
     text = host.strip("[]").rstrip(".").lower()
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
@@ -28,6 +38,10 @@ def place_of(host: str, port: int | str) -> str:
         mapped = address.ipv4_mapped
         return f"[{address}]:{port}" if mapped is None else f"{mapped}:{port}"
     return f"{address}:{port}"
+
+
+#: Nodes of a cluster compare the same few places again and again.
+_kept_place_of: Final = lru_cache(maxsize=_PLACES_MAX)(_place_of)
 
 
 def place_of_socket(address: str) -> str:

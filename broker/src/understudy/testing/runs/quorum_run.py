@@ -85,14 +85,17 @@ class QuorumRun(ReplicatedRun):
         super()._heal()
         self.loop.call_later(OPERATOR_S, self._operator.look)
 
-    def judge(self) -> tuple[Violation, ...]:
-        """See ``ScenarioRun``; the voters end for no error.
+    def reported(self) -> list[Violation]:
+        """See ``ScenarioRun``; without the two checks of reports that nodes make about themselves.
 
-        Left out are the two checks of reports that nodes make about themselves: no permission proves that a node is
-        active, so one that is cut off counts itself as active until its replica is silent for too long, and its log
-        goes on. It confirms nothing meanwhile, because its replica does not: the rows of the clients are judged.
+        No permission proves that a node is active, so one that is cut off counts itself as active until its replica is
+        silent for too long, and its log goes on. It confirms nothing meanwhile, because its replica does not: the rows
+        of the clients are judged.
         """
-        self.cluster.epochs.violations = [each for each in self.cluster.epochs.violations if each.check not in REPORTED]
+        return [each for each in super().reported() if each.check not in REPORTED]
+
+    def judge(self) -> tuple[Violation, ...]:
+        """See ``ScenarioRun``; the voters end for no error."""
         ends = [
             Violation("ended", f"{node.name} ended with {type(error).__name__}: {error}")
             for node in self.voters.nodes.values()

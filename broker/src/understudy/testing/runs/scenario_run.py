@@ -132,9 +132,13 @@ class ScenarioRun:
         self.phase = "stopping"
         await self._stop_nodes()
 
+    def reported(self) -> list[Violation]:
+        """Everything that was found to be wrong so far."""
+        return [*self.violations, *self.book.violations, *self.cluster.epochs.violations]
+
     def judge(self) -> tuple[Violation, ...]:
         """Everything that was wrong."""
-        found = [*self.violations, *self.book.violations, *self.cluster.epochs.violations]
+        found = self.reported()
         found += judge_failures(self.loop.failures)
         found += [Violation("two-confirming", text) for text in check_epochs(self.book.rows).findings]
         found += judge_ledger(

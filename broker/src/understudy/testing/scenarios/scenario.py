@@ -98,6 +98,7 @@ class Scenario:
         without: Collection[int] = (),
         write_trace: Callable[[str], object] | None = None,
         run_class: type[ScenarioRun] | None = None,
+        until: Collection[str] = (),
     ) -> Outcome:
         """Run the plan of a seed and judge it.
 
@@ -105,10 +106,11 @@ class Scenario:
             without: Numbers of faults of the plan to leave out.
             write_trace: Takes the trace as text lines.
             run_class: A subclass with a planted bug.
+            until: Checks. The run ends early, without the later ones, when one of them has failed before its end.
         """
         plan = self.draw(seed)
         plan = replace(plan, faults=tuple(fault for fault in plan.faults if fault.number not in without))
-        return self.run_plan(plan, write_trace=write_trace, run_class=run_class)
+        return self.run_plan(plan, write_trace=write_trace, run_class=run_class, until=until)
 
     def run_plan(
         self,
@@ -116,19 +118,26 @@ class Scenario:
         *,
         write_trace: Callable[[str], object] | None = None,
         run_class: type[ScenarioRun] | None = None,
+        until: Collection[str] = (),
     ) -> Outcome:
         """Run a plan and judge it; arguments as for ``run_seed``."""
         loop = SimLoop(plan.seed, write_trace=write_trace)
         try:
             run = (run_class or self.run_class)(plan, loop)
             task = loop.create_task(run.run())
+
+            def has_ended() -> bool:
+                return task.done() or any(each.check in until for each in run.reported())
+
+            ended = True
             try:
-                loop.run_until(task.done, deadline=plan.heal_s + 2 * run.liveness_s)
+                deadline = plan.heal_s + 2 * run.liveness_s
+                ended = loop.run_until(has_ended if until else task.done, deadline=deadline)
             except SimulationStuck as stuck:
                 run.violations.append(Violation("stuck", f"in phase {run.phase}: {stuck}"))
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 raise error
-            if not task.done() and not run.violations:
+            if not ended and not run.violations:
                 run.violations.append(Violation("stuck", f"the run did not end; phase {run.phase}"))
             return self._outcome(run, loop)
         finally:

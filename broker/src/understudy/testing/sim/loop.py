@@ -45,6 +45,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from enum import Enum
+from types import FunctionType, MethodType
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 from understudy.dataclass import dataclass
@@ -125,7 +126,7 @@ class SimProcess:
         """Virtual time of the last ``resume``."""
         self.death: Death | None = None
         self._loop = loop
-        self._deferred: list[asyncio.Handle] = []
+        self._deferred: list[_SimHandle | _SimTimerHandle] = []
         self._on_death: list[Callable[[Death], None]] = []
 
     def __repr__(self) -> str:
@@ -186,44 +187,76 @@ class SimProcess:
         if not self.alive:
             raise ProcessKilled(self.label)
 
-    def defer(self, handle: asyncio.Handle) -> None:
+    def defer(self, handle: _SimHandle | _SimTimerHandle) -> None:
         """Keep a handle back until ``resume``."""
         self._deferred.append(handle)
 
 
-class _SimTimerHandle(asyncio.TimerHandle):
-    """A timer handle with a number: timers due together are taken in order of creation, as on a
-    real clock, whose readings never tie.
-    """
+class _SimHandle(asyncio.Handle):
+    """A handle of a loop that is never in debug mode: making one does not ask the loop for its mode."""
 
-    __slots__ = ("number",)
+    __slots__ = ()
+
+    _callback: Callable[..., object]
+    _context: contextvars.Context
+    _loop: SimLoop
+    _repr: str | None
+    _source_traceback: None
 
     def __init__(
         self,
-        number: int,
+        callback: Callable[..., object],
+        arguments: tuple[Any, ...],
+        loop: SimLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = arguments
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+
+class _SimTimerHandle(asyncio.TimerHandle):
+    """A timer of a loop that is never in debug mode."""
+
+    __slots__ = ()
+
+    _callback: Callable[..., object]
+    _context: contextvars.Context
+    _loop: SimLoop
+    _repr: str | None
+    _scheduled: bool
+    _source_traceback: None
+    _when: float
+
+    def __init__(
+        self,
         when: float,
         callback: Callable[..., object],
         arguments: tuple[Any, ...],
         loop: SimLoop,
         context: contextvars.Context | None,
     ) -> None:
-        super().__init__(when, callback, arguments, loop, context)
-        self.number = number
-
-    def __lt__(self, other: asyncio.TimerHandle) -> bool:
-        mine, theirs = self._when, other._when  # type: ignore[attr-defined]  # private in asyncio
-        if mine != theirs:
-            return bool(mine < theirs)
-        return isinstance(other, _SimTimerHandle) and self.number < other.number
-
-    __hash__ = asyncio.TimerHandle.__hash__
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = arguments
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+        self._when = when
+        self._scheduled = True
 
 
 class SimLoop(asyncio.BaseEventLoop):
     """The event loop of one simulation; ``seed`` determines every choice."""
 
-    _ready: deque[asyncio.Handle]
-    _scheduled: list[_SimTimerHandle]
+    _closed: bool
+    _ready: deque[_SimHandle | _SimTimerHandle]
+    _scheduled: list[tuple[float, int, _SimTimerHandle]]
+    """A heap. Timers that are due together are taken in order of creation, as on a real clock, whose readings never
+    tie."""
     _stopping: bool
     _timer_cancelled_count: int
 
@@ -250,7 +283,6 @@ class SimLoop(asyncio.BaseEventLoop):
         self._tasks: list[tuple[asyncio.Task[Any], SimProcess | None]] = []
         self._tasks_prune_at = 256
         self._current: SimProcess | None = None
-        self._names: dict[Any, str] = {}
         self.network: Any = None
         """The ``SimNetwork`` that ``create_server`` and ``create_connection`` use, once there is one."""
         self.set_debug(False)
@@ -295,22 +327,33 @@ class SimLoop(asyncio.BaseEventLoop):
         """Virtual seconds since the start of the run."""
         return self._now
 
+    def call_soon(  # type: ignore[override]  # no types of extra arguments
+        self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """Schedule a call like asyncio's; calls of several strands are ordered by the seed."""
+        if self._closed:
+            self._check_closed()  # type: ignore[attr-defined]  # private in asyncio
+        handle = _SimHandle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
     def call_at(  # type: ignore[override]  # no types of extra arguments
         self, when: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         """Schedule a call like asyncio's, in virtual seconds; calls due at the same moment are ordered by the seed."""
-        self._check_closed()  # type: ignore[attr-defined]  # private in asyncio
+        if self._closed:
+            self._check_closed()  # type: ignore[attr-defined]  # private in asyncio
         self._timers += 1
-        timer = _SimTimerHandle(self._timers, when, callback, args, self, context)
-        heapq.heappush(self._scheduled, timer)
-        timer._scheduled = True  # type: ignore[attr-defined]  # private in asyncio
+        timer = _SimTimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._scheduled, (when, self._timers, timer))
         return timer
 
     def call_later(  # type: ignore[override]  # no types of extra arguments
         self, delay: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         """Schedule a call like asyncio's, in virtual seconds."""
-        return self.call_at(self._now + max(0.0, delay), callback, *args, context=context)
+        when = self._now + delay if delay > 0.0 else self._now
+        return self.call_at(when, callback, *args, context=context)
 
     def _new_task(
         self,
@@ -331,7 +374,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self._tasks_prune_at = max(256, 2 * len(self._tasks))
         return task
 
-    def add_ready(self, handles: list[asyncio.Handle]) -> None:
+    def add_ready(self, handles: list[_SimHandle | _SimTimerHandle]) -> None:
         """Make handles ready that were kept back."""
         self._ready.extend(handles)
 
@@ -383,7 +426,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 if condition is not None and condition():
                     return True
                 self._drop_dead_timers()
-                if not self._ready and (not self._scheduled or self._scheduled[0].when() > deadline):
+                if not self._ready and (not self._scheduled or self._scheduled[0][0] > deadline):
                     if condition is None or self._scheduled:
                         self._now = max(self._now, deadline)
                         return False
@@ -412,28 +455,34 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _turn(self) -> None:
         """Run one turn of the loop, after dropping the timers that will never run."""
-        if not self._ready:
+        ready = self._ready
+        if not ready:
             if not self._scheduled:
                 if self._stopping:
                     return
                 raise SimulationStuck(self._describe_stuck())
             if not self._stopping:
-                self._advance(self._scheduled[0].when())
+                self._advance(self._scheduled[0][0])
         self._take_due_timers()
-        for handle in self._draw_order():
+        # most turns have one handle
+        for handle in (ready.popleft(),) if len(ready) == 1 else self._draw_order():
             if handle._cancelled:
                 continue
-            process = handle._context.get(_PROCESS)  # type: ignore[attr-defined]  # private in asyncio
-            if process is not None:
-                if not process.alive:
-                    continue
-                if process.paused:
-                    process.defer(handle)
-                    continue
+            context = handle._context
+            process = context.get(_PROCESS)
+            if process is None:
+                label = "-"
+            elif not process.alive:
+                continue
+            elif process.paused:
+                process.defer(handle)
+                continue
+            else:
+                label = process.label
             self._current = process
             self.steps += 1
             self._steps_at_instant += 1
-            self._record_handle(handle, process)
+            self.trace.record(self._now, f"{label} {context.get(_STRAND, 0)} {_name_of(handle._callback)}")
             handle._run()
         self._current = None
         if self._steps_at_instant > STEPS_PER_INSTANT_MAX:
@@ -446,64 +495,43 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _take_due_timers(self) -> None:
         scheduled, now = self._scheduled, self._now
-        while scheduled and scheduled[0]._when <= now:  # type: ignore[attr-defined]  # private in asyncio
-            timer = heapq.heappop(scheduled)
-            timer._scheduled = False  # type: ignore[attr-defined]  # private in asyncio
+        while scheduled and scheduled[0][0] <= now:
+            timer = heapq.heappop(scheduled)[2]
+            timer._scheduled = False
             self._ready.append(timer)
 
     def _drop_dead_timers(self) -> None:
         """Drop cancelled timers and those of dead processes, which neither run nor move the time."""
         if self._timer_cancelled_count > _CANCELLED_TIMERS_MAX:
-            alive = [timer for timer in self._scheduled if not self._is_void(timer)]
-            for timer in self._scheduled:
-                timer._scheduled = False  # type: ignore[attr-defined]  # private in asyncio
-            for timer in alive:
-                timer._scheduled = True  # type: ignore[attr-defined]  # private in asyncio
+            alive = []
+            for entry in self._scheduled:
+                if _is_void(entry[2]):
+                    entry[2]._scheduled = False
+                else:
+                    alive.append(entry)
             heapq.heapify(alive)
             self._scheduled = alive
             self._timer_cancelled_count = 0
-        while self._scheduled and self._is_void(self._scheduled[0]):
-            timer = heapq.heappop(self._scheduled)
-            timer._scheduled = False  # type: ignore[attr-defined]  # private in asyncio
+        scheduled = self._scheduled
+        while scheduled and _is_void(scheduled[0][2]):
+            timer = heapq.heappop(scheduled)[2]
+            timer._scheduled = False
             if timer._cancelled:
                 self._timer_cancelled_count -= 1
 
-    @staticmethod
-    def _is_void(timer: asyncio.TimerHandle) -> bool:
-        if timer._cancelled:
-            return True
-        process = timer._context.get(_PROCESS)  # type: ignore[attr-defined]  # private in asyncio
-        return process is not None and not process.alive
-
-    def _draw_order(self) -> list[asyncio.Handle]:
+    def _draw_order(self) -> list[_SimHandle | _SimTimerHandle]:
         """The ready handles: order within a strand kept, strands merged at random."""
-        if len(self._ready) == 1:
-            return [self._ready.popleft()]
         handles = list(self._ready)
         self._ready.clear()
-        strands: dict[int, list[asyncio.Handle]] = {}
+        strands: dict[int, list[_SimHandle | _SimTimerHandle]] = {}
         for handle in handles:
-            strands.setdefault(handle._context.get(_STRAND, 0), []).append(handle)  # type: ignore[attr-defined]  # private in asyncio
+            strands.setdefault(handle._context.get(_STRAND, 0), []).append(handle)
         if len(strands) < 2:
             return handles
         turns = [number for number in sorted(strands) for _ in strands[number]]
         self._order.shuffle(turns)
         queues = {number: iter(queue) for number, queue in strands.items()}
         return [next(queues[number]) for number in turns]
-
-    def _record_handle(self, handle: asyncio.Handle, process: SimProcess | None) -> None:
-        strand = handle._context.get(_STRAND, 0)  # type: ignore[attr-defined]  # private in asyncio
-        name = self._name(handle._callback)  # type: ignore[attr-defined]  # private in asyncio
-        self.trace.record(self._now, f"{process.label if process else '-'} {strand} {name}")
-
-    def _name(self, callback: Any) -> str:
-        while isinstance(callback, functools.partial):
-            callback = callback.func
-        owner = getattr(callback, "__self__", None)
-        if isinstance(owner, asyncio.Task):
-            callback = owner.get_coro()
-        name = getattr(callback, "__qualname__", None)
-        return name if type(name) is str else type(callback).__name__
 
     def _describe_stuck(self) -> str:
         waiting = [
@@ -545,6 +573,27 @@ class SimLoop(asyncio.BaseEventLoop):
             self._tasks.clear()
         finally:
             sys.unraisablehook = hook
+
+
+def _is_void(timer: _SimTimerHandle) -> bool:
+    """Whether a timer was cancelled, or its process is dead."""
+    if timer._cancelled:
+        return True
+    process = timer._context.get(_PROCESS)
+    return process is not None and not process.alive
+
+
+def _name_of(callback: Any) -> str:
+    """The name of a callback in the trace; that of its coroutine for a step of a task."""
+    kind = type(callback)
+    if kind is not MethodType and kind is not FunctionType:
+        while isinstance(callback, functools.partial):
+            callback = callback.func
+        owner = getattr(callback, "__self__", None)
+        if isinstance(owner, asyncio.Task):
+            callback = owner.get_coro()
+    name = getattr(callback, "__qualname__", None)
+    return name if type(name) is str else type(callback).__name__
 
 
 def _bury(coroutine: Any) -> None:

@@ -227,10 +227,11 @@ class SimNetwork:
 
     def delay(self) -> float:
         """Time in s that one trip of a packet takes."""
-        conditions, rng = self.conditions, self.rng
-        seconds = rng.uniform(conditions.latency_min_s, conditions.latency_max_s)
-        if rng.random() < conditions.spike_chance:
-            seconds += rng.uniform(0.0, conditions.spike_max_s)
+        conditions, draw = self.conditions, self.rng.random
+        shortest_s = conditions.latency_min_s
+        seconds = shortest_s + (conditions.latency_max_s - shortest_s) * draw()
+        if draw() < conditions.spike_chance:
+            seconds += conditions.spike_max_s * draw()
         return seconds
 
     def arrival_s(self) -> float:
