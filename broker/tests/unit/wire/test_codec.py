@@ -212,6 +212,25 @@ def test_a_frame_that_was_cut_travels_with_those_that_follow() -> None:
         assert bodies == [bytes([number]) * 500 for number in range(6)]
 
 
+def test_a_frame_that_fills_a_read_is_decoded_as_one_with_others_after_it() -> None:
+    frame = encode_send(Message(b"body", address="a"), 7)
+    lone, several = FrameDecoder(), FrameDecoder()
+    for decoder in (lone, several):
+        decoder.groups_sends = True
+        decoder.receive_data(b"ARTEMIS")
+    found = [lone.receive_data(frame) for _ in range(2)]
+    for (alone,) in found:
+        (first,) = several.receive_data(frame + frame[:20])
+        several.receive_data(frame[20:])
+        assert alone.channel_id == first.channel_id == 7
+        assert alone.size_bytes == first.size_bytes == len(frame)
+        assert alone.packet.sends.encoded(0) == first.packet.sends.encoded(0)
+    # errors name the byte of the stream
+    too_long = (1 << 30).to_bytes(4, "big") + frame[4:]
+    with pytest.raises(RemoteProtocolError, match=f"at byte {len(b'ARTEMIS') + 2 * len(frame)} "):
+        lone.receive_data(too_long)
+
+
 def test_input_left_over_is_kept_when_its_memory_is_used_again() -> None:
     frames = b"".join(encode_send(Message(bytes([number]) * 50, address="a"), 7) for number in range(6))
     decoder = FrameDecoder()

@@ -98,9 +98,8 @@ class Applier:
         self.directory = directory
         self._retention = Retention(disk, retention) if retention is not None else None
         self._pool = pool if pool is not None else SegmentPool(disk, directory, PoolSettings(files_max=0))
-        self._sealed: dict[str, bool] = {}
-        """Segments that this applier has sealed, so that no other process has them open for writing, and whether the
-        page cache may have them in large pieces."""
+        self._sealed: set[str] = set()
+        """Segments that this applier has sealed: no other process has them open for writing."""
         self._segments: dict[str, SegmentFile] = {}
         """Segments being written, by the names of their files."""
         self._files: dict[str, File] = {}
@@ -248,7 +247,7 @@ class Applier:
         segment = self._segments[name]
         segment.seal(operation.record, operation.sequence, operation.offsets)
         self._skims[name] = segment.skimmed
-        self._sealed[name] = segment.in_large_pieces
+        self._sealed.add(name)
         del self._segments[name]
         segment.close()
 
@@ -284,8 +283,8 @@ class Applier:
     def _remove_file(self, operation: RemoveFile, disk: Disk) -> None:
         path = self._path(operation.name)
         self._close(operation.name)
-        in_large_pieces = self._sealed.pop(operation.name, None)
-        may_keep = in_large_pieces is not None and operation.retain and operation.sync
+        may_keep = operation.name in self._sealed and operation.retain and operation.sync
+        self._sealed.discard(operation.name)
         kept: str | None = None
         if operation.retain and self._retention is not None:
             if not disk.exists(path):
@@ -308,7 +307,7 @@ class Applier:
                 self.unsynced = self.unsynced or error
                 raise
         if kept is not None:
-            self._pool.offer(kept, in_large_pieces=bool(in_large_pieces))
+            self._pool.offer(kept)
 
     def _make_directory(self, operation: MakeDirectory, disk: Disk) -> None:
         path = self._path(operation.name)

@@ -50,11 +50,6 @@ SEGMENT_BYTES_MAX: Final = 2 * 1024**3
 NEW_SUFFIX: Final = ".new"
 #: Bytes read at a time for the digest of a segment that is continued.
 _RESUME_BYTES: Final = 1024 * 1024
-#: Zeros of one write. The page cache keeps what a larger write brings in larger pieces, and some file systems look at
-#: each block of such a piece in every small write to it later.
-_ZEROS_BYTES: Final = 16 * 1024
-#: A buffer of so many bytes may be in the page cache in a large piece once it is written.
-_LARGE_BYTES: Final = 64 * 1024
 #: Shorter buffers of a batch are copied together: a buffer of its own costs more.
 _COPIED_BYTES_MAX: Final = 16 * 1024
 
@@ -212,14 +207,6 @@ def _with_small_ones_joined(buffers: Sequence[bytes]) -> list[bytes]:
     return found
 
 
-class UsedFile(NamedTuple):
-    """The file of a removed segment, of which another one is made."""
-
-    file: File
-    in_large_pieces: bool
-    """Whether the page cache may have its bytes in large pieces."""
-
-
 class SegmentBatch(NamedTuple):
     """A batch that is written by other means than the methods of ``SegmentFile``. Implements ``ports.BatchWrite``."""
 
@@ -246,28 +233,18 @@ class SegmentFile:
         "_file",
         "_last",
         "_old_end",
-        "_old_in_large_pieces",
         "_path",
         "_position",
         "_seed",
         "_skim",
-        "in_large_pieces",
         "skimmed",
     )
 
-    def __init__(
-        self, file: File, path: str, written: bytes, seed: int, *, old_end: int = 0, old_in_large_pieces: bool = False
-    ) -> None:
+    def __init__(self, file: File, path: str, written: bytes, seed: int, *, old_end: int = 0) -> None:
         """Wraps a file whose first bytes are ``written``: the header, for a first segment EPOCH. ``seed`` is that of
         its crcs. Bytes of an earlier use of the file may lie before ``old_end``; all others are zeros.
-
-        Args:
-            old_in_large_pieces: Whether the page cache may have those bytes in large pieces (``zero``).
         """
         self._old_end = old_end
-        self._old_in_large_pieces = old_in_large_pieces
-        self.in_large_pieces = False
-        """Whether the page cache may have bytes that this object has written in large pieces."""
         self._skim = Skim(len(written)) if len(written) == HEADER_BLOCK_BYTES else None
         self.skimmed: Skim | None = None
         """Summary of its records, once it is sealed; None for the first segment of an epoch, and after a full disk."""
@@ -337,9 +314,7 @@ class SegmentFile:
             raise
         for data in buffers:
             digest = digest_records(data, digest, self._seed)
-            self._position += (size := len(data))
-            if size >= _LARGE_BYTES:
-                self.in_large_pieces = True
+            self._position += len(data)
             if self._skim is not None:
                 self._skim.take(data)
         self._digest = digest
@@ -381,9 +356,7 @@ class SegmentFile:
             if not skimmed:
                 return
         for data, steps in zip(batch[1], skimmed, strict=True):
-            self._position += (size := len(data))
-            if size >= _LARGE_BYTES:
-                self.in_large_pieces = True
+            self._position += len(data)
             if self._skim is not None:
                 self._skim.take(data, steps)
         self._digest = digest
@@ -395,20 +368,12 @@ class SegmentFile:
         self._skim = None
 
     def zero(self, offset: int, length: int) -> None:
-        """Write zeros over allocated, unwritten blocks and sync, so that later syncs need no extent conversion.
-
-        They are written in small pieces, because small batches follow (ADR 0196). Blocks that an earlier use of the
-        file has written are left as they are, unless the page cache may have them in large pieces.
-        """
+        """Write zeros over allocated, unwritten blocks and sync, so that later syncs need no extent conversion."""
         assert offset >= self._position, f"{self.path}: zeros at {offset}, written up to {self._position}"
         if offset + length <= self._old_end:
-            if not self._old_in_large_pieces:
-                return
-            if offset == HEADER_BLOCK_BYTES:
-                # only whole pieces leave the cache: all, before the first of them is written
-                self._file.forget_cached(0, self._old_end)
-        for begin in range(offset, offset + length, _ZEROS_BYTES):
-            self._ask(self._file.write, begin, (bytes(min(_ZEROS_BYTES, offset + length - begin)),))
+            # these blocks were written in an earlier use of the file
+            return
+        self._ask(self._file.write, offset, (bytes(length),))
         self.sync()
 
     def allocate(self, length: int) -> None:
@@ -488,7 +453,7 @@ def create_segment(
     directory: str,
     header: SegmentHeader,
     first_records: bytes = b"",
-    used_file: Callable[[SegmentHeader, str], UsedFile | None] | None = None,
+    used_file: Callable[[SegmentHeader, str], File | None] | None = None,
 ) -> SegmentFile:
     """Make a segment so that it exists completely or not at all; blocks for several syncs.
 
@@ -508,11 +473,11 @@ def create_segment(
     """
     path = f"{directory}/{segment_name(header.number, header.epoch)}"
     temporary = path + NEW_SUFFIX
-    used, old_end = None, 0
+    file, old_end = None, 0
     if used_file is not None and not header.first_of_epoch and not disk.exists(temporary):
-        used = used_file(header, temporary)
+        file = used_file(header, temporary)
     try:
-        file = used.file if used is not None else disk.open(temporary, create=True)
+        file = file or disk.open(temporary, create=True)
     except FileExistsError:
         raise LockLost(f"{temporary} exists: another node is writing epoch {header.epoch}") from None
     written = encode_header(header) + first_records
@@ -534,8 +499,7 @@ def create_segment(
         raise LockLost(f"{path} exists: another node is writing epoch {header.epoch}")
     disk.rename(temporary, path)
     disk.sync_directory(directory)
-    seed, large = seed_of(header.number, header.epoch), used is not None and used.in_large_pieces
-    return SegmentFile(file, path, written, seed, old_end=old_end, old_in_large_pieces=large)
+    return SegmentFile(file, path, written, seed_of(header.number, header.epoch), old_end=old_end)
 
 
 def log_size_bytes(disk: Disk, directory: str) -> int:

@@ -31,7 +31,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt, StoreError, StoreVersionUnsupported
 from understudy.limits import POOL_BYTES_MAX, POOL_FILES_MAX
 from understudy.ports import Disk, File
-from understudy.store.log.segment import SegmentHeader, UsedFile, parse_name, read_header
+from understudy.store.log.segment import SegmentHeader, parse_name, read_header
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +52,6 @@ class _Kept(NamedTuple):
 
     name: str
     size_bytes: int
-    in_large_pieces: bool
-    """Whether the page cache may have its bytes in large pieces."""
 
 
 def pool_name(number: int, epoch: int) -> str:
@@ -117,17 +115,15 @@ class SegmentPool:
         self._disk.rename(self._path(name), self._path(kept))
         return kept
 
-    def offer(self, name: str, *, in_large_pieces: bool) -> None:
-        """Let a kept file be used; its name is durable. ``in_large_pieces``: whether the page cache may have its bytes
-        in large pieces.
-        """
+    def offer(self, name: str) -> None:
+        """Let a kept file be used; its name is durable."""
         file = self._disk.open(self._path(name), read_only=True)
         try:
-            self._kept.append(_Kept(name, file.size(), in_large_pieces))
+            self._kept.append(_Kept(name, file.size()))
         finally:
             file.close()
 
-    def take(self, header: SegmentHeader, target: str) -> UsedFile | None:
+    def take(self, header: SegmentHeader, target: str) -> File | None:
         """Rename a kept file to ``target``, which must not exist, and open it; None: there is none that may be used.
 
         Args:
@@ -139,7 +135,7 @@ class SegmentPool:
         """
         while self._kept:
             try:
-                name, _, in_large_pieces = self._kept.popleft()
+                name = self._kept.popleft().name
             except IndexError:
                 return None
             try:
@@ -149,7 +145,7 @@ class SegmentPool:
                 continue
             file = self._disk.open(target)
             if self._may_hold(file, name, header):
-                return UsedFile(file, in_large_pieces)
+                return file
             file.close()
             self._disk.remove(target)
         return None
@@ -206,8 +202,7 @@ class SegmentPool:
                 finally:
                     file.close()
                 if self._has_room(size_bytes):
-                    # how it was written is not known, and it may have left the cache since then
-                    self._kept.append(_Kept(name, size_bytes, in_large_pieces=False))
+                    self._kept.append(_Kept(name, size_bytes))
                 else:
                     self._disk.remove(path)
 

@@ -68,14 +68,14 @@ class Rig:
         self.applier.apply([SyncFile(name)])
         return at
 
-    def fill(self, number: int, *, count: int = 60, body: bytes = BODY) -> None:
+    def fill(self, number: int) -> None:
         """A segment is made, filled and sealed."""
         name = self.create(number)
         first = self.sequence + 1
-        self.append(number, count, body=body)
+        self.append(number, 60)
         self.sequence += 1
         seal = SealRecord(False, 0, 0, first, self.sequence - 1, 1, 2, 0, 0, ())
-        self.applier.apply([SealSegment(name, seal, self.sequence, bytes(4 * count))])
+        self.applier.apply([SealSegment(name, seal, self.sequence, bytes(4 * 60))])
 
     def remove(self, number: int, *, retain: bool = True) -> None:
         self.applier.apply([RemoveFile(segment_name(number, EPOCH), retain=retain, sync=True)])
@@ -129,22 +129,6 @@ def test_blocks_that_were_written_are_not_overwritten_with_zeros() -> None:
     before = rig.volume.operations
     rig.applier.apply([WriteZeros(name, HEADER_BLOCK_BYTES, 16 * 1024)])
     assert rig.volume.operations == before
-
-
-def test_blocks_that_were_written_in_large_pieces_are_brought_into_the_cache_in_small_ones() -> None:
-    rig = Rig()
-    rig.fill(1, count=1, body=bytes(64 * 1024))
-    rig.remove(1)
-    name = rig.create(2)
-    operations: list[str] = []
-    rig.volume.before_operation = operations.append
-    rig.applier.apply([WriteZeros(name, HEADER_BLOCK_BYTES, 40 * 1024)])
-    assert operations == ["write"] * 3 + ["sync"]
-    content = rig.volume.content(f"{DIRECTORY}/{name}")
-    assert content[HEADER_BLOCK_BYTES:][: 40 * 1024] == bytes(40 * 1024)
-    end = rig.append(2, 2)
-    assert rig.bodies(2) == [24 + len(BODY)] * 2
-    assert content[end : end + 24] == bytes(24)
 
 
 def test_a_short_file_is_allocated_to_the_size_of_the_segment() -> None:
