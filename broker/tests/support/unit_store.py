@@ -159,7 +159,7 @@ class UnitStore(MessageStore):
         gathered = self.context.gathered
         if gathered is not None:
             gathered.close()
-        # records of open transactions are written for whoever waits for them
+        # records of open transactions are written if something waits for them
         if not self.context.waiting:
             self.context.when_durable(self.last_sequence, lambda: None)
         while True:

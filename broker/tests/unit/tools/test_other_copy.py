@@ -100,7 +100,7 @@ def test_damaged_records_of_every_type_come_from_the_other_copy(seed: int, conso
 
 
 def test_the_same_damage_in_both_copies_is_lost_and_named() -> None:
-    rig = filled(31)
+    rig = filled(32)
     (path, offset), *_ = [(path_of(each), each.frame.offset) for each in live_messages(rig)]
     overwrite(rig, path, offset + 30, 8)
     copy(rig)

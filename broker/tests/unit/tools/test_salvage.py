@@ -50,8 +50,8 @@ def salvaged(rig: StoreHarness) -> tuple[Salvage, dict[str, object]]:
 
 @pytest.mark.parametrize("index", [0, 2])
 def test_a_missing_segment_that_no_trim_gives_up_is_reported(index: int) -> None:
-    """Seed 2 has a trimmed beginning, which is no loss; a lost segment after the trimmed ones is."""
-    rig = filled(2, compact_segments_min=0)
+    """Seed 4 has a trimmed beginning, which is no loss; a lost segment after the trimmed ones is."""
+    rig = filled(4, compact_segments_min=0)
     first = rig.segments()[0]
     assert "segment-000000000001-" not in first
     rig.disk("vandal").remove(rig.segments()[index])

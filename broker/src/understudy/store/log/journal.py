@@ -3,7 +3,7 @@
 Group commit: records are collected as buffers; ``flush`` hands everything collected
 to the log writer if no batch is under way, and the next batch collects meanwhile. When a batch is
 durable the operation context advances and the next one goes out at once. A few records that all belong to open
-transactions stay collected while nobody waits for them, because they have no effect without a later record
+transactions stay collected while nothing waits for them, because they have no effect without a later record
 (ADR 0198). With syncing off (``Sync``)
 most batches count as durable once they are written; their records then name the first one that no
 sync has covered as the beginning of their batch, so that a torn tail can still be distinguished from damage.
@@ -39,9 +39,9 @@ from understudy.store.log.applier import LogFiles
 from understudy.store.log.batch import (
     BATCH_BYTES_MAX,
     RESTING_BYTES_MAX,
-    RESTING_TURNS_MAX,
     SMALL_BATCH_BYTES,
     Batch,
+    OpenRecords,
     Seal,
     Sync,
     batch_of,
@@ -175,12 +175,8 @@ class Journal:
         """
         self.sequence = sequence
         """Hot: of the last record appended."""
-        self._open_from = self._open_through = sequence
-        """All records after the first of these sequences, through the second one, belong to transactions that are open
-        or were when the record came.
-        """
-        self._turns_rested = 0
-        """Turns that the collected records of open transactions have waited for a later record."""
+        self._open = OpenRecords(sequence)
+        """Records of open transactions."""
         self.number = number
         """Hot: of the segment that is being filled."""
         self.offset = position
@@ -231,10 +227,7 @@ class Journal:
 
     def belong_to_open(self, before: int) -> None:
         """Note that the records after the sequence ``before`` belong to a transaction that is open."""
-        if self._open_through != before:
-            self._open_from = before
-            self._turns_rested = 0
-        self._open_through = self.sequence
+        self._open.add(before, self.sequence)
 
     def make_room(self, length: int) -> None:
         """Begin another batch or segment so that a record of ``length`` bytes fits.
@@ -395,11 +388,8 @@ class Journal:
         if not self._queue:
             if not self.parts:
                 return False
-            if self._rests():
-                if self._turns_rested < RESTING_TURNS_MAX:
-                    self._turns_rested += 1
-                    return False
-                self._turns_rested = 0
+            if self._rests() and self._open.may_wait_a_turn():
+                return False
             if gather and self.sequence < self._gather_until:
                 self._gather_until = 0
                 return True
@@ -428,8 +418,8 @@ class Journal:
         commit.
         """
         return (
-            self._open_through == self.sequence
-            and self._open_from <= self._batched
+            self._open.end == self.sequence
+            and self._open.begin <= self._batched
             and self.offset - self._begin <= RESTING_BYTES_MAX
             and not self.context.waiting
         )

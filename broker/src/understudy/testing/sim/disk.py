@@ -149,8 +149,7 @@ class SimVolume:
     def crash_process(self, owner: str) -> None:
         """Close all files of the owner; the kernel keeps written data."""
         self._generations[owner] = self._generations.get(owner, 0) + 1
-        for path in [path for path, lock in self._locks.items() if lock.owner == owner]:
-            del self._locks[path]
+        self._locks = {path: lock for path, lock in self._locks.items() if lock.owner != owner}
 
     def power_loss(self, stream: random.Random, owner: str | None = None) -> None:
         """The owner's machine, or every machine, loses its power: random parts of its unsynced data survive."""
@@ -189,9 +188,7 @@ class SimVolume:
 
     def join(self, owner: str | None = None) -> None:
         """The owner, or each owner, reaches the volume again."""
-        if owner is None:
-            self._cut_off.clear()
-        self._cut_off.discard(owner or "")
+        self._cut_off = self._cut_off - {owner} if owner is not None else set()
 
     def fail_next_sync(self, count: int = 1) -> None:
         """The next syncs of files raise DiskFailed and make nothing last."""
@@ -467,7 +464,6 @@ class SimFile:
         return sum(each is self._inode for each in self._volume._names.values())
 
     def begin_sync(self, offset: int, length: int) -> None:
-        # what was not synced may be on the medium or not, whether this was called or not
         self._check()
 
     def sync(self) -> None:
