@@ -184,6 +184,19 @@ def test_a_member_that_was_lost_may_have_the_session() -> None:
     moved(cluster)
 
 
+def test_a_member_that_is_reached_after_the_others_were_asked_may_have_the_session() -> None:
+    cluster = Cluster("abc")
+    begun(cluster).lose()
+    cluster.cut = {"a"}
+    cluster.members["b"].lost = True
+    client = cluster.seek("b")
+    cluster.cut = set()
+    cluster.members["b"].lost = False
+    cluster.run()
+    assert open_or_code(client) == 320
+    moved(cluster)
+
+
 def test_a_member_that_does_not_answer_is_waited_for_within_limits() -> None:
     cluster = Cluster()
     begun(cluster).lose()
@@ -234,7 +247,7 @@ def test_a_state_that_is_too_long_stays(monkeypatch: pytest.MonkeyPatch) -> None
     assert resumed(connected(cluster.nodes["a"]), 0, 2)[0]["publishes"]["accepted"] == 2
 
 
-def test_a_node_without_room_does_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_with_too_many_sessions_does_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster()
     begun(cluster).lose()
     monkeypatch.setattr("understudy.protocols.amqp091.sessions.AMQP091_SESSIONS_OF_USER_MAX", 0)
@@ -285,10 +298,12 @@ def test_the_timeout_ends_a_session_on_its_way() -> None:
     client = cluster.seek("b")
     cluster.deliver()
     cluster.cut = {"b"}
+    cluster.members["b"].lost = True
     cluster.pass_ms(10_000)
     assert session_of(cluster.nodes["a"]) is None
     assert open_or_code(client) == 320
     cluster.cut = set()
+    cluster.members["b"].lost = False
     client = cluster.seek("b")
     cluster.run()
     assert open_or_code(client) == 404

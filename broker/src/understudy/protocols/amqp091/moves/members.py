@@ -19,7 +19,7 @@ class Members:
         """Use the links of an active node.
 
         Args:
-            node_id: Its node id.
+            node_id: The one that its pair has in the cluster.
             networks: Networks of its cluster connections.
             clock: Measures for how long a member is missing.
         """
