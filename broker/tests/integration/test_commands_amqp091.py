@@ -9,8 +9,6 @@ import json
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from support import forked
 from support.nodes import Nodes
 from support.processes import COMMAND, Pair
@@ -29,7 +27,6 @@ def _rows(ledger: Path) -> int:
     return ledger.read_bytes().count(b"\n") if ledger.exists() else 0
 
 
-@pytest.mark.feature("AMQP 0-9-1: understudy produce and consume over both protocols over a failover, nothing lost")
 def test_commands_lose_nothing_between_the_protocols(nodes: Nodes, tmp_path: Path) -> None:
     pair: Pair = nodes.pair()
     pair.start()

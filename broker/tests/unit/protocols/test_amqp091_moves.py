@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from support.amqp091 import AmqpClient, AmqpNode, bodies, declared
 from support.amqp091_moves import Cluster
 from support.amqp091_sessions import UUID, connected, opened, resume_text, resumed, started
+from understudy.cluster.membership.session_moves import SessionMove
+from understudy.cluster.membership.topology import Member, Topology
 from understudy.protocols.amqp091.deliveries import GENERATION_SHIFT
 from understudy.protocols.amqp091.moves import departures
+from understudy.protocols.amqp091.moves.members import Members
 from understudy.protocols.amqp091.sessions import ClientSessions, State
 from understudy.store.setting_record import SettingKind
+from understudy.testing.manual_time import ManualTime
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.core.packets import MoveStep
+from understudy.wire.core.transport import TransportConfiguration
 
 GENERATION = 1 << GENERATION_SHIFT
 
@@ -184,6 +192,19 @@ def test_a_member_that_was_lost_may_have_the_session() -> None:
     moved(cluster)
 
 
+def test_a_member_that_is_reached_after_the_others_were_asked_may_have_the_session() -> None:
+    cluster = Cluster("abc")
+    begun(cluster).lose()
+    cluster.cut = {"a"}
+    cluster.members["b"].lost = True
+    client = cluster.seek("b")
+    cluster.cut = set()
+    cluster.members["b"].lost = False
+    cluster.run()
+    assert open_or_code(client) == 320
+    moved(cluster)
+
+
 def test_a_member_that_does_not_answer_is_waited_for_within_limits() -> None:
     cluster = Cluster()
     begun(cluster).lose()
@@ -234,7 +255,7 @@ def test_a_state_that_is_too_long_stays(monkeypatch: pytest.MonkeyPatch) -> None
     assert resumed(connected(cluster.nodes["a"]), 0, 2)[0]["publishes"]["accepted"] == 2
 
 
-def test_a_node_without_room_does_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_with_too_many_sessions_does_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster()
     begun(cluster).lose()
     monkeypatch.setattr("understudy.protocols.amqp091.sessions.AMQP091_SESSIONS_OF_USER_MAX", 0)
@@ -285,13 +306,83 @@ def test_the_timeout_ends_a_session_on_its_way() -> None:
     client = cluster.seek("b")
     cluster.deliver()
     cluster.cut = {"b"}
+    cluster.members["b"].lost = True
     cluster.pass_ms(10_000)
     assert session_of(cluster.nodes["a"]) is None
     assert open_or_code(client) == 320
     cluster.cut = set()
+    cluster.members["b"].lost = False
     client = cluster.seek("b")
     cluster.run()
     assert open_or_code(client) == 404
+
+
+# --- the other members ---------------------------------------------------------------------------
+
+
+def connector(host: str) -> TransportConfiguration:
+    return TransportConfiguration("c", parameters={"host": host, "port": 61616})
+
+
+class Links:
+    """Links of a node to others, as ``Membership`` has them."""
+
+    def __init__(self) -> None:
+        self.topology = Topology()
+        self.membership = self
+        self.links: dict[str, Any] = {}
+        self.statics: list[Any] = []
+
+    def static_links(self) -> list[Any]:
+        return self.statics
+
+    def link(self, node_id: str, *, joined: bool, plain: bool = False) -> Any:
+        made = SimpleNamespace(node_id=node_id, joined=joined, is_plain=plain, target=connector(node_id), sent=[])
+        made.send = made.sent.append
+        self.links[node_id] = made
+        return made
+
+    def become_known(self, node_id: str) -> None:
+        self.topology.update(Member(node_id, 5, connector(node_id)))
+
+
+def test_members_are_asked_while_they_are_reached() -> None:
+    links, clock = Links(), ManualTime()
+    members = Members("own", cast(Any, [links]), clock)
+    members.listen(lambda move, answer: None)
+    clock.advance(60_000)
+    reached, artemis = links.link("n1", joined=True), links.link("n2", joined=True, plain=True)
+    links.link("own", joined=True)
+    assert members.reached() == ["n1"]
+    for node_id in ("n1", "n3"):
+        members.send(node_id, SessionMove(MoveStep.ASK, "t", "own", UUID))
+    assert [each.vote.uuid for each in reached.sent] == [UUID]
+    assert artemis.sent == []
+    assert not members.missing()
+
+
+def test_a_member_that_is_dialled_or_was_lost_shortly_before_is_missing() -> None:
+    links, clock = Links(), ManualTime()
+    members = Members("own", cast(Any, [links]), clock)
+    members.listen(lambda move, answer: None)
+    static = links.link("n1", joined=False)
+    links.statics = [static, None]
+    assert members.missing(), "this node has become active a moment ago"
+    clock.advance(30_000)
+    assert not members.missing()
+    links.become_known("n1")
+    clock.advance(300_000)
+    assert members.missing(), "an active member is not reached yet"
+    static.joined = True
+    assert not members.missing()
+    static.joined = False
+    links.topology.remove("n1")
+    clock.advance(29_999)
+    assert members.missing()
+    clock.advance(1)
+    assert not members.missing()
+    members.close()
+    links.become_known("n1")
 
 
 # --- row 34: crashes and lost messages at each step ------------------------------------------------

@@ -2,7 +2,7 @@
 
 They come on links on which the other node has proved the cluster password, and on no other connection.
 
-Not here: what they mean (``protocols.amqp091.moves``).
+Not here: their meaning (``protocols.amqp091.moves``).
 """
 
 from __future__ import annotations

@@ -328,7 +328,7 @@ class ClientSessions:
                 return known
             known = None
         if request.kind is RequestKind.RESUME or known is not None:
-            # others that clients of the host may have are found and begun all the same
+            # sessions that the client may have, and new ones, are not concerned
             self.check_guesses(client.host)
         if request.kind is RequestKind.RESUME:
             raise self.unknown(client.host)
@@ -354,7 +354,7 @@ class ClientSessions:
         version forbids the record.
 
         Args:
-            moved: Its state.
+            moved: State that the other node has given.
             uuid: UUID that no session of this node has.
             move: From where it comes.
 

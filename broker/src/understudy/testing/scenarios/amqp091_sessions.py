@@ -59,7 +59,7 @@ class SessionConsumerJob(AmqpConsumerJob):
     """A consumer without transactions that resumes its session."""
 
     leaves_after: int = 0
-    """As for ``SessionProducerJob``."""
+    """Messages after which it cuts its connection, as a ``SessionProducerJob`` does; 0: it stays."""
 
 
 class _Resuming:

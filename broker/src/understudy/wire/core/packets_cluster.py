@@ -281,7 +281,7 @@ class MoveStep(IntEnum):
     """Steps by which a session of AMQP 0-9-1 moves from one node, its home, to another (ADR 0199)."""
 
     ASK = 1
-    """The other node asks whether the home has the session, for the user who wants it."""
+    """The other node asks whether the home has the session of a user."""
     ABSENT = 2
     """The home has no such session of that user."""
     BUSY = 3

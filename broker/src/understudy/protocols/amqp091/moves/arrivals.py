@@ -41,9 +41,9 @@ class Waiter(NamedTuple):
     """A client that waits for its session."""
 
     found: Callable[[], None]
-    """The session is at this node, for whoever enters it first."""
+    """The session is at this node, and the first client that asks for it enters it."""
     refused: Callable[[Amqp091Error], None]
-    """It is not, and will not be."""
+    """The session is not at this node, and will not be."""
 
 
 class State(Enum):
@@ -102,6 +102,8 @@ class Search(Machine[State, Event]):
         self.refusal: Amqp091Error | None = None
         """Answer of a member that has the session and cannot give it."""
         self._owner = owner
+        self._missing = False
+        """Whether a member could not be asked, which may be reached by now."""
         self._session: ClientSession | None = None
         self._timer: Timer | None = None
 
@@ -109,6 +111,7 @@ class Search(Machine[State, Event]):
 
     def _ask(self, wanted: Wanted) -> None:
         owner = self._owner
+        self._missing = owner.members.missing()
         for node_id in owner.members.reached():
             token = owner.new_token(self)
             self.pending[token] = node_id
@@ -130,8 +133,8 @@ class Search(Machine[State, Event]):
         """A member does not give the session.
 
         Args:
-            token: Of the question.
-            refusal: Why it cannot; None: it has none such.
+            token: The one with which it was asked.
+            refusal: Reason why it cannot give it; None: it has no such session.
         """
         if self.pending.pop(token, None) is not None:
             self._owner.forget_token(token)
@@ -140,7 +143,7 @@ class Search(Machine[State, Event]):
                 self.fire(Event.REFUSE)
 
     def _refuse(self) -> None:
-        if self.refusal is None and self._owner.members.missing():
+        if self.refusal is None and (self._missing or self._owner.members.missing()):
             self.refusal = _unreached()
         self._end()
         self._refuse_waiter(self.refusal)
@@ -240,7 +243,7 @@ class Arrivals:
         """Node ids of members that have sent a message. A member of an earlier release never sends one, so its silence
         is no reason to wait."""
         self._searches: set[Search] = set()
-        """Those that a client has begun."""
+        """Searches that a client has begun."""
         self._entropy = entropy
         self._asked = Guesses(clock, AMQP091_SEARCHES_OF_HOST_PER_SECOND_MAX, _SECOND_MS)
         self._by_token: dict[str, Search] = {}

@@ -19,7 +19,7 @@ class Members:
         """Use the links of an active node.
 
         Args:
-            node_id: Its node id.
+            node_id: The one that its pair has in the cluster.
             networks: Networks of its cluster connections.
             clock: Measures for how long a member is missing.
         """
@@ -59,17 +59,26 @@ class Members:
                     return
 
     def missing(self) -> bool:
-        """Whether a member is not reached that was lost or became known shortly before, or, if this node became active
-        shortly before, one of its static connectors.
+        """Whether a member is not reached that is active as far as this node knows, or was lost shortly before; or, if
+        this node became active shortly before, one of its static connectors.
         """
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._since_ms < AMQP091_MEMBER_MISSING_MS:
             statics = (link for each in self._memberships() for link in each.static_links())
             if any(link is not None and not link.joined for link in statics):
                 return True
+        if any(self._is_dialled(each) for network in self._networks for each in network.topology.members()):
+            return True
         reached = self.reached()
         sought = (since_ms for node_id, since_ms in self._sought.items() if node_id not in reached)
         return any(now_ms - since_ms < AMQP091_MEMBER_MISSING_MS for since_ms in sought)
+
+    def _is_dialled(self, member: Member) -> bool:
+        """Whether the link to an active member is being made."""
+        if member.primary is None or member.node_id == self.node_id:
+            return False
+        links = (link for each in self._memberships() for link in each.links.values())
+        return any(not link.joined and link.target.same_place(member.primary) for link in links)
 
     def _memberships(self) -> Iterable[Membership]:
         return (each.membership for each in self._networks)

@@ -1,4 +1,4 @@
-"""What members say to each other about a session that moves: the data of the messages (ADR 0199).
+"""Data of the messages between members about a session that moves (ADR 0199).
 
 Not here: the messages themselves (``wire.core.packets_cluster.SessionMove``).
 """
@@ -32,7 +32,7 @@ class Move(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Data of a question: who wants the session."""
+    """Data of a question: the user for whom the session is sought."""
 
     user: str
     virtual_host: str
@@ -40,7 +40,7 @@ class Wanted(NamedTuple):
     """Whether the session is taken from a connection that it has."""
 
     def encode(self) -> bytes:
-        """As the data of a message."""
+        """Write it as the data of a message."""
         return json.dumps(self._asdict()).encode()
 
     @classmethod
@@ -60,7 +60,7 @@ class Busy(NamedTuple):
     text: str
 
     def encode(self) -> bytes:
-        """As the data of a message."""
+        """Write it as the data of a message."""
         return json.dumps(self._asdict()).encode()
 
     @classmethod
@@ -86,7 +86,7 @@ class Moved(NamedTuple):
     """Values of each channel and its last number (``ChannelPublisher.last_number``)."""
 
     def encode(self) -> bytes:
-        """As the data of a message."""
+        """Write it as the data of a message."""
         channels = {str(number): [values.values(), last] for number, (values, last) in self.channels.items()}
         return json.dumps({"session": self.values, "channels": channels}).encode()
 
