@@ -126,7 +126,7 @@ class SimProcess:
         """Virtual time of the last ``resume``."""
         self.death: Death | None = None
         self._loop = loop
-        self._deferred: list[_SimHandle | _SimTimerHandle] = []
+        self._deferred: list[asyncio.Handle] = []
         self._on_death: list[Callable[[Death], None]] = []
 
     def __repr__(self) -> str:
@@ -187,7 +187,7 @@ class SimProcess:
         if not self.alive:
             raise ProcessKilled(self.label)
 
-    def defer(self, handle: _SimHandle | _SimTimerHandle) -> None:
+    def defer(self, handle: asyncio.Handle) -> None:
         """Keep a handle back until ``resume``."""
         self._deferred.append(handle)
 
@@ -374,9 +374,9 @@ class SimLoop(asyncio.BaseEventLoop):
             self._tasks_prune_at = max(256, 2 * len(self._tasks))
         return task
 
-    def add_ready(self, handles: list[_SimHandle | _SimTimerHandle]) -> None:
+    def add_ready(self, handles: list[asyncio.Handle]) -> None:
         """Make handles ready that were kept back."""
-        self._ready.extend(handles)
+        self._ready.extend(cast(Any, handles))
 
     def _write_to_self(self) -> None:
         """Do nothing: only one thread exists, so no call has to wake the loop."""
