@@ -6,7 +6,7 @@ import logging
 from array import array
 from typing import Any
 
-from planted.planting import Patch, ShortRun, planted
+from planted.planting import Patch, planted
 from understudy.errors import MessageUnreadable
 from understudy.kernel.log import Run, crc32
 from understudy.message import Message
@@ -31,7 +31,7 @@ _NEIGHBOURS = "only the damaged message is set aside"
     checks=["store"],
     seeds=range(2),
 )
-def _seed_not_checked(patch: Patch) -> type[ScenarioRun]:
+def _seed_not_checked(patch: Patch) -> None:
     """Records of each segment have the same seed, so those of an earlier use of its file are valid."""
 
     def constant(number: int, epoch: int) -> int:
@@ -39,7 +39,6 @@ def _seed_not_checked(patch: Patch) -> type[ScenarioRun]:
 
     # the function itself is imported by name in many modules
     patch.replace(seed_of, "__code__", constant.__code__)
-    return ShortRun
 
 
 @planted("neighbour-of-damage-dropped", promise=_NEIGHBOURS, checks=["lost"], seeds=range(4))

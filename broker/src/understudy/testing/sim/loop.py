@@ -49,6 +49,7 @@ from types import FunctionType, MethodType
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 from understudy.dataclass import dataclass
+from understudy.testing.sim.handles import SimHandle, SimTimerHandle
 from understudy.testing.sim.trace import Trace
 
 T = TypeVar("T")
@@ -126,7 +127,7 @@ class SimProcess:
         """Virtual time of the last ``resume``."""
         self.death: Death | None = None
         self._loop = loop
-        self._deferred: list[_SimHandle | _SimTimerHandle] = []
+        self._deferred: list[asyncio.Handle] = []
         self._on_death: list[Callable[[Death], None]] = []
 
     def __repr__(self) -> str:
@@ -187,74 +188,17 @@ class SimProcess:
         if not self.alive:
             raise ProcessKilled(self.label)
 
-    def defer(self, handle: _SimHandle | _SimTimerHandle) -> None:
+    def defer(self, handle: asyncio.Handle) -> None:
         """Keep a handle back until ``resume``."""
         self._deferred.append(handle)
-
-
-class _SimHandle(asyncio.Handle):
-    """A handle of a loop that is never in debug mode: making one does not ask the loop for its mode."""
-
-    __slots__ = ()
-
-    _callback: Callable[..., object]
-    _context: contextvars.Context
-    _loop: SimLoop
-    _repr: str | None
-    _source_traceback: None
-
-    def __init__(
-        self,
-        callback: Callable[..., object],
-        arguments: tuple[Any, ...],
-        loop: SimLoop,
-        context: contextvars.Context | None,
-    ) -> None:
-        self._context = contextvars.copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = arguments
-        self._cancelled = False
-        self._repr = self._source_traceback = None
-
-
-class _SimTimerHandle(asyncio.TimerHandle):
-    """A timer of a loop that is never in debug mode."""
-
-    __slots__ = ()
-
-    _callback: Callable[..., object]
-    _context: contextvars.Context
-    _loop: SimLoop
-    _repr: str | None
-    _scheduled: bool
-    _source_traceback: None
-    _when: float
-
-    def __init__(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        arguments: tuple[Any, ...],
-        loop: SimLoop,
-        context: contextvars.Context | None,
-    ) -> None:
-        self._context = contextvars.copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = arguments
-        self._cancelled = False
-        self._repr = self._source_traceback = None
-        self._when = when
-        self._scheduled = True
 
 
 class SimLoop(asyncio.BaseEventLoop):
     """The event loop of one simulation; ``seed`` determines every choice."""
 
     _closed: bool
-    _ready: deque[_SimHandle | _SimTimerHandle]
-    _scheduled: list[tuple[float, int, _SimTimerHandle]]
+    _ready: deque[SimHandle | SimTimerHandle]
+    _scheduled: list[tuple[float, int, SimTimerHandle]]
     """A heap. Timers that are due together are taken in order of creation, as on a real clock, whose readings never
     tie."""
     _stopping: bool
@@ -333,7 +277,7 @@ class SimLoop(asyncio.BaseEventLoop):
         """Schedule a call like asyncio's; calls of several strands are ordered by the seed."""
         if self._closed:
             self._check_closed()  # type: ignore[attr-defined]  # private in asyncio
-        handle = _SimHandle(callback, args, self, context)
+        handle = SimHandle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
@@ -344,7 +288,7 @@ class SimLoop(asyncio.BaseEventLoop):
         if self._closed:
             self._check_closed()  # type: ignore[attr-defined]  # private in asyncio
         self._timers += 1
-        timer = _SimTimerHandle(when, callback, args, self, context)
+        timer = SimTimerHandle(when, callback, args, self, context)
         heapq.heappush(self._scheduled, (when, self._timers, timer))
         return timer
 
@@ -374,9 +318,9 @@ class SimLoop(asyncio.BaseEventLoop):
             self._tasks_prune_at = max(256, 2 * len(self._tasks))
         return task
 
-    def add_ready(self, handles: list[_SimHandle | _SimTimerHandle]) -> None:
+    def add_ready(self, handles: list[asyncio.Handle]) -> None:
         """Make handles ready that were kept back."""
-        self._ready.extend(handles)
+        self._ready.extend(cast(Any, handles))
 
     def _write_to_self(self) -> None:
         """Do nothing: only one thread exists, so no call has to wake the loop."""
@@ -519,11 +463,11 @@ class SimLoop(asyncio.BaseEventLoop):
             if timer._cancelled:
                 self._timer_cancelled_count -= 1
 
-    def _draw_order(self) -> list[_SimHandle | _SimTimerHandle]:
+    def _draw_order(self) -> list[SimHandle | SimTimerHandle]:
         """The ready handles: order within a strand kept, strands merged at random."""
         handles = list(self._ready)
         self._ready.clear()
-        strands: dict[int, list[_SimHandle | _SimTimerHandle]] = {}
+        strands: dict[int, list[SimHandle | SimTimerHandle]] = {}
         for handle in handles:
             strands.setdefault(handle._context.get(_STRAND, 0), []).append(handle)
         if len(strands) < 2:
@@ -575,7 +519,7 @@ class SimLoop(asyncio.BaseEventLoop):
             sys.unraisablehook = hook
 
 
-def _is_void(timer: _SimTimerHandle) -> bool:
+def _is_void(timer: SimTimerHandle) -> bool:
     """Whether a timer was cancelled, or its process is dead."""
     if timer._cancelled:
         return True
