@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+# Clients of other protocols that keep ledgers (``support``).
+sys.path.append(str(Path(__file__).resolve().parents[2] / "broker" / "tests"))
 
 from understudy_lab import image as images
 from understudy_lab.errors import CannotRun

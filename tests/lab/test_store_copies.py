@@ -14,7 +14,6 @@ from understudy_lab.hosts import Lab
 from understudy_lab.pair import (
     BACKUP,
     CLIENT,
-    INSTANCE,
     PRIMARY,
     UNDERSTUDY,
     Load,
@@ -23,6 +22,7 @@ from understudy_lab.pair import (
     deploy,
     longest_window_s,
     make_ready,
+    messages_at,
     play,
     record,
     serves,
@@ -48,12 +48,6 @@ def judge(load: Load, row: dict[str, object]) -> None:
     kept = {name: counts[name] for name in ("confirmed", "lost", "duplicated", "unresolved")}
     record(TABLE, {**row, "window_s": longest_window_s(report), **kept})
     assert_kept(report)
-
-
-def messages_at(lab: Lab, host: str) -> int:
-    """Messages in the queues of the broker on a host."""
-    found = json.loads(lab.output(host, f"{UNDERSTUDY} queue stat --instance {INSTANCE} --json"))
-    return sum(int(queue["message_count"]) for queue in found)
 
 
 def test_the_store_is_copied_under_load(pair: Lab) -> None:

@@ -10,6 +10,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import pika
 import pytest
 
 from support import forked
@@ -41,10 +42,10 @@ def _rows(ledger: Path) -> int:
 def test_nothing_is_lost_between_the_protocols(nodes: Nodes, tmp_path: Path, kind: str) -> None:
     pair: Pair | ReplicatedPair = nodes.pair() if kind == "shared" else nodes.replicated(allow_failback=True)
     pair.start()
-    ports = pair.primary.port, pair.backup.port
+    places = [pika.ConnectionParameters("127.0.0.1", node.port, heartbeat=10) for node in (pair.primary, pair.backup)]
     ledgers = {name: tmp_path / f"{name}.jsonl" for name in ("core-sent", "amqp-taken", "amqp-sent", "core-taken")}
     enough = tmp_path / "enough"
-    taken, sent = Consumer(ports, TO_AMQP, ledgers["amqp-taken"]), Producer(ports, TO_CORE, ledgers["amqp-sent"])
+    taken, sent = Consumer(places, TO_AMQP, ledgers["amqp-taken"]), Producer(places, TO_CORE, ledgers["amqp-sent"])
     taken.start()
     sent.start()
     wait_until(lambda: bool(taken.connected and sent.connected), pair.primary)

@@ -25,9 +25,24 @@ _ERRORS = (AMQPError, OSError)
 class _Client(threading.Thread, ABC):
     """A client with a ledger that goes on at the next node when its connection is lost."""
 
-    def __init__(self, ports: Sequence[int], queue: str, ledger: Path) -> None:
+    def __init__(
+        self,
+        places: Sequence[pika.ConnectionParameters],
+        queue: str,
+        ledger: Path,
+        enter: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Make a client that does not run yet.
+
+        Args:
+            places: How the nodes are reached, in the order in which they are tried.
+            queue: The queue, which is declared as a durable one.
+            ledger: File to which the rows are added.
+            enter: Called in the thread before it connects, such as to enter a network namespace.
+        """
         super().__init__(daemon=True)
-        self._ports = ports
+        self._places = places
+        self._enter = enter
         self._queue = queue
         self.ledger = ledger
         self._file: TextIO | None = None
@@ -40,6 +55,7 @@ class _Client(threading.Thread, ABC):
 
     def run(self) -> None:
         try:
+            self._enter()
             with self.ledger.open("a", encoding="utf-8") as self._file:
                 self._rows = LedgerWriter(self._file.write)
                 while not self.enough.is_set():
@@ -48,9 +64,9 @@ class _Client(threading.Thread, ABC):
             self.bug = bug
 
     def _connect_and_work(self) -> None:
-        for port in self._ports:
+        for place in self._places:
             try:
-                connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port, heartbeat=10))
+                connection = pika.BlockingConnection(place)
                 self.connected += 1
                 self._work(connection.channel())
                 connection.close()
@@ -82,9 +98,7 @@ class Producer(_Client):
     again, so that a message which comes twice is an error of the broker.
     """
 
-    def __init__(self, ports: Sequence[int], queue: str, ledger: Path) -> None:
-        super().__init__(ports, queue, ledger)
-        self._number = 0
+    _number = 0
 
     def _work(self, channel: Any) -> None:
         channel.queue_declare(self._queue, durable=True)

@@ -215,6 +215,12 @@ def serves(lab: Lab, host: str) -> bool:
     return seen(lab, host).state == "active"
 
 
+def messages_at(lab: Lab, host: str) -> int:
+    """Messages in the queues of the broker on a host."""
+    found = json.loads(lab.output(host, f"{UNDERSTUDY} queue stat --instance {INSTANCE} --json"))
+    return sum(int(queue["message_count"]) for queue in found)
+
+
 def await_that(holds: Callable[[], bool], what: str, timeout_s: float = READY_TIMEOUT_S) -> None:
     """Waits until a condition holds.
 
