@@ -9,8 +9,6 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from support.members import Members
 from support.processes import Node, invoke
 from understudy.testing.runs.amqp_client import AmqpClient
@@ -28,25 +26,8 @@ def _cut(node: Node) -> None:
     invoke(node, "broker", "closeConnectionsForAddress", "127.0.0.1")
 
 
-def _kill(node: Node) -> None:
-    """Kill a node, and start it again."""
-    node.kill()
-    node.start().wait_ready("active")
-
-
 def test_each_publish_is_stored_once_when_the_session_moves_between_members(tmp_path: Path) -> None:
     _run(tmp_path, 3, lambda members, turn: [_cut(each) for each in members.nodes])
-
-
-@pytest.mark.long
-def test_each_publish_is_stored_once_when_members_are_killed_while_the_session_moves(tmp_path: Path) -> None:
-    def strike(members: Members, turn: int) -> None:
-        # the producer asks the other node for its session, and the move is under way
-        for each in members.nodes:
-            _cut(each)
-        _kill(members.nodes[turn % 2])
-
-    _run(tmp_path, 2, strike)
 
 
 def _run(directory: Path, count: int, strike: Callable[[Members, int], object]) -> None:
