@@ -75,9 +75,6 @@ class UngroupedPairsRun(MemberReplicasRun):
         self.epochs = EpochsOfNodeIds(plan.nodes, self._node_id)
         self.cluster.epochs = self.epochs
 
-    def reported(self) -> list[Violation]:
-        return [each for each in super().reported() if each.check not in _NOT_JUDGED]
-
     def judge(self) -> tuple[Violation, ...]:
         return tuple(each for each in super().judge() if each.check not in _NOT_JUDGED)
 
