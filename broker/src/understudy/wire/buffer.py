@@ -11,7 +11,7 @@ by received bytes; it raises only ``RemoteProtocolError`` or ``LimitExceeded``, 
 from __future__ import annotations
 
 import struct
-from codecs import utf_16_be_decode, utf_16_be_encode, utf_16_le_decode
+from codecs import utf_16_le_decode
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -131,7 +131,7 @@ class Reader:
             self._take(size)
             return ""
         if units < SHORT_STRING_UNITS:
-            return utf_16_be_decode(self.raw(2 * units), "surrogatepass", True)[0]
+            return self.raw(2 * units).decode("utf-16-be", "surrogatepass")
         text = self.simple_string(units_max) if units >= LONG_STRING_UNITS else self._utf(start)
         if _units_of(text) != units:
             raise RemoteProtocolError(f"string at offset {start} does not have the {units} characters that it declares")
@@ -229,7 +229,7 @@ class Writer:
             raise LocalProtocolError(f"string of {units} characters, limit {STRING_UNITS_MAX}")
         self.parts.append(_I32.pack(units))
         if units < SHORT_STRING_UNITS:
-            self.parts.append(utf_16_be_encode(text, "surrogatepass")[0])
+            self.parts.append(text.encode("utf-16-be", "surrogatepass"))
         elif units < LONG_STRING_UNITS:
             if units != len(text):
                 text = _split_pairs(text)

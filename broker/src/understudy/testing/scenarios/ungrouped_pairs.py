@@ -75,9 +75,6 @@ class UngroupedPairsRun(MemberReplicasRun):
         self.epochs = EpochsOfNodeIds(plan.nodes, self._node_id)
         self.cluster.epochs = self.epochs
 
-    def reported(self) -> list[Violation]:
-        return [each for each in super().reported() if each.check not in _NOT_JUDGED]
-
     def judge(self) -> tuple[Violation, ...]:
         return tuple(each for each in super().judge() if each.check not in _NOT_JUDGED)
 
@@ -107,15 +104,12 @@ class UngroupedPairsRun(MemberReplicasRun):
     def _pair_of(self, primary: SimNode) -> list[SimNode]:
         """A primary and the backup that has its data; only the primary if none has."""
         own = self._node_id(primary.name)
-        backups = [node for node in self._nodes_of("backup") if node.running and self._node_id(node.name) == own]
+        backups = [node for node in _nodes_of(self, "backup") if node.running and self._node_id(node.name) == own]
         return [primary, *backups[:1]]
-
-    def _nodes_of(self, role: str) -> Iterator[SimNode]:
-        return (self.cluster.nodes[each.name] for each in self.plan.nodes if each.role == role)
 
     def pairs(self) -> list[list[SimNode]]:
         """See ``ReplicatedRun``; which backup is the replica of a primary is known once it is in sync."""
-        return [[node] for node in self._nodes_of("primary")]
+        return [[node] for node in _nodes_of(self, "primary")]
 
     async def _synced_primary(self, pair: Sequence[SimNode]) -> SimNode | None:
         """See ``ReplicatedRun``; a node id without a replica is no violation, one that no node serves is one."""
@@ -150,6 +144,10 @@ class UngroupedPairsRun(MemberReplicasRun):
             self._judge_one(storage)
             found = self.violations[before:]
             self.violations[before:] = [Violation(each.check, f"{node_id}: {each.text}") for each in found]
+
+
+def _nodes_of(run: UngroupedPairsRun, role: str) -> Iterator[SimNode]:
+    return (run.cluster.nodes[each.name] for each in run.plan.nodes if each.role == role)
 
 
 class UngroupedPairs(MemberReplicas):
