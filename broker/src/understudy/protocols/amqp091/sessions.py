@@ -356,7 +356,7 @@ class ClientSessions:
         Args:
             moved: State that the other node has given.
             uuid: UUID that no session of this node has.
-            move: From where it comes.
+            move: The move with which the session comes.
 
         Raises:
             Amqp091Error: RESOURCE_ERROR: the disk is full.
