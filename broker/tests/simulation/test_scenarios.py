@@ -94,6 +94,7 @@ SCALED_VOTERS_REGRESSIONS = {
     200051: "a replica that had moved its messages twice said of a later copy that its messages had moved",
     610040: "a replica whose disk had failed took over by votes, and the other node served messages that had moved",
     700076: "a replica whose messages had moved ended before it had a copy again, and both nodes waited",
+    720077: "a manager committed a branch while a scale-down moved it to that node, and got a protocol error",
     700154: "a replica whose messages had moved was noted by its primary, ended without a copy, and both nodes waited",
 }
 #: Likewise of the scenario `shared-store-symmetric`.
@@ -114,6 +115,7 @@ UNGROUPED_PAIRS_REGRESSIONS = {
 #: Likewise of the scenario `wrong-reads`.
 WRONG_READS_REGRESSIONS = {
     300041: "a node did not read the header of a segment again past the cache, and did not start",
+    700086: "the harness read the header of a segment wrong that became the first one, which each start reads",
     301002: "the harness took a snapshot whose copy was interrupted for one that a node begins with",
 }
 #: Likewise of the scenario `amqp091`.

@@ -132,6 +132,8 @@ class Branch(Machine[State, Event]):
         """Code that ``end`` answers to the sessions that were working in the branch when its work was undone."""
         self.refusal = ""
         """Reason why the branch could not be prepared or committed and was rolled back; empty without one."""
+        self.arriving = False
+        """Whether another node moves it here and has not prepared it yet: only nodes of the cluster work with it."""
         self.members: list[BranchMember] = []
         """Sessions that work in the branch."""
 

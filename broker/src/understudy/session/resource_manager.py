@@ -122,9 +122,18 @@ class ResourceManager:
         branch.transaction.fail(TransactionRolledBack("a failover undid work of this branch"))
         return branch
 
-    def get(self, xid: Xid) -> Branch:
-        """Raises XaError: no such branch, its outcome was heuristic, or it was moved to another node."""
+    def get(self, xid: Xid, *, of_cluster: bool = False) -> Branch:
+        """The branch of that name.
+
+        Args:
+            of_cluster: Whether another node of the cluster asks, not a client.
+
+        Raises:
+            XaError: no such branch, its outcome was heuristic, it was moved to another node, or it is on its way here.
+        """
         branch = self._branches.get(xid)
+        if branch is not None and branch.arriving and not of_cluster:
+            raise XaError("another node moves the branch here", xa_code=XaCode.RESOURCE_MANAGER_FAILED)
         if branch is None:
             heuristic = self._heuristics.get(xid)
             if heuristic is not None:
@@ -156,6 +165,7 @@ class ResourceManager:
         except BrokerError as error:
             self._refuse_prepare(branch, error)
         branch.fire(Event.PREPARE)
+        branch.arriving = False
         if came:
             # after the branch in the log: only one that is here may be remembered
             self._moved.came(branch.xid)

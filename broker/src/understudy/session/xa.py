@@ -53,19 +53,21 @@ class XaRequests:
             log.warning("branch replaced", extra={"id": "AMQ222176", "xid": str(branch.xid), "by": str(xid)})
             self._leave()
             self._registry.abandon(branch, self)
-        self._enter(self._registry.create(xid, Event.START, self._timeout_ms, self._state.work))
+        branch = self._registry.create(xid, Event.START, self._timeout_ms, self._state.work)
+        branch.arriving = self._state.options.of_cluster
+        self._enter(branch)
 
     def join(self, xid: Xid) -> None:
         """Work in a branch that another session began."""
         self._check_free()
-        branch = self._registry.get(xid)
+        branch = self._find(xid)
         branch.take(Event.JOIN)
         self._enter(branch)
 
     def resume(self, xid: Xid) -> None:
         """Go on in a suspended one."""
         self._check_free()
-        branch = self._registry.get(xid)
+        branch = self._find(xid)
         branch.take(Event.RESUME)
         self._enter(branch)
 
@@ -89,7 +91,7 @@ class XaRequests:
         """
         branch = self.branch
         if branch is None or branch.xid != xid:
-            branch = self._registry.get(xid)
+            branch = self._find(xid)
             if branch.state is State.SUSPENDED:
                 branch.fire(Event.LEAVE)
             elif branch.state is not State.IDLE and branch.state is not State.ACTIVE:
@@ -102,6 +104,10 @@ class XaRequests:
             raise XaError("the work of the branch was undone before its end", xa_code=branch.undone)
         if failed:
             branch.transaction.fail(TransactionRolledBack("its application ended it as failed"))
+
+    def _find(self, xid: Xid) -> Branch:
+        """The branch of that name. Raises XaError (``ResourceManager.get``)."""
+        return self._registry.get(xid, of_cluster=self._state.options.of_cluster)
 
     def _check_xa(self) -> None:
         self._state.check_open()
@@ -180,18 +186,18 @@ class XaRequests:
 
     def prepare(self, xid: Xid) -> None:
         """Promise that the branch can commit."""
-        self._registry.prepare(self._registry.get(xid), came=self._state.options.of_cluster)
+        self._registry.prepare(self._find(xid), came=self._state.options.of_cluster)
 
     def commit(self, xid: Xid, *, one_phase: bool, done: Done) -> None:
         """Make everything in the branch count; ``done`` when it does."""
-        self._registry.commit(self._registry.get(xid), one_phase, self._state.order, done)
+        self._registry.commit(self._find(xid), one_phase, self._state.order, done)
 
     def roll_back(self, xid: Xid) -> None:
         """Undo the branch, and take back what the session's consumers hold, which they drop. They have dropped it
         also if the branch is not known, for instance because it took too long.
         """
         try:
-            branch = self._registry.get(xid)
+            branch = self._find(xid)
         except XaError:
             if self.branch is None:
                 self._give_back({})

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Final
 
+from understudy.store.log.segment import HEADER_BLOCK_BYTES
 from understudy.testing.runs.checkers import Violation
 from understudy.testing.runs.cluster import SimNode
 from understudy.testing.runs.cluster_configuration import PAIR, QUEUE, NodeRole
@@ -66,9 +67,11 @@ class WrongReadsStrikes(WitnessedStrikes):
         # what a node reads at its start is read again past the cache
         paths = [path for path in settled_files(volume, first=cached) if path not in self._damaged_paths()]
         for path in paths:
+            # the header of the first segment is read at each start, and any segment may become the first one meanwhile
+            begin = HEADER_BLOCK_BYTES if path.endswith(".log") and not cached else 0
             size_bytes = checked_bytes(volume, path)
             for _ in range(stream.randint(1, _BITS_MAX)):
-                at = stream.randrange(size_bytes)
+                at = stream.randrange(begin, size_bytes)
                 volume.wrong_reads.add(path, at, stream.randrange(8), cached=cached)
         if paths:
             self.loop.record(f"{node.name} reads {len(paths)} files wrong, cached {cached}")
