@@ -12,7 +12,7 @@ from understudy.ha.locks import activation_sequence
 from understudy.ha.locks.sequence_verdict import Verdict
 from understudy.ha.replication.lock_authority import LockAuthority
 from understudy.ha.replication.ports import Answer
-from understudy.ha.shared import store_claims
+from understudy.ha.shared import policy, store_claims
 from understudy.routing.queues.delivery import DeliveryPermission
 from understudy.runtime.node.serving import Serving
 from understudy.testing.runs.fault_plan import PASSIVE, Fault, FaultKind
@@ -37,11 +37,15 @@ def _successor_does_not_wait(patch: Patch) -> type[ScenarioRun]:
 
 @planted(
     "delivered-without-a-proof", promise="an acknowledged message does not come again", checks=["duplicated"],
-    elsewhere={"shared-store-backups": range(200031, 200032)},
+    elsewhere={"shared-store-backups": range(2)},
 )  # fmt: skip
-def _delivered_without_a_proof(patch: Patch) -> None:
-    """A node that has lost its lock delivers messages until it asks for the lock the next time."""
+def _delivered_without_a_proof(patch: Patch) -> type[ScenarioRun]:
+    """A node that has lost its lock delivers messages until it asks for the lock the next time, which it seldom does
+    while it is idle.
+    """
+    patch.replace(policy, "LOCK_CHECK_MS", 8_000)
     patch.replace(DeliveryPermission, "covers", lambda self, queue: True)
+    return with_faults(*(Fault(each, 2.0 + 6.0 * each, FaultKind.LOCK_TAKEN, "", 2.6, 0.99, 0) for each in range(3)))
 
 
 class _FailedActivation(WitnessedRun):
