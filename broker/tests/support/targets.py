@@ -17,7 +17,7 @@ from support.processes import COMMAND, Node
 
 USER, PASSWORD = "bob", "secret of bob"
 
-#: One broker; both kinds read it as it stands.
+#: One broker; both kinds read it as it stands, and serve however full the disk of this machine is.
 _XML = """<?xml version="1.0"?>
 <configuration xmlns="urn:activemq">
   <core xmlns="urn:activemq:core">
@@ -28,6 +28,7 @@ _XML = """<?xml version="1.0"?>
     <large-messages-directory>{store}/large-messages</large-messages-directory>
     <paging-directory>{store}/paging</paging-directory>
     <journal-type>NIO</journal-type>
+    <max-disk-usage>100</max-disk-usage>
     <message-expiry-scan-period>{expiry_scan_period_ms}</message-expiry-scan-period>
     <address-queue-scan-period>{scan_period_ms}</address-queue-scan-period>
     <connectors>
