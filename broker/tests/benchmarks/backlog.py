@@ -93,7 +93,7 @@ class Figures:
     per_s: float
     broker_cpu_us: float
     client_cpu_us: float = 0.0
-    """Of the client; 0: not measured."""
+    """Processor time of the client for each message, in µs; 0: not measured."""
 
 
 @dataclass
@@ -106,7 +106,7 @@ class Row:
     broker: Broker
     samples: dict[str, list[Figures]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
-    """By case, where a run failed."""
+    """Reason of the failed run of a case, by case."""
 
     def median(self, case: str, figure: str) -> float | None:
         """The median of a figure over the rounds of a case; None if no round has it."""

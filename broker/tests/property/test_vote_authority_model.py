@@ -49,8 +49,15 @@ class Node:
         self.local = LocalSequence(self.disk, "/locks", worker)
         shared = SharedNote(self.disk, "/locks", worker)
         options = VoteAuthorityOptions(self.primary)
-        origin = lambda: CopyNote(self.origin, self.copied_at, "n")  # noqa: E731
-        self.authority = VoteAuthority(options, self.local, shared, origin, lambda: "n", Alone(), None)  # type: ignore[arg-type]
+        self.authority = VoteAuthority(
+            options,
+            self.local,
+            shared,
+            lambda: CopyNote(self.origin, self.copied_at, "n"),
+            lambda: "n",
+            Alone(),  # type: ignore[arg-type]  # a voter in part
+            None,
+        )
         self.local.load()
 
     def may_activate(self) -> bool:

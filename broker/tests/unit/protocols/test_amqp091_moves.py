@@ -496,7 +496,7 @@ def test_the_tests_find_a_session_that_is_used_before_its_home_has_ended_it(monk
     as_shipped = ClientSessions.arrive
 
     def arrive(self: ClientSessions, *arguments: object) -> object:
-        session = as_shipped(self, *arguments)  # type: ignore[arg-type]
+        session = as_shipped(self, *arguments)  # type: ignore[arg-type]  # the arguments of the call pass through
         if session is not None:
             session._state = State.DETACHED
         return session
