@@ -138,4 +138,6 @@ def _moving_consumer(stream: random.Random, job: ConsumerJob) -> ConsumerJob:
     if isinstance(job, BranchConsumerJob) or stream.random() >= _SHARE:
         return job
     values = _values(job) | {"polls": False, "mode": "client"}
-    return SessionConsumerJob(**values, prefetch=stream.choice((1, 10, 100)), leaves_after=stream.choice((5, 20)))
+    prefetch, leaves_after = stream.choice((1, 10, 100)), stream.choice((5, 20))
+    # a consumer that leaves before it acknowledges a batch gets the same messages again at each node, without end
+    return SessionConsumerJob(**values, prefetch=prefetch, leaves_after=max(leaves_after, job.batch))

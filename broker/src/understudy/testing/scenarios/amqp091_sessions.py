@@ -58,6 +58,8 @@ class SessionProducerJob(AmqpProducerJob):
 class SessionConsumerJob(AmqpConsumerJob):
     """A consumer without transactions that resumes its session."""
 
+    session: str = ""
+    """UUID of its newest session, which it keeps on disk: a process that is killed leaves a session with deliveries."""
     leaves_after: int = 0
     """Messages after which it cuts its connection, as a ``SessionProducerJob`` does; 0: it stays."""
 
@@ -73,15 +75,35 @@ class _Resuming:
         self._last_s = 0.0
         """Time at which the last connection was of use."""
         self.name = ""
-        self._uuid = ""
+        self.uuid = ""
+        """UUID of the session."""
         self.begun = False
         """Whether the channel was open before."""
 
     def begin(self) -> None:
         """Begin a session under the next name."""
         self.name = next_name(self._job)
-        self._uuid = str(uuid.UUID(bytes=hashlib.sha256(self.name.encode()).digest()[:16], version=4))
         self.begun = False
+
+    async def end_former(self) -> None:
+        """End the session that a killed process of the application has left. The messages of its deliveries, and those
+        for which other nodes have consumers, wait for it otherwise until its timeout."""
+        while True:
+            host, port = self._next_node()
+            session = AmqpSession({"qpid.session.resume": self.uuid, "qpid.session.timeout": _TIMEOUT_S}, "status")
+            try:
+                client = await AmqpClient.connect(host, port, self._job.queue, heartbeat_of(self._plan), session)
+                await client.close()
+            except TRYING_AGAIN_HELPS:
+                if session.refused_with == 404:
+                    return
+                await asyncio.sleep(START_OVER_S)
+            else:
+                return
+
+    def _next_node(self) -> tuple[str, int]:
+        self._turn += 1
+        return self._nodes[(self._turn - 1) % len(self._nodes)]
 
     def complain(self, text: str) -> None:
         """Note that the broker has broken a rule of sessions."""
@@ -96,12 +118,15 @@ class _Resuming:
         """
         loop = asyncio.get_running_loop()
         while True:
-            host, port = self._nodes[self._turn % len(self._nodes)]
-            self._turn += 1
-            # a session that was begun without an answer may be there or not
+            host, port = self._next_node()
+            if not self.begun:
+                # a start without an answer may have begun a session at its node: with the same UUID another node would
+                # begin a second one (ADR 0199)
+                attempt = f"{self.name} {self._turn}".encode()
+                self.uuid = str(uuid.UUID(bytes=hashlib.sha256(attempt).digest()[:16], version=4))
             kind, text = ("resume", f"resume;tag={tag};seq={publishes}") if self.begun else ("start", "status")
             session = AmqpSession(
-                {f"qpid.session.{kind}": self._uuid, "qpid.session.timeout": _TIMEOUT_S}, text
+                {f"qpid.session.{kind}": self.uuid, "qpid.session.timeout": _TIMEOUT_S}, text
             )  # fmt: skip
             try:
                 client = await AmqpClient.connect(host, port, self._job.queue, heartbeat_of(self._plan), session)
@@ -110,15 +135,14 @@ class _Resuming:
                     if loop.time() - self._last_s < _KEPT_S:
                         self.complain("the session is gone before its timeout")
                     return None
-                if session.refused_with == 405:
-                    # the session was begun without an answer; its name is given up
-                    return None
                 await asyncio.sleep(START_OVER_S)
                 continue
             if self.begun and not session.status["channel"]["resumed"]:
                 self.complain("the channel was not resumed")
                 return None
             self.begun = True
+            if isinstance(self._job, SessionConsumerJob):
+                self._job.session = self.uuid
             return client
 
     def used(self, client: AmqpClient) -> None:
@@ -257,6 +281,9 @@ async def consume_in_session(plan: ClientPlan, job: SessionConsumerJob) -> None:
     if job.begins_s:
         await wait_until(job.begins_s)
     resuming = _Resuming(plan, job)
+    if job.session:
+        resuming.uuid = job.session
+        await resuming.end_former()
     ended = False
     while not ended:
         resuming.begin()
