@@ -70,7 +70,7 @@ class Amqp091Codec:
         self._heartbeat_s = heartbeat_s
         self._out = Output(link.write, lambda: link.before_flush(self._deliver))
         self._declarations = Declarations(self._out)
-        self._session = ClientSession()
+        self._session = ClientSession.for_ttl(link.options.connection_ttl_ms)
         self._channels: dict[int, SessionChannel] = {}
         self._decoder = f.FrameDecoder(self._out.frame_max)
         self._handshake: Handshake | None = None

@@ -28,8 +28,8 @@ from understudy.wire.amqp091.layout import Method
 
 #: Name in the capabilities of a broker that keeps sessions, and beginning of the properties about them.
 _SESSION: Final = "qpid.session"
-#: Time in seconds that the client asks the broker to keep its session; a broker grants at most 300.
-_TIMEOUT_S: Final = 300
+#: The longest time in seconds for which a broker keeps a session without a connection (ADR 0195).
+_TIMEOUT_S_MAX: Final = 300
 #: Server properties with the identity of the broker, the most exact one first.
 _NODES: Final = ("qpid.cluster.node", "cluster_name")
 _CAPABILITIES: Final = (
@@ -50,10 +50,19 @@ class Login(NamedTuple):
 class ClientSession:
     """The session of the client at the broker, over all transports."""
 
+    timeout_s: int
+    """Time in seconds for which the broker is asked to keep the session after a connection is lost."""
     uuid: str = ""
     """A secret: no log line or error has it."""
     kept: bool = False
     """Whether a broker has confirmed it."""
+
+    @classmethod
+    def for_ttl(cls, connection_ttl_ms: int) -> ClientSession:
+        """A session that is kept as long as a session of CORE: for the ``connectionTTL``, in ms; below 0: no limit."""
+        if connection_ttl_ms < 0:
+            return cls(_TIMEOUT_S_MAX)
+        return cls(min(max(1, connection_ttl_ms // 1000), _TIMEOUT_S_MAX))
 
 
 class State(Enum):
@@ -137,7 +146,7 @@ class Handshake:
             if not self._session.kept:
                 self._session.uuid = uuid_text(random_uuid(self._token(16)))
             own[f"{_SESSION}.{self._asked}"] = self._session.uuid
-            own[f"{_SESSION}.timeout"] = _TIMEOUT_S
+            own[f"{_SESSION}.timeout"] = self._session.timeout_s
         mechanism, response = self._mechanism(method.mechanisms.split())
         self.state = State.TUNING
         self._out.send(m.ConnectionStartOk(own, mechanism, response, "en_US"), 0)

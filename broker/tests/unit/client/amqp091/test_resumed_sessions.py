@@ -6,6 +6,7 @@ import pytest
 
 from support.client import Outcome
 from support.client091 import Drive091, Sent, status
+from understudy.client.amqp091.handshake import ClientSession
 from understudy.client.core.connection.failover import State
 from understudy.client.core.consumer.taken import AcknowledgeMode
 from understudy.errors import (
@@ -33,6 +34,18 @@ def test_a_session_is_started_and_resumed_by_its_uuid() -> None:
     assert drive.start_ok.client_properties["qpid.session.resume"] == started
     assert "qpid.session.start" not in drive.start_ok.client_properties
     assert drive.core.state is State.CONNECTED
+
+
+@pytest.mark.parametrize(("ttl_ms", "timeout_s"), [(60_000, 60), (2_500, 2), (500, 1), (900_000, 300), (-1, 300)])
+def test_the_broker_keeps_a_session_for_the_connection_ttl(ttl_ms: int, timeout_s: int) -> None:
+    assert ClientSession.for_ttl(ttl_ms).timeout_s == timeout_s
+
+
+def test_the_timeout_of_a_session_is_sent() -> None:
+    drive = Drive091()
+    drive.connect()
+    assert drive.start_ok is not None
+    assert drive.start_ok.client_properties["qpid.session.timeout"] == 60
 
 
 def test_a_session_that_has_ended_is_started_anew() -> None:
