@@ -31,7 +31,7 @@ class Finish:
         plan._configuration = SimpleNamespace(management_address="m")
         plan._kept_prefixes = ()
         plan._moved = lambda: RECORD
-        plan.transfer = SimpleNamespace(target=SimpleNamespace(node_id="target"))
+        plan.transfer = SimpleNamespace(target=SimpleNamespace(node_id="target"), complete=True)
         self.plan = plan
 
     def asked(self) -> list[packets.Packet]:
@@ -44,6 +44,7 @@ def test_a_node_without_messages_leaves_its_record() -> None:
     node = Finish()
     assert node.asked()[-1] is RECORD
     assert node.told == [packets.ScaleDownAnnouncement("target", OWN)]
+    assert node.plan.everything_moved
 
 
 @pytest.mark.parametrize("left", ["message", "prepared transaction"])
@@ -55,6 +56,7 @@ def test_a_node_that_has_something_left_leaves_no_record(left: str) -> None:
         node.world.turn()
     assert RECORD not in node.asked()
     assert node.told == [packets.ScaleDownAnnouncement("target", OWN)], "the rest is there"
+    assert not node.plan.everything_moved, "the next start serves the rest: the data is not set aside"
 
 
 def test_the_record_is_in_doubt_until_the_target_has_answered() -> None:

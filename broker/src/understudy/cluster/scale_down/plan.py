@@ -117,14 +117,24 @@ class ScaleDown:
         """Whether a message or a transaction of this node may be at the target too."""
         if self.transfer.complete:
             return False
-        prepared = any(self._services.sessions.resources.prepared())
+        prepared = self.left_prepared() > 0
         return self._pending is not None or self.moving.in_doubt or prepared or self.record_in_doubt
+
+    @property
+    def everything_moved(self) -> bool:
+        """Whether the transfer was carried out and nothing is here any more, neither messages nor prepared
+        transactions: only then the data of this node may be set aside."""
+        return self.transfer.complete and not self.left_behind() and not self.left_prepared()
 
     def left_behind(self) -> dict[str, int]:
         """Messages that are still here, by queue."""
         directory = self._services.sessions.post_office.directory
         kept = (queue for queue in directory.queues.values() if not queue.internal or self._leads_to(queue.name))
         return {queue.name: queue.message_count for queue in kept if queue.message_count and not queue.temporary}
+
+    def left_prepared(self) -> int:
+        """Number of prepared transactions that are still here."""
+        return sum(1 for _ in self._services.sessions.resources.prepared())
 
     def _leads_to(self, queue: str) -> str | None:
         """The node id to which the store-and-forward queue of a name leads; None: it is none."""
@@ -171,7 +181,7 @@ class ScaleDown:
         target.tell(announcement, of_cluster=True)
         # the target answers after it has read the announcement
         yield Ask(packets.BindingQuery(self._configuration.management_address), (packets.BindingQueryResponse,))
-        moved = None if self.left_behind() or any(self._services.sessions.resources.prepared()) else self._moved()
+        moved = None if self.left_behind() or self.left_prepared() else self._moved()
         if moved is not None and not plain:
             # last, and only if everything is there: a node that finds it needs nothing from here
             self.record_in_doubt = True

@@ -206,7 +206,7 @@ class NodeScaleDown:
         facts = {"node_id": None if target is None else target.node_id, "messages": plan.moving.moved}
         if not plan.in_doubt and self._owner.error is None:
             plan.forget_target()
-        self.outcome = ScaleDownOutcome(plan.transfer.complete and not left, self._end(broker))
+        self.outcome = ScaleDownOutcome(plan.everything_moved, self._end(broker))
         if self.outcome.complete:
             log.info("scaled down", extra=facts)
             return
@@ -217,6 +217,7 @@ class NodeScaleDown:
                 "reason": plan.transfer.error or plan.moving.refusal,
                 "refused": plan.moving.refused,
                 "left": left,
+                "prepared": plan.left_prepared(),
             },
         )
 
