@@ -169,7 +169,7 @@ class Written:
     changed: bool
     pending: bool
     printed: list[str]
-    """By the check."""
+    """Lines that the check printed."""
     difference: dict[str, str]
 
 

@@ -267,7 +267,7 @@ def store(path: str) -> dict[str, object]:
 
 
 def units(module: AnsibleModule, names: list[str]) -> dict[str, dict[str, bool]]:
-    """Those units that have a file, as systemd knows them."""
+    """State of each unit that has a file, by its name, as systemd knows it."""
     found = [name for name in names if (DIRECTORY / name).exists()]
     if not found:
         return {}
