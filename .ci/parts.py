@@ -58,7 +58,7 @@ def run_group(parts: list[str], rows: list[Outcome], collected: bool) -> None:
 
     Args:
         parts: ``NAME=COMMAND`` each.
-        rows: Of all groups.
+        rows: Outcomes of the parts of all groups, to which those of this group are appended.
         collected: Show the output of a part when it ends, not as it comes.
     """
     for part in parts:

@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 NOT_ACTIVE = 503
 EVERYTHING = -1
-"""As a page and as its size: all rows."""
+"""Page number and page size that request all rows."""
 
 
 class Client(Protocol):
@@ -115,7 +115,7 @@ class Change:
 
     plan: Plan
     results: tuple[object, ...]
-    """Of its operations; empty in check mode."""
+    """Results of the operations of the plan; empty in check mode."""
     present: Mapping[str, object] | None
     """The object in the end, in check mode in the beginning."""
     purges: bool = False
@@ -132,7 +132,7 @@ class Change:
 
     @property
     def diff(self) -> dict[str, object]:
-        """As Ansible shows it."""
+        """State before and after the change, in the form in which Ansible shows a difference."""
         return {"before": dict(self.plan.before), "after": dict(self.plan.after)}
 
 
@@ -143,7 +143,7 @@ def carry_out(administration: Administration, look: Look, *, dry_run: bool, purg
     """Look, act, and look again.
 
     Args:
-        administration: Of the node.
+        administration: Access to the addresses and queues of the node.
         look: Gives the present state and the plan that follows from it.
         dry_run: Do nothing.
         purges: Whether the operations remove messages and give their number. Otherwise a second plan must be empty;

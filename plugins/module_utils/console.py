@@ -83,7 +83,7 @@ class Console:
     def __init__(self, definition: ServiceDefinition, run: RunScript, timeout_s: int) -> None:
         """
         Args:
-            definition: Of the instance.
+            definition: Definition of the service of the instance.
             run: Runs the command.
             timeout_s: Seconds that an answer or a reload may take.
 

@@ -38,7 +38,8 @@ PUBLIC_PASSWORDS = frozenset(
 
 PASSWORD_CHARACTERS_MIN = 8
 CLUSTER_PASSWORD_CHARACTERS_MIN = 12
-"""Of the password by which the nodes of a cluster know each other; the broker refuses a shorter one."""
+"""Fewest characters of the password by which the nodes of a cluster know each other; the broker refuses a shorter one.
+"""
 CREDENTIAL_CHARACTERS_MAX = 4096
 """What the broker reads of a name, a password or a line's value."""
 

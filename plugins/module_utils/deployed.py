@@ -1,4 +1,4 @@
-"""From an instance directory on this host to the objects that act on it: service back end, management client, gate."""
+"""Objects that act on an instance of this host, made from its directory: service back end, management client, gate."""
 
 from __future__ import annotations
 

@@ -158,10 +158,10 @@ def plan_queue(
     """The operations for one queue.
 
     Args:
-        name: Of the queue.
+        name: Name of the queue.
         state: One of ``STATES``.
         wanted: Given options; None for one that is not given.
-        present: Of ``queue_state``; None where there is no such queue.
+        present: State of the queue as ``queue_state`` returns it; None where there is no such queue.
         persist: Whether a pause lasts over a restart.
         force: Whether messages may be lost, and consumers closed.
     """
@@ -279,10 +279,10 @@ def plan_address(
     """The operations for one address.
 
     Args:
-        name: Of the address.
+        name: Name of the address.
         state: One of ``STATES``.
         wanted: ``routing_types`` (a list) and ``settings`` (a mapping); None for what is not given.
-        present: Of ``address_state``; None where there is no such address.
+        present: State of the address as ``address_state`` returns it; None where there is no such address.
         effective: Settings that apply to the address now, by their name in management.
         persist: Whether a pause lasts over a restart.
         force: Whether its queues are deleted with it.

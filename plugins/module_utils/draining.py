@@ -31,7 +31,7 @@ class Sample:
     depths: Mapping[str, int]
     """Messages by queue, empty queues left out."""
     consumers: Mapping[str, int]
-    """Of these queues."""
+    """Number of consumers by queue, for the queues of ``depths``."""
     added: int
     """Messages that came to any queue since the activation."""
 

@@ -14,7 +14,7 @@ INVARIANTS = ("lost", "duplicated", "reordered", "unexplained", "corrupted", "re
 """The counts of a ledger report that must be zero."""
 
 COUNTS = ("lost", "duplicated", "reordered")
-"""Those of them that the table shows."""
+"""Counts of ``INVARIANTS`` that the table shows."""
 
 SHARES = ("p50", "p95")
 
@@ -26,10 +26,11 @@ class Round:
     number: int
     messages: int
     counts: Mapping[str, int]
-    """By invariant. Unresolved are messages of which the ledgers cannot say whether they were lost: the queue was not
-    seen drained."""
+    """Counts of the ledger report by invariant. Unresolved are messages of which the ledgers cannot say whether they
+    were lost: the queue was not seen drained."""
     outages_ms: Mapping[str, int]
-    """By part of the event, the longest time without a confirmation that any producer saw around it."""
+    """Longest time without a confirmation that any producer saw around each part of the event, by the name of the part.
+    """
     times_ms: Mapping[str, int]
     """Durations as the play saw them, such as from a kill to the backup saying that it is active; its own pace is in
     them."""
@@ -104,7 +105,7 @@ def judge_round(record: Mapping[str, object], messages_expected: int) -> Round:
 
 
 def _outages_ms(gaps: object) -> tuple[dict[str, int], bool]:
-    """By part of the event the longest gap of all producers, and whether a producer had no load to measure with.
+    """Longest gap of all producers by part of the event, and whether a producer had no load to measure with.
 
     Args:
         gaps: of each producer, the gaps that ``ledger_info`` returned.

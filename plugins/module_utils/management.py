@@ -46,7 +46,7 @@ class Access:
 
     @classmethod
     def from_record(cls, record: Mapping[str, object]) -> Access:
-        """From options of these names; missing ones and those that are None have the default.
+        """Make an access from options of these names; missing ones and those that are None have the default.
 
         Raises:
             TypeError: an unknown name.
@@ -104,7 +104,7 @@ class NodeState:
 
     @property
     def paired(self) -> bool:
-        """It sees its partner."""
+        """Whether the node sees its partner."""
         return isinstance(self.node.get("peer"), Mapping)
 
     @property
@@ -215,8 +215,8 @@ class ManagementClient:
         """Call an operation; a refusal has status 422 and the reason in ``error``, a passive node answers 503.
 
         Args:
-            operation: As in docs/use/management-over-messages.md.
-            parameters: Its parameters.
+            operation: Name of the operation, see docs/use/management-over-messages.md.
+            parameters: Values of the parameters of the operation, in order.
             resource: ``broker``, ``address.NAME`` or ``queue.NAME``.
         """
         asked: dict[str, object] = {"resource": resource, "operation": operation}

@@ -59,7 +59,7 @@ def number_of(name: str, base: str, naming: str) -> int | None:
     """Number of an old copy by its name; None for another name.
 
     Args:
-        name: Of a directory.
+        name: Name of a directory.
         base: Name of the current directory.
         naming: One of ``NAMINGS``.
     """
@@ -134,7 +134,7 @@ def open_in(directories: Sequence[str], open_paths: Mapping[int, Iterable[str]])
 
     Args:
         directories: Real paths.
-        open_paths: Of each process, the files that it has open, and its working directory.
+        open_paths: Files that each process has open, and its working directory, by process id.
     """
     found: dict[str, int] = {}
     for pid, paths in open_paths.items():
@@ -174,10 +174,10 @@ def judge(
     """Refuse a removal that could touch the store of a running broker.
 
     Args:
-        directories: That shall be removed.
+        directories: Directories of old copies that shall be removed.
         currents: Directories that are in use by configuration.
-        processes: Of ``paths_of_processes``.
-        mount_points: Of this host.
+        processes: Paths by process id, as ``paths_of_processes`` returns them.
+        mount_points: Directories of this host on which a file system is mounted.
 
     Raises:
         Unsafe

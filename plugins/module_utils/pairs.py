@@ -20,7 +20,7 @@ class Member:
     pair: str
     """Empty for a node without one."""
     node_id: str
-    """Of the data that it serves or follows; empty if it does neither."""
+    """Node id of the data that the node serves or follows; empty if it does neither."""
     partner: str
     """``ADDRESS:PORT`` of the partner that it sees; empty without one."""
     partners: tuple[str, ...]

@@ -57,7 +57,7 @@ class _Unit:
 
     @property
     def alone(self) -> bool:
-        """It is a wave of its own whatever the scope: others answer for it, or vote, while it is down."""
+        """Whether the unit is a wave of its own whatever the scope: others answer for it, or vote, while it is down."""
         return any(
             node.colocated or (node.policy == REPLICATION and node.lock_manager == VOTES) for node in self.members
         )
@@ -396,9 +396,9 @@ def _gate_of_half(unit: _Unit, node: Node, *, returns: bool) -> str:
     """The state that a node of a switchover reaches after its start.
 
     Args:
-        unit: its pair.
-        node: the node.
-        returns: it served before, so that with failback it takes the service back.
+        unit: Pair of the node.
+        node: Node that starts.
+        returns: Whether the node served before, so that with failback it takes the service back.
     """
     if len(unit.members) > 2:
         return "active" if returns and node.start_gate == "active" else "ready"

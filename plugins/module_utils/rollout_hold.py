@@ -47,7 +47,7 @@ class Holder:
     """Name of its machine, for messages."""
     process: ProcessIdentity
     namespace: str
-    """Of process ids: the same number means another process in another container."""
+    """Namespace of process ids: the same number means another process in another container."""
 
     @classmethod
     def present(cls, table: ProcessTable, pid: int) -> Holder:

@@ -77,7 +77,7 @@ class Node:
     ready: bool = True
     reason: str = ""
     node_id: str = ""
-    """Of the data that it serves or follows; empty if it does neither."""
+    """Node id of the data that the node serves or follows; empty if it does neither."""
     partner: str = ""
     """``ADDRESS:PORT`` of the partner that it sees; empty without one."""
     advertised: str = ""

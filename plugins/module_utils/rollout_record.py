@@ -21,9 +21,9 @@ class Phase(enum.Enum):
     """How far a node is."""
 
     IDLE = "idle"
-    """It has been in no roll."""
+    """The node has been in no roll."""
     BEGUN = "begun"
-    """Its release and configuration are saved; the broker runs undisturbed."""
+    """The release and configuration of the node are saved; the broker runs undisturbed."""
     STOPPED = "stopped"
     APPLIED = "applied"
     """The staged release and configuration are in place; the broker is down."""

@@ -63,7 +63,7 @@ class Elsewhere:
 
     @classmethod
     def from_result(cls, host: str, result: Mapping[str, object]) -> Elsewhere:
-        """From what the module store_info returned there.
+        """Make the value from the result of the module store_info on that host.
 
         Raises:
             StoreError: the result is another module's.

@@ -31,7 +31,7 @@ class Latency:
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Latency:
-        """From single measurements in seconds.
+        """Compute the distribution of single measurements in seconds.
 
         Raises:
             ValueError: there are none.

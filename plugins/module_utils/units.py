@@ -10,7 +10,7 @@ from pathlib import Path
 from ansible_collections.understudy.broker.plugins.module_utils import files
 
 DIRECTORY = Path("/etc/systemd/system")
-"""Of the files."""
+"""Directory of the unit files."""
 PROPERTIES = ("Id", "UnitFileState", "ActiveState", "NeedDaemonReload")
 STARTED, ANY, ABSENT = "started", "any", "absent"
 
@@ -87,7 +87,7 @@ def in_place(
     """Whether nothing is to be done for units.
 
     Args:
-        wanted: As the module ``units`` takes them.
+        wanted: Wanted units, as the module ``units`` takes them.
         found: What ``files.describe`` returned for their files, by path.
         states: Their enabled, active and outdated (``Present``), by name, of those that have a file.
     """

@@ -45,7 +45,7 @@ _SKIPPED_PARTS = frozenset({"__pycache__"})
 
 
 class WheelhouseError(Exception):
-    """It cannot be built; the message says what is missing and what pip answered."""
+    """A wheelhouse cannot be built; the message says what is missing and what pip answered."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Extra:
     """The wheels of an optional dependency of the broker."""
 
     name: str
-    """Of the archive without its suffix, ``EXTRA-<digest12>-<machine>``."""
+    """Name of the archive without its suffix, ``EXTRA-<digest12>-<machine>``."""
     requirements: tuple[str, ...]
     archive: Path
 

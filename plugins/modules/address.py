@@ -95,10 +95,10 @@ address:
   returned: success
   type: dict
   contains:
-    routing_types: {description: Its routing types., type: list}
+    routing_types: {description: Routing types of the address., type: list}
     paused: {description: Whether deliveries of its queues are stopped., type: bool}
-    queue_count: {description: Its queues., type: int}
-    message_count: {description: Messages in them., type: int}
+    queue_count: {description: Number of queues of the address., type: int}
+    message_count: {description: Number of messages in those queues., type: int}
 removed_messages:
   description: Messages that were removed.
   returned: with O(state=purged), not in check mode

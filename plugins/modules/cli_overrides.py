@@ -69,7 +69,7 @@ overrides:
     user: {description: Login that made it., type: str}
     line: {description: The line of the management CLI., type: str}
 lines:
-  description: The same for operators, one line for each change.
+  description: Text of the changes for operators, one line for each change.
   returned: success
   type: list
   elements: str

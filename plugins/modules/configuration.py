@@ -53,8 +53,8 @@ options:
     default: []
   origins:
     description:
-      - By line of O(content), the input that it was made from. Where the checking command names a line of the file, as
-        C(FILE:LINE), the input is added to its message.
+      - Input that each line of O(content) was made from, by the number of the line. Where the checking command names a
+        line of the file, as C(FILE:LINE), the input is added to its message.
     type: dict
     default: {}
   apply:
@@ -98,7 +98,7 @@ options:
         description: Name of its group. Without it the present one stays.
         type: str
       mode:
-        description: Its mode, as M(ansible.builtin.file) takes it.
+        description: Mode of the file, as M(ansible.builtin.file) takes it.
         type: raw
         required: true
 extends_documentation_fragment:
@@ -169,7 +169,7 @@ class Written:
     changed: bool
     pending: bool
     printed: list[str]
-    """By the check."""
+    """Lines that the check printed."""
     difference: dict[str, str]
 
 

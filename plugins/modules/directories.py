@@ -31,7 +31,7 @@ options:
         description: Name of its group. Without it, or if it is empty, the present one stays.
         type: str
       mode:
-        description: Its mode, as M(ansible.builtin.file) takes it.
+        description: Mode of the directory, as M(ansible.builtin.file) takes it.
         type: raw
         required: true
 extends_documentation_fragment:

@@ -39,7 +39,7 @@ options:
         type: str
         required: true
       pair:
-        description: Its pair; nodes without one are a pair of their own.
+        description: Pair of the node; nodes without a pair are a pair of their own.
         type: str
         default: ""
       partners:

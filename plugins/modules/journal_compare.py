@@ -81,7 +81,7 @@ copies:
   type: list
   elements: dict
   contains:
-    name: {description: Its directory or name., type: str}
+    name: {description: Directory or name of the copy., type: str}
     node_id: {description: Node whose journal it is; null for an empty one., type: str}
     epoch: {description: Last activation in it., type: int}
     last_sequence: {description: Sequence of its last record., type: int}
@@ -89,7 +89,7 @@ copies:
     state:
       description:
         - V(whole), V(cut) (a torn end, as after a power loss), V(short) (the copy was interrupted) or V(damaged).
-        - With one directory V(whole) or V(damaged).
+        - V(whole) or V(damaged), with one directory.
       type: str
 newest:
   description: Names of the copies with the highest epoch and sequence.

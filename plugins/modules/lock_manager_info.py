@@ -9,7 +9,7 @@ module: lock_manager_info
 short_description: Ask the lock manager of a replicated pair whether a node of this host could use it
 description:
   - Connects to each witness and proves the shared secret, as a node does at its start. No release has to be installed.
-  - Of an ensemble of ZooKeeper only the connections are tried. A directory of locks is looked for.
+  - For an ensemble of ZooKeeper only the connections are tried. A directory of locks is looked for.
   - Changes nothing.
 version_added: 0.2.0
 author:
@@ -21,7 +21,7 @@ options:
     choices: [witness, zookeeper, file]
     required: true
   properties:
-    description: Its properties, as in C(broker_lock_manager_properties).
+    description: Properties of the lock manager, as in C(broker_lock_manager_properties).
     type: dict
     required: true
   secret:
@@ -75,10 +75,10 @@ places:
   type: list
   elements: dict
   contains:
-    place: {description: Its address and port., type: str}
+    place: {description: Address and port of the service., type: str}
     answers: {description: Whether it can be used., type: bool}
     identity: {description: Identity of a witness., type: str}
-    version: {description: Its release., type: str}
+    version: {description: Release of a witness., type: str}
     configuration: {description: Number of the configuration of its group; 0 without one., type: int}
 """
 

@@ -83,11 +83,11 @@ account:
   type: dict
   version_added: 0.2.0
   contains:
-    uid: {description: Its number., type: int}
+    uid: {description: Number of the user., type: int}
     gid: {description: Number of its first group., type: int}
     group: {description: Name of this group., type: str}
-    home: {description: Its home directory., type: str}
-    shell: {description: Its shell., type: str}
+    home: {description: Home directory of the user., type: str}
+    shell: {description: Shell of the user., type: str}
 clock_ms:
   description: The wall clock of the host in milliseconds.
   returned: always
@@ -109,7 +109,7 @@ service:
     backend: {description: V(systemd) or V(process)., type: str}
     running: {description: Whether the broker's process exists., type: bool}
     kept: {description: Whether something would start it again., type: bool}
-    pid: {description: Its process id., type: int}
+    pid: {description: Process id of the broker., type: int}
     restarts: {description: Automatic restarts since it was last started on purpose., type: int}
     held: {description: Whether it is down on purpose., type: bool}
     last_exit: {description: How the process last ended., type: str}
@@ -125,7 +125,7 @@ broker:
         - V(active), V(passive), V(starting), V(stopping) or V(stopped), as the broker says.
         - V(unreachable) if its process runs and does not answer, V(not deployed) if there is none.
       type: str
-    role: {description: Its configured role., type: str}
+    role: {description: Configured role of the node., type: str}
     following: {description: Whether it is passive and has read all of the store., type: bool}
     paired: {description: Whether it sees its partner., type: bool}
     reason: {description: Why it is not ready., type: str}
@@ -153,10 +153,10 @@ rollout:
   type: dict
   contains:
     record:
-      description: Its C(roll), C(kind), C(target), C(wave), C(phase) and C(served); null without one.
+      description: The C(roll), C(kind), C(target), C(wave), C(phase) and C(served) of the roll; null without one.
       type: dict
     saved:
-      description: Its C(roll), C(release) and C(spent); null without one.
+      description: The C(roll), C(release) and C(spent) of the saved generation; null without one.
       type: dict
     hold:
       description: The C(roll), the C(holder) and C(renewed_ms) of the run that holds the node; null without one.
@@ -165,7 +165,7 @@ rollout:
       description: Seconds since that run has renewed it.
       type: int
 files:
-  description: Those of O(files) that are there and are a file or a directory, by path.
+  description: Entries of O(files) that are there and are a file or a directory, by path.
   returned: always
   type: dict
   version_added: 0.2.0
@@ -181,7 +181,7 @@ platform:
   type: dict
   version_added: 0.3.0
 present:
-  description: Those of O(look_at) that exist.
+  description: Paths of O(look_at) that exist.
   returned: always
   type: list
   elements: str
@@ -204,7 +204,7 @@ systemd:
   returned: always
   type: bool
 units:
-  description: Those of O(units) that have a file in C(/etc/systemd/system), by name. Empty on a host without systemd.
+  description: Units of O(units) that have a file in C(/etc/systemd/system), by name. Empty on a host without systemd.
   returned: always
   type: dict
   version_added: 0.2.0
@@ -267,7 +267,7 @@ def store(path: str) -> dict[str, object]:
 
 
 def units(module: AnsibleModule, names: list[str]) -> dict[str, dict[str, bool]]:
-    """Those units that have a file, as systemd knows them."""
+    """State of each unit that has a file, by its name, as systemd knows it."""
     found = [name for name in names if (DIRECTORY / name).exists()]
     if not found:
         return {}

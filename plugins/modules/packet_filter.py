@@ -77,7 +77,7 @@ table:
   returned: success
   type: str
 rules:
-  description: Its rules in the end, in check mode the wanted ones.
+  description: Rules of the table in the end, in check mode the wanted ones.
   returned: success
   type: list
   elements: str

@@ -32,7 +32,7 @@ options:
     choices: [present, absent, paused, resumed, purged]
     default: present
   address:
-    description: Its address; that of its own name without it. Cannot be changed.
+    description: Address of the queue, which cannot be changed; by default the one that has the name of the queue.
     type: str
   routing_type:
     description: Whether one or every queue of the address gets a message.
@@ -146,9 +146,9 @@ queue:
   returned: success
   type: dict
   contains:
-    message_count: {description: Messages in it., type: int}
-    delivering_count: {description: Those of them that are being delivered., type: int}
-    consumer_count: {description: Its consumers., type: int}
+    message_count: {description: Number of messages in the queue., type: int}
+    delivering_count: {description: Number of those messages that are being delivered., type: int}
+    consumer_count: {description: Number of consumers of the queue., type: int}
     paused: {description: Whether deliveries are stopped., type: bool}
     persisted_pause: {description: Whether that lasts over a restart., type: bool}
 removed_messages:

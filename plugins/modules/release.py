@@ -28,7 +28,7 @@ options:
   archive:
     description:
       - Wheelhouse archive on this host. Needed unless the release is installed already.
-      - It is removed once it is installed.
+      - The archive is removed once it is installed.
     type: path
   extra:
     description: Optional dependencies that the release has as well, such as V(spark).

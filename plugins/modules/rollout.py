@@ -66,11 +66,11 @@ options:
     required: true
     suboptions:
       name:
-        description: Its inventory name.
+        description: Inventory name of the node.
         type: str
         required: true
       inventory:
-        description: Its entry of the filter P(understudy.broker.topology#filter).
+        description: Entry of the node in the result of the filter P(understudy.broker.topology#filter).
         type: dict
         required: true
       live:
@@ -90,7 +90,7 @@ options:
     version_added: 0.2.0
     suboptions:
       name:
-        description: Its inventory name.
+        description: Inventory name of the host.
         type: str
         required: true
       place:
@@ -144,8 +144,8 @@ plan:
   type: dict
   contains:
     roll: {description: Name of the roll; that of the interrupted one if it is continued., type: str}
-    kind: {description: As given., type: str}
-    target: {description: As given., type: str}
+    kind: {description: Value of O(kind)., type: str}
+    target: {description: Value of O(target)., type: str}
     undoes: {description: The roll that a rollback undoes., type: str}
     holder: {description: This run of Ansible., type: dict}
     over: {description: Holds of other runs that have ended., type: list}

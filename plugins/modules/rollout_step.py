@@ -38,8 +38,8 @@ options:
   plan:
     description:
       - RV(understudy.broker.rollout#module:plan), without its waves if they are long. Needed for V(begin).
-      - With its C(holder) the step is refused if M(understudy.broker.rollout_hold) does not hold the node for it any
-        more.
+      - If the plan has a C(holder), the step is refused where M(understudy.broker.rollout_hold) does not hold the node
+        for that holder any more.
     type: dict
   wave:
     description: Name of the wave. Used by V(begin).

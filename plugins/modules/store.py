@@ -86,7 +86,7 @@ mount_point:
   returned: success
   type: str
 directories:
-  description: Its directories by the noun that the broker's configuration uses.
+  description: Directories of the store by the noun that the broker's configuration uses.
   returned: success
   type: dict
 """

@@ -29,7 +29,7 @@ options:
     choices: [present, absent]
     default: present
   password:
-    description: Its password. A new user needs it, or O(password_hash).
+    description: Password of the user. A new user needs it, or O(password_hash).
     type: str
   password_hash:
     description: Instead of O(password) its hash, as C(understudy user hash) prints it.

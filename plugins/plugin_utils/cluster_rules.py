@@ -52,7 +52,7 @@ def a_cluster_agrees(nodes: tuple[Node, ...]) -> Iterator[Fault]:
 
 
 def an_element_of_a_cluster_connection_is_given_once(nodes: tuple[Node, ...]) -> Iterator[Fault]:
-    """Its name and members cannot be given, and elements with a variable of their own are given there."""
+    """Name and members of a cluster connection cannot be given, nor elements that have a variable of their own."""
     own = {
         path.removeprefix(CONNECTION): variable.name
         for variable in table().topology
@@ -142,7 +142,7 @@ def replicated_pairs_have_groups_of_their_own(nodes: tuple[Node, ...]) -> Iterat
 
 
 def message_groups_have_one_owner(nodes: tuple[Node, ...]) -> Iterator[Fault]:
-    """It is a primary of the cluster that keeps its log."""
+    """The owner of message groups is a primary of the cluster that keeps its log."""
     for name, members in _clusters(nodes).items():
         owner = members[0].values["grouping_owner"]
         found = next((each for each in members if each.name == owner), None)

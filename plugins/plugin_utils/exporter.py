@@ -59,7 +59,7 @@ def export_core(core: Mapping[str, object], host: str, members: Sequence[str], k
     """The variables of a node.
 
     Args:
-        core: Of ``structured.core_of_document``.
+        core: Elements of ``core``, as ``structured.core_of_document`` returns them.
         host: Inventory name of the node.
         members: Inventory names of the other nodes of its cluster.
         known: What no document shows, from the inventory: ``broker_port_offset``, ``broker_cluster_name``,

@@ -52,7 +52,7 @@ class Node:
     machine: str
     """Nodes with the same value share one operating system, so their sockets and directories must differ."""
     values: Mapping[str, Any]
-    """By name of the variable without ``broker_``."""
+    """Values by the name of the variable without ``broker_``."""
     given: frozenset[str]
     """Full names of the variables that the inventory sets."""
     sockets: Sockets

@@ -19,9 +19,9 @@ def find_faults(
     """Faults of the hosts of witnesses, and of ensembles that nodes name.
 
     Args:
-        nodes: Of the topology.
+        nodes: Nodes of the topology.
         hosts: Hosts of witnesses, each with its machine.
-        variables: Of these hosts.
+        variables: Variables of the hosts of witnesses, by host.
     """
     users = [node for node in nodes if node.uses_lock_manager and node.lock_manager == "witness"]
     for host, machine in hosts.items():

@@ -41,8 +41,8 @@ DEFAULTS = {"critical-analyzer-policy": "HALT"}
 the file that ``artemis create`` writes says the same."""
 
 LEFTOVER_ADDRESSES = {"dead_letter_address": "dead-letter-address", "expiry_address": "expiry-address"}
-"""By input, the element of an address setting that names an address for messages that no consumer takes. Without it
-the broker drops them."""
+"""Elements of an address setting, by input, that name an address for messages that no consumer takes. Without such an
+address the broker drops the messages."""
 
 _XML_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
@@ -64,10 +64,10 @@ class Rendered:
     secrets: tuple[str, ...]
     """Values of elements, attributes and URL parameters that are named like secrets."""
     origins: Mapping[int, str] = field(default_factory=dict)
-    """By line on which an element begins, the path of the input that it comes from."""
+    """Path of the input that an element comes from, by the line on which the element begins."""
 
     def as_dict(self) -> dict[str, object]:
-        """For templates; keys of ``origins`` are text, as JSON has it."""
+        """Values for templates; keys of ``origins`` are text, because JSON has no other keys."""
         origins = {str(line): path for line, path in self.origins.items()}
         return {"text": self.text, "secrets": list(self.secrets), "origins": origins}
 
@@ -311,7 +311,7 @@ class _Builder:
         return self.translate(self._origins.get(element, "another input"))
 
     def _lines(self, text: str) -> dict[int, str]:
-        """By line of the text, the origin of the element that begins there."""
+        """Origin of each element by the line of the text on which it begins."""
         elements = iter(self._root.iter())
         origins: dict[int, str] = {}
         parser = expat.ParserCreate()

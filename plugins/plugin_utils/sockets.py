@@ -81,9 +81,9 @@ class Endpoint:
     origin: str = ""
     """Where it comes from in the inputs, for errors."""
     advertised: str = ""
-    """Of an acceptor: the address that others connect to."""
+    """Address that others connect to, if the socket is an acceptor."""
     sources: tuple[str, ...] = SOURCES
-    """Of an acceptor: who connects to it, for the firewall."""
+    """Sources that may connect, if the socket is an acceptor; for the firewall."""
 
     @property
     def place(self) -> str:
@@ -92,7 +92,7 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """As in broker.xml."""
+        """URL of the socket as broker.xml has it."""
         return tcp_url(self.address, self.port, self.parameters)
 
 
@@ -242,7 +242,7 @@ def automatic_amqp091_port(core_port: int, sockets: Mapping[str, object]) -> int
 
 
 def _interfaces(values: Mapping[str, object], faults: list[tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    """By name, the address that the node listens on and the one that others connect to."""
+    """Address that the node listens on and address that others connect to, by the name of the interface."""
     found: dict[str, tuple[str, str]] = {}
     for name, entry in _mapping(values, "interfaces").items():
         if not isinstance(entry, Mapping) or set(entry) - set(INTERFACE_KEYS) or not entry.get("bind_address"):
@@ -355,7 +355,7 @@ def core_elements(sockets: Sockets, remote: Sequence[Endpoint] = ()) -> tuple[di
     """The elements ``connectors`` and ``acceptors`` as structured YAML, and where each entry comes from.
 
     Args:
-        sockets: Of the node.
+        sockets: Sockets of the node.
         remote: Connectors of other nodes.
     """
     connectors = [sockets.connector, *remote, *sockets.connectors]

@@ -1,4 +1,4 @@
-"""From inventory variables to a topology: pairs, connections between nodes, and errors.
+"""Topology of a cluster, computed from inventory variables: pairs, connections between nodes, and errors.
 
 Reads nothing but the variables it is given, host by host. It never sees facts, the hosts of the current play or a
 ``--limit``, so every run over an inventory computes the same topology, however few hosts that run touches. Pure: no

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = Path(__file__).with_name("playbooks")
 UNDERSTUDY = ROOT / ".venv/bin/understudy"
 HOST_PYTHON = "/usr/bin/python3"
-"""As on the hosts of an operator: without any package of this project."""
+"""Interpreter of the hosts of an operator, without any package of this project."""
 ADMIN_PASSWORD = "an-administrator-of-a-test"
 READY_S = 60
 

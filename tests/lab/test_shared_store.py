@@ -32,7 +32,7 @@ from understudy_lab.traffic import record_idle_traffic
 TABLE = "shared_store"
 OPTIONS = ("--extra-vars", json.dumps(UNLIMITED_DELIVERIES))
 LEASE_S = 10
-"""Of tests/lab/playbooks/nfs_server.yml."""
+"""Seconds of the lease that tests/lab/playbooks/nfs_server.yml sets."""
 HALT_S = 195.0
 """Default critical-analyzer-timeout and -check-period, the second look, and the time to write the reason to the log."""
 

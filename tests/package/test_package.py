@@ -143,7 +143,7 @@ def pair(controller: Path) -> Iterator[Path]:
 
 
 def test_the_installed_sources_are_those_of_the_checkout(controller: Path) -> None:
-    """So the release that is built from them, whose name has their digest, is the same."""
+    """The name of a release has the digest of its sources, so the installed sources make the same release."""
     installed = controller / "collections/ansible_collections/understudy/broker"
     sources = [path for path in (ROOT / "broker/src").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert len(sources) > 500

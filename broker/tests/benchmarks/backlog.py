@@ -308,13 +308,13 @@ def start(name: str, directory: Path, limit_mib: int, revision: str = "", addres
 
     Args:
         name: ``artemis``; anything else is this broker.
-        directory: Of its own.
+        directory: Directory in which only this broker keeps its files.
         limit_mib: Bodies in memory, ``global-max-size``; 0: the default of the broker.
         revision: Run the sources of another commit of this broker.
         address_setting: An element ``address-setting`` that is added to the configuration.
 
     Raises:
-        CannotRun: It is not available here.
+        CannotRun: the broker is not available on this machine.
     """
     broker: Artemis | Understudy = Artemis(directory) if name == "artemis" else Understudy(directory, revision=revision)
     broker.prepare()

@@ -146,7 +146,7 @@ class Count:
         return sum(not call.native for call in self.typical())
 
     def facts(self) -> dict[str, object]:
-        """For --json."""
+        """Figures of the case for the option ``--json``."""
         return {
             "case": self.case,
             "messages": self.messages,

@@ -22,8 +22,8 @@ _MIB: Final = 1024 * 1024
 
 
 def sized(body_bytes: int) -> Load:
-    """As pipelined, with bodies of another size: unconfirmed, waiting and unacknowledged messages are limited in bytes
-    too, because the windows of consumers are.
+    """Load of the case ``pipelined`` with bodies of another size: unconfirmed, waiting and unacknowledged messages are
+    limited in bytes too, because the windows of consumers are.
     """
     in_flight = max(1, min(1_000, 16 * _MIB // body_bytes))
     return Load(

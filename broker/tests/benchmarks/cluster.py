@@ -49,9 +49,10 @@ class Across:
 
     def __init__(self, first: int, second: int, mode: str) -> None:
         """Args:
-        first: Port of the member to which is sent.
-        second: Port of the one that has the consumers.
-        mode: With STRICT the first one has no queue of its own, because it would keep its share.
+        first: Port of the member to which the producers send.
+        second: Port of the member that has the consumers.
+        mode: ``STRICT`` or ``ON_DEMAND``. With STRICT the first member has no queue of its own, because the queue would
+            keep its share of the messages.
         """
         self._first, self._second = CoreLink(first), CoreLink(second)
         only_one = mode == "STRICT" or first == second
@@ -86,7 +87,7 @@ class Rates:
 
     @property
     def percent(self) -> float:
-        """Of the single node."""
+        """Throughput across members in percent of that of the single node."""
         return 100 * self.across / self.single
 
 
@@ -150,9 +151,9 @@ class Settled:
 
     queues: int
     known_s: float
-    """From the last queue that was made until all members know all."""
+    """Seconds from the creation of the last queue until all members know all queues."""
     restarted_s: float
-    """From the activation of a member that was killed until it knows all."""
+    """Seconds from the activation of a member that was killed until it knows all queues."""
     kib_per_queue: float
     """Resident memory of another member for each."""
 

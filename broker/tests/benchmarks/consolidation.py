@@ -103,11 +103,11 @@ class Share:
     messages: int
     process_s: float
     housekeeper_s: float
-    """Of the thread that makes snapshots, drops segments and makes new ones."""
+    """CPU time of the thread that makes snapshots, drops segments and makes new ones. Seconds."""
 
     @property
     def percent(self) -> float:
-        """Of the CPU time of the process."""
+        """CPU time of the housekeeping thread in percent of that of the process."""
         return 100 * self.housekeeper_s / max(self.process_s, 0.01)
 
 

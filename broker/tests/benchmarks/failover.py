@@ -67,7 +67,7 @@ class Sample:
     kind: str
     fault: str
     active_ms: float
-    """From the fault until the other node is active, by its log."""
+    """Milliseconds from the fault until the other node is active, as its log says."""
     gaps_ms: dict[str, float]
     """Time without service by client: ``send`` and ``receive`` of this client, ``java-send``, ``java-receive``."""
 

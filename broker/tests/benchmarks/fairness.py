@@ -99,7 +99,9 @@ async def _waits(port: int, seconds: float) -> tuple[float, float]:
 
 
 def _flood(port: int, flood: str, flooding: int, seconds: float, counted: object) -> None:
-    """In a process of its own. ``counted`` gets the requests a second that the broker took."""
+    """Send requests of one kind without a pause, in a process of its own. ``counted`` gets the requests per second that
+    the broker took.
+    """
     if flood == "pings":
         request = encode(packets.Ping(60_000), 0)
     elif flood == "queries":

@@ -162,7 +162,9 @@ def _cpu(ours: Target, artemis: Target | None, run: str) -> Goal | None:
 
 
 def _twin(targets: Sequence[Target], shape: str) -> list[Goal | None]:
-    """With the Python kernel at least as fast as an earlier commit, in each case; the worst one is named."""
+    """Goal: the broker with the Python kernel is at least as fast as an earlier commit in each case; the worst case is
+    named.
+    """
     twin = next((target for target in targets if target.name == _TWIN), None)
     baseline = next(
         (each for each in targets if each.name.startswith(f"{_OURS}-") and each.name.removeprefix(f"{_OURS}-") not in

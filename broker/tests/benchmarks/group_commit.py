@@ -77,11 +77,11 @@ class _NotingWriter(ThreadLogWriter):
 
 @dataclass(slots=True)
 class _Samples:
-    """Of one window."""
+    """Measurements with one window of unconfirmed messages."""
 
     store_s: list[float] = field(default_factory=list)
     loop_s: list[float] = field(default_factory=list)
-    """Of ``store_s``, in ``store_run`` and ``flush``."""
+    """Seconds of ``store_s`` that the loop spent in ``store_run`` and ``flush``."""
     raw_s: list[float] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
     batch_bytes: list[float] = field(default_factory=list)

@@ -67,7 +67,7 @@ class Waiting:
     messages: int
     load_per_s: float = 0.0
     load_cpu_us: float = 0.0
-    """Of the active node, for each message."""
+    """CPU time of the active node for each message of the load. Microseconds."""
     resident_mib: float = 0.0
     after_cpu_s: float = 0.0
     """CPU time in the ``_AFTER_S`` seconds after the last confirmation."""
@@ -90,7 +90,7 @@ class Start:
     take_over_s: float = 0.0
     """Milliseconds from SIGKILL of the active node until its backup accepts connections."""
     take_over_cpu_s: float = 0.0
-    """Of the backup in this time."""
+    """CPU time of the backup during the take-over. Seconds."""
     start_s: float = 0.0
     """A start after SIGKILL of both, until it accepts connections."""
     start_cpu_s: float = 0.0
@@ -385,7 +385,7 @@ def growth(
 
 
 def waiting_goals(depths: Sequence[Waiting]) -> list[Goal]:
-    """With so many times the messages of the first row, at most so many times its cost."""
+    """Goals of deep queues: a row with n times the messages of the first row has at most n times its cost."""
     goals: list[Goal] = []
     for more in depths[1:]:
         factor = more.messages / depths[0].messages

@@ -37,9 +37,9 @@ def make_store(directory: Path, body_bytes: int, segments: int, segment_bytes: i
 
     Args:
         directory: Empty.
-        body_bytes: Of a message.
+        body_bytes: Bytes of the body of each message.
         segments: How many.
-        segment_bytes: Of each.
+        segment_bytes: Size of each segment in bytes.
         keep_one_of: One of so many messages stays; the others are acknowledged soon, 50 together.
     """
     sequence = messages = 0

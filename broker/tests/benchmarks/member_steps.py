@@ -54,7 +54,7 @@ class _Store(UnitStore):
         self.writer._applier = self
 
     def apply(self, operations: Sequence[Any]) -> None:
-        """In place of the disk."""
+        """Drop operations, which a real store would carry out on its disk."""
 
 
 class _Answers:

@@ -103,7 +103,9 @@ def _build(case: str, count: int, uneven: bool, directory: Path) -> object:
 
 
 def _references(count: int, uneven: bool) -> Iterator[MessageReference]:
-    """Of messages of one kilobyte that came one after the other, or of any size with others in between."""
+    """References of messages of one kilobyte that came one after the other, or of messages of any size with others in
+    between.
+    """
     stream = random.Random(1)
     message_id, offset, segment = 3 << 40, 4096, 1
     for _ in range(count):

@@ -54,9 +54,9 @@ class Target:
     name: str
     broker: Broker
     samples: dict[str, list[Outcome]] = field(default_factory=dict)
-    """By case and shape, see ``Plan.runs``."""
+    """Outcomes of the rounds by case and shape, see ``Plan.runs``."""
     failures: dict[str, str] = field(default_factory=dict)
-    """Likewise."""
+    """Text of the error by case and shape."""
     perf_per_s: list[float] = field(default_factory=list)
     skipped: str = ""
     """Why it could not run at all."""

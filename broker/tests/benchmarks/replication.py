@@ -55,8 +55,8 @@ class ReplicatedPair:
         """Write the configurations.
 
         Args:
-            directory: Of both nodes.
-            replica_store: Of the store of the backup, when it is elsewhere.
+            directory: Scratch directory of both nodes.
+            replica_store: Directory of the store of the backup; None: inside ``directory``.
         """
         locks = directory / "locks"
         locks.mkdir(parents=True)
@@ -102,16 +102,16 @@ class Rates:
 
     case: str
     place: str
-    """Of the store of the replica."""
+    """Place of the store of the replica, such as the same disk."""
     single: float
     replicated: float
     single_cpu_us: float
-    """Of the active node, per message."""
+    """CPU time of the active node per message. Microseconds."""
     replicated_cpu_us: float
 
     @property
     def percent(self) -> float:
-        """Of the single node."""
+        """Throughput of the replicated pair in percent of that of the single node."""
         return 100 * self.replicated / self.single
 
 

@@ -53,7 +53,7 @@ class Broker:
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self.started_s = 0.0
-        """From the start of the process until it answered a client."""
+        """Seconds from the start of the process until it answered a client."""
         self.idle_mib = 0.0
 
     def prepare(self) -> None:
@@ -161,7 +161,7 @@ class Understudy(Broker):
     def __init__(self, directory: Path, kernel: str = "", revision: str = "") -> None:
         """
         Args:
-            directory: Of its own.
+            directory: Directory in which only this broker keeps its files.
             kernel: ``native`` or ``python``; empty: the one that this process has.
             revision: Run the sources of another commit, with the installed dependencies; empty: those of this tree.
         """

@@ -37,7 +37,7 @@ class Mount:
 
     disk: Disk
     other: Disk
-    """Of another node, on the same file system."""
+    """Disk of another node on the same file system."""
     directory: str
     kill: Callable[[Callable[[Disk, str], None]], None]
     """Carry out operations in a process that is killed at their end."""

@@ -141,7 +141,7 @@ def test_a_lock_of_a_missing_directory_is_an_error(locks: Locks) -> None:
 
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_removed_or_replaced_file_is_noticed(locks: Locks, replaced: bool) -> None:
-    """Its lock excludes no node that comes later."""
+    """The lock on a removed or replaced file excludes no node that opens the path later."""
     path = f"{locks.directory}/lock"
     lock, other = locks.make(path), locks.other(path)
     assert lock.try_acquire()

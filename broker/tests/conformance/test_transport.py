@@ -192,7 +192,7 @@ def test_a_reader_that_pauses_stops_the_writer(kind: str, tmp_path: Path) -> Non
 
 
 def test_the_limits_of_the_write_buffer(kind: str, tmp_path: Path) -> None:
-    """With a high-water mark of 0 the writer hears of every byte that the kernel has not taken."""
+    """A writer with a high-water mark of 0 is paused until the kernel has taken every byte."""
 
     async def case(pair: Pair, near: End, far: End) -> None:
         near.transport.set_write_buffer_limits(high=0)

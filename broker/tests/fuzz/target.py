@@ -36,7 +36,7 @@ class Target:
     input_bytes_max: int = 4096
     """Longest input that is made for it."""
     weight: int = 1
-    """Its share of the time, in shares of the simplest."""
+    """Part of the fuzzing time that the target gets; the simplest target has 1."""
 
 
 class ProportionLost(Exception):

@@ -42,7 +42,7 @@ class _Socket:
         return 0
 
     def close(self) -> None:
-        """It is closed."""
+        """Do nothing: there is no connection that could be closed."""
 
     abort = close
 

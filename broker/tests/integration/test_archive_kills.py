@@ -63,7 +63,7 @@ def kill(process: subprocess.Popen[str], archive: Path, stream: random.Random, k
 
 
 def keys_of(archive: Path) -> set[Key]:
-    """Of the published generation; every key once."""
+    """Keys of the messages in the published generation of an archive; fails if a key is there twice."""
     if not (archive / "data").exists():
         return set()
     rows = archived_rows(archive)

@@ -131,7 +131,7 @@ def udp(port: int) -> str:
 
 
 def port_of(connection: Connection) -> int:
-    """Of the node that serves it, which is known once there is a session."""
+    """Port of the node that serves a connection; the node is known once there is a session."""
     connection.session().close()
     return int(connection.serving_node.address.rpartition(":")[2])
 
@@ -245,7 +245,7 @@ def test_a_backup_finds_its_primary_by_multicast(nodes: DiscoveringNodes) -> Non
 @needs_multicast
 @pytest.mark.parametrize("votes", [True, False])
 def test_a_replica_finds_its_primary_by_multicast(nodes: DiscoveringNodes, votes: bool) -> None:
-    """With votes the first start of the pair waits for the initial-wait-timeout: an active node could be heard."""
+    """The first start of a pair with votes waits for the initial-wait-timeout: an active node could be heard."""
     carrier, manager = udp(free_port()), ""
     if not votes:
         locks = nodes.directory / "locks"

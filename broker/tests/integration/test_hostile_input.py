@@ -97,7 +97,7 @@ def test_a_typo_in_the_configuration_is_named_with_its_line(node: Node) -> None:
 
 
 def fill(url: str) -> None:
-    """In batches, of which the second proves that the first was synced."""
+    """Send 200 messages and then another one, whose confirmation proves that the first batch was synced."""
     for count in ("200", "1"):
         command = [str(COMMAND), "produce", "--url", url, "--queue", "q", "--count", count, "--size", "500"]
         forked.run(command, check=True, capture_output=True)

@@ -315,7 +315,9 @@ def test_a_reply_goes_to_the_temporary_queue_of_a_client_of_another_member(
 def test_the_answer_to_an_address_query_has_cluster_names_of_queues_elsewhere(
     make_members: Callable[..., Members],
 ) -> None:
-    """So a JMS client that consumes makes a queue of that name at its own member, as at Artemis."""
+    """The answer names no queue ``far``, so a JMS client that consumes makes a queue of that name at its own member, as
+    it does with Artemis.
+    """
     first, second = make_members().start().nodes
     with connect(url(first)) as connection, connection.session() as session:
         session.create_queue("far", address="far", routing="anycast")
@@ -486,7 +488,7 @@ def test_a_changed_filter_of_a_queue_is_known_to_the_other_member(make_members: 
 
 @pytest.mark.long
 def test_a_message_that_fails_at_every_member_becomes_a_dead_letter(make_members: Callable[..., Members]) -> None:
-    """Its delivery count travels: otherwise no member would ever give up."""
+    """The delivery count goes with the message to the next member: otherwise no member would ever give up."""
     settings = (
         "<redistribution-delay>0</redistribution-delay><max-delivery-attempts>5</max-delivery-attempts>"
         "<dead-letter-address>DLQ</dead-letter-address>"

@@ -201,7 +201,7 @@ def test_every_documented_path_is_served() -> None:
 
 
 class SomeServers:
-    """Of a process with two servers, one of which has ended."""
+    """Servers of a process, of which one runs and one has ended."""
 
     def all(self) -> list[Server]:
         return [Server("runs", "active", "http://127.0.0.1:1"), Server("stopped", "stopped", None)]

@@ -44,7 +44,7 @@ def join(active: Node, replica: Node) -> None:
 def test_a_replicated_pair_is_updated_as_a_whole(
     make_pair: Callable[..., ReplicatedPair], previous: Earlier, older: str
 ) -> None:
-    """With one node of an earlier release the other one serves without a replica; nothing is lost by the update."""
+    """A node whose partner has an earlier release serves without a replica, and nothing is lost by the update."""
     pair = make_pair()
     earlier = pair.primary if older == "primary" else pair.backup
     previous.run(earlier)
@@ -146,7 +146,9 @@ def test_a_passive_node_ends_at_a_log_of_a_later_version(pair: Pair) -> None:
 
 
 def _state_later_version(journal: Path) -> None:
-    """As if a later version of Understudy had written the first segment of the newest epoch."""
+    """Rewrite the header of the first segment of the newest epoch as a later version of Understudy would have written
+    it.
+    """
     epochs = {path: path.stem.rsplit("-", 1)[1] for path in sorted(journal.glob("segment-*.log"))}
     path = next(path for path, epoch in epochs.items() if epoch == max(epochs.values()))
     with path.open("r+b") as file:

@@ -107,7 +107,7 @@ def test_a_roll_over_pairs_with_exchanged_backups_leaves_each_primary_its_store(
 
 
 def test_a_node_that_names_only_a_seed_of_another_pair_finds_its_partner(tmp_path: Path) -> None:
-    """With a lock manager: the active node of the own pair is found in the topology."""
+    """A node with a lock manager finds the active node of its own pair in the topology of the seed."""
     cluster = Cluster(tmp_path, {"east1": ["west1"], "east2": ["west1"], "west1": ["east1"]})
     try:
         east, backup, seed = cluster["east1"], cluster["east2"], cluster["west1"]

@@ -186,7 +186,7 @@ def test_the_active_node_goes_on_alone_when_the_pair_is_cut(make_site: MakeSite,
 def test_an_active_node_without_lock_manager_and_replica_stops_and_the_replica_serves(
     make_site: MakeSite, manager: str
 ) -> None:
-    """Its clients reach it: it must not confirm anything after its lease."""
+    """The clients still reach the active node, so it must not confirm anything after the end of its lease."""
     site = make_site(manager)
     site.network.part("primary", "backup")
     site.network.part("primary", THIRD)
@@ -230,7 +230,7 @@ def test_a_replica_without_the_newest_data_loses_every_round_of_its_vote(make_si
 
 
 def test_the_defaults_notice_a_silent_cut_of_the_active_node(tmp_path: Path) -> None:
-    """By ``replica-silence`` and ``silenceTimeout``: the limits of Artemis are 30 s and more."""
+    """Nodes notice the cut by ``replica-silence`` and ``silenceTimeout``; limits of Artemis are 30 s and more."""
     if reason := why_not():
         pytest.skip(reason)
     site = Site(tmp_path, "witness", defaults=True)

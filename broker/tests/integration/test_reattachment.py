@@ -43,7 +43,9 @@ async def work(url: str, cut: asyncio.Event) -> tuple[list[int], int]:
 
 
 def test_open_transactions_survive_cut_connections(pair: Pair) -> None:
-    """With a window the server's session lives on: no rollback, nothing twice, in order."""
+    """The server keeps the session for the confirmation window: nothing is rolled back or received twice, and the order
+    stays.
+    """
     pair.primary.start().wait_ready("active")
 
     async def run() -> None:

@@ -35,7 +35,7 @@ def make_pair(tmp_path: Path, certificates: PairCertificates) -> Iterator[Callab
 
 
 def url(pair: ReplicatedPair, certificates: PairCertificates) -> str:
-    """For a client with the certificate of the nodes."""
+    """URL of a pair for a client that has the certificate of the nodes."""
     return f"{pair.url}&{certificates.connector().removeprefix('?').replace(';', '&')}"
 
 

@@ -292,7 +292,9 @@ def node_id(node: Node) -> str:
 
 
 def test_a_client_goes_on_at_the_target(make_members: Callable[..., Members]) -> None:
-    """It knows only the first node: the farewell of that one names the target, and the topology where it is."""
+    """The client knows only the first node: the disconnect packet of that node names the target, and the topology has
+    the address of the target.
+    """
     first, second = make_members(extra=lambda number: scale_down(to("n1") if number == 0 else to("n0"))).start().nodes
     with connect(url(first)) as connection, connection.session() as session:
         producer, consumer = session.producer("q"), session.consumer("q")

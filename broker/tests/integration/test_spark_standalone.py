@@ -366,7 +366,7 @@ class Submit:
     package: Path
     """A zip file of the package."""
     python: Path
-    """Of the workers."""
+    """Python interpreter of the workers."""
     directory: Path
 
     def run(self, program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

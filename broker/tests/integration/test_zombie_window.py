@@ -135,7 +135,7 @@ def at_a_random_point(pair: Pair, number: int, stream: random.Random) -> tuple[i
 
 
 def at_random_points(directory: Path, count: int, seed: int) -> None:
-    """So many rounds with one pair; prints a table of them."""
+    """Run ``count`` rounds with one pair and print a table of the results."""
     stream, pair = random.Random(seed), Pair(directory)
     results: list[tuple[int, int]] = []
     try:

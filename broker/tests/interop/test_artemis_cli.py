@@ -152,7 +152,7 @@ def test_messages_are_produced_browsed_transferred_and_consumed(cli: Cli, node: 
 
 @pytest.mark.feature("artemis perf")
 def test_perf_client_runs_unmodified(cli: Cli) -> None:
-    """With ``--duration``: with ``--message-count`` it never ends, against Artemis 2.44 either."""
+    """The command needs ``--duration``: with ``--message-count`` it never ends, with Artemis 2.44 neither."""
     report = cli("perf", "client", "--duration", "3", "--max-pending", "50", "--persistent", "queue://cli.perf")
     assert "result:              success" in report, report
     sent, received = (int(re.search(rf"total {what}: +(\d+)", report)[1]) for what in ("sent", "received"))  # type: ignore[index]

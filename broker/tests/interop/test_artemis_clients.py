@@ -58,7 +58,7 @@ def test_jms_client_keeps_receiving_across_a_kill(java: Java, pair: Pair) -> Non
 
 @pytest.mark.feature("reattachment within the confirmation window")
 def test_jms_transactions_survive_cut_connections(java: Java, pair: Pair) -> None:
-    """With a confirmation window the stock client reattaches: nothing is rolled back, lost or repeated."""
+    """The stock client with a confirmation window reattaches: nothing is rolled back, lost or repeated."""
     with proxy_to(pair.primary.port) as proxy:
         url = (
             f"tcp://127.0.0.1:{proxy.port}?reconnectAttempts=-1&retryInterval=50&confirmationWindowSize=1048576"

@@ -97,7 +97,7 @@ CALL_TIMEOUT_MS = 5_000
 
 
 def timed_out_commits(java: Java, pair: Pair, rounds: int) -> int:
-    """In how many of the kills a commit waited for its call timeout."""
+    """Number of kills during a commit after which the commit waited for its call timeout."""
     hits = 0
     for _ in range(rounds):
         with others(pair.primary), committing(java, pair.url, CALL_TIMEOUT_MS) as client:

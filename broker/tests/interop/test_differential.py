@@ -30,7 +30,7 @@ _NAMES = [profile.__name__.strip("_") for profile in PROFILES]
 
 @pytest.fixture(scope="module")
 def ports(artemis: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
-    """Of our broker and of Artemis."""
+    """Ports of our broker and of Artemis."""
     targets = []
     try:
         targets.append(start("understudy", tmp_path_factory.mktemp("differential") / "understudy", artemis))

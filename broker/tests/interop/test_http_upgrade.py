@@ -105,8 +105,8 @@ def follow_to_the_backup(java: Java, url: str, first: Node, second: Node, stop: 
 
     Args:
         java: Starts a scenario of the stock client.
-        url: Of the client.
-        first: Its node.
+        url: URL with which the stock client connects.
+        first: The node to which the client connects, and which ends.
         second: The node with the hosted backup.
         stop: ``kill`` or ``terminate``.
     """

@@ -92,7 +92,9 @@ def unlike(theirs: Reply, ours: Reply) -> list[str]:
 
 
 def explained(found: list[str], met: set[str]) -> list[str]:
-    """Those that no row of ``EXPECTED`` explains; the keys of the rows that explain others go to ``met``."""
+    """Differences that no row of ``EXPECTED`` explains; the keys of the rows that explain the others are added to
+    ``met``.
+    """
     left = []
     for line in found:
         key = next((key for pattern, key in EXPECTED if re.search(pattern, line)), None)

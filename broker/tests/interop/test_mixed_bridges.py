@@ -146,7 +146,7 @@ def send(node: Node | ArtemisNode, count: int, *, address: str = "q", routing: s
 
 
 def receive(node: Node | ArtemisNode, queue: str, count: int, **options: Any) -> list[Any]:
-    """So many messages, and no more within a short time."""
+    """Receive ``count`` messages of a queue, and check that there are no more within half a second."""
     with client(node) as connection, connection.session() as session:
         consumer = session.consumer(queue, **options)
         found = [consumer.receive(READY_S) for _ in range(count)]
@@ -309,7 +309,7 @@ def test_the_same_requests_make_bridges_at_both(make_both: Make) -> None:
 @pytest.mark.feature("core bridges")
 @pytest.mark.parametrize("how", ["restart", "kill"])
 def test_bridges_made_at_run_time_are_there_after_the_next_start(make_both: Make, how: str) -> None:
-    """As in Artemis: both keep created bridges."""
+    """Both brokers keep bridges that were created at run time."""
     both = make_both("artemis")
     values = {"name": "j", "queue-name": "q", "static-connectors": ["other"], "retry-interval": 100,
               "user": USER, "password": PASSWORD, "forwarding-address": "in"}  # fmt: skip

@@ -29,7 +29,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PEER = re.compile(r"127\.0\.0\.1:\d+")
 
 Told = tuple[str, dict[str, tuple[int, object]], tuple[object, ...]]
-"""Its type; its properties with their wire types; its header."""
+"""Type, properties with their wire types, and header fields of a notification."""
 
 
 class Watched:

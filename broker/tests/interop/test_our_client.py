@@ -468,7 +468,7 @@ def test_xa_suspend_join_and_timeout(broker: Target, connection: Connection, que
 @pytest.mark.feature("large messages")
 @pytest.mark.parametrize("compress", [False, True], ids=["plain", "compressed"])
 def test_large_messages(broker: Target, queue: str, tmp_path: Path, compress: bool) -> None:
-    """From bytes, a file and an iterator; read whole, in pieces, and into a file; 3 MiB each."""
+    """Bodies of 3 MiB are sent from bytes, a file and an iterator, and are read whole, in pieces, and into a file."""
     body = b"".join(hashlib.sha256(str(number).encode()).digest() for number in range(96 * 1024))
     path = tmp_path / "body"
     path.write_bytes(body)

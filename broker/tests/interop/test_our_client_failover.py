@@ -186,7 +186,9 @@ def test_unknown_outcomes_of_sends_and_commits(either_pair: EitherPair) -> None:
 @pytest.mark.long
 @pytest.mark.feature("failover by the application itself")
 def test_failover_by_the_application(either_pair: EitherPair) -> None:
-    """With everything automatic off a failure closes all, the listener says so, and a new connection works."""
+    """A failure of a connection without automatic failover closes all its objects, its listener gets the event, and a
+    new connection works.
+    """
     pair = either_pair
     with connect(f"tcp://127.0.0.1:{pair.primary.port}") as connection:
         heard = Heard(connection)

@@ -17,7 +17,9 @@ Java = Callable[..., subprocess.Popen[str]]
 
 @pytest.mark.feature("request and reply between JMS and our client")
 def test_a_jms_requester_gets_answers_from_our_client(broker: Target, java: Java, session: Session, queue: str) -> None:
-    """With each kind of ``JMSReplyTo``; the producer has the address, or each message."""
+    """Requests have each kind of ``JMSReplyTo``; the address of an answer is that of the producer, or is given with the
+    message.
+    """
     consumer = session.consumer(queue)
     process = java("Replies", broker.url, queue, "request")
     anywhere = session.producer()

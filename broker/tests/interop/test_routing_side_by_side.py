@@ -47,7 +47,7 @@ def received(session: Session, queue: str) -> str | None:
 
 @pytest.mark.feature("queue attributes: max-consumers, exclusive, purge, auto-delete")
 def test_a_queue_that_was_used_without_a_consumer_is_deleted(make_broker: Callable[..., Target]) -> None:
-    """Its message expired; one whose message still waits stays."""
+    """A queue whose only message expired is deleted; a queue whose message still waits stays."""
     broker = make_broker(settings=_GONE, scan_period_ms=_SCAN_PERIOD_MS)
     with connect(broker.url) as connection, connection.session() as session:
         session.producer("gone.used").send("x", ttl_s=0.05)

@@ -124,7 +124,7 @@ def with_faults(*faults: Fault, base: type[ScenarioRun] = ScenarioRun) -> type[S
     """A run with these faults instead of those of its plan. Its bug shows soon, so that it need not wait long.
 
     Args:
-        faults: In the order of their times.
+        faults: Faults in the order of their times.
         base: The run of the scenario.
     """
 

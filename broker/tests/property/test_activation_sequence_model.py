@@ -62,12 +62,12 @@ class Host:
     alive: bool = False
     suspended: bool = False
     claimed: bool = False
-    """It is active without a replica, and its sequence is committed."""
+    """Whether the node is active without a replica and its sequence is committed."""
     active: bool = False
     opening: SequenceClaim | None = None
-    """Its claim, while it opens its store."""
+    """Claim of the node while it opens its store, otherwise None."""
     broken: bool = False
-    """It can never open its store."""
+    """Whether the node can never open its store."""
     replica: Host | None = None
     """The node in sync with it."""
     waiting: set[int] = field(default_factory=set)

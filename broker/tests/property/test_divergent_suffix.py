@@ -132,7 +132,7 @@ def test_after_any_divergence_the_replica_is_equal_and_its_earlier_data_complete
 
 
 def test_a_backup_of_the_version_before_sets_all_files_aside() -> None:
-    """It does not know which files both nodes have."""
+    """A backup of the previous version does not know which files both nodes have."""
     rig, volume = diverged(2, common=4, own=2, other=2, same_epoch=False)
     before, again = store_files(volume), volume.copy()
     replica = Replica(random.Random(5), volume)

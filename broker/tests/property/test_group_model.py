@@ -141,7 +141,7 @@ class GroupCluster(RuleBasedStateMachine):
     @precondition(lambda self: not self.members[0].groups.waiting)
     @rule()
     def restart_the_one_that_decides(self) -> None:
-        """It has its bindings from the log."""
+        """Restart the member that decides about groups; it reads its bindings from the log."""
         old = self.members[0]
         old.sync()
         old.groups.close()
@@ -163,7 +163,7 @@ class GroupCluster(RuleBasedStateMachine):
             assert messages == list(range(len(messages)))
 
     def teardown(self) -> None:
-        """In the end every message is routed, although perhaps without its group."""
+        """Check that in the end every message is routed, although perhaps without its group."""
         if not self.links:
             return
         for link in self.links:

@@ -43,7 +43,9 @@ def test_the_crc_of_two_pieces_is_combined_from_those_of_each(first: bytes, seco
 
 @given(st.integers(24, 5_000), U32, U32)
 def test_a_digest_is_continued_with_the_crc_of_a_record(length: int, seed: int, digest: int) -> None:
-    """As the digest of a segment is made: the crc of a record covers it from byte 4 on and begins with a seed."""
+    """The digest of a segment is continued with the crc of each record, which covers the record from byte 4 on and
+    begins with a seed.
+    """
     rest = bytes(length - 4)
     checked = crc32(rest, seed)
     head = checked.to_bytes(4, "little")

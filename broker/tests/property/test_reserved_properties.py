@@ -59,7 +59,7 @@ Given = dict[str, PropertyValue]
 
 
 def received(properties: Given, address: str = "q") -> Message:
-    """As it is decoded from what the client sent."""
+    """Message with the given properties, decoded as the broker decodes one of a client."""
     return Message.decode(Message(b"body", address=address, properties=Properties(properties)).encoded)
 
 

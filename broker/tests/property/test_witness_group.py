@@ -115,7 +115,7 @@ RARE = (878, 940, 2382, 3127, 3520, 4336)
 def test_a_number_changes_from_each_value_once(seed: int) -> None:
     site = Site(seed)
     changed: dict[int, int] = {}
-    """By value before: how many changes from it succeeded."""
+    """Number of changes that succeeded, by the value before the change."""
     known = 0
     """Highest value that a finished operation has shown."""
     rounds: list[Round] = []

@@ -94,7 +94,7 @@ class Lost:
     names: int
     """Changes of names that no sync covered."""
     undone: int
-    """Of both, those that were not kept."""
+    """Changes of both kinds that were not kept."""
 
 
 def build(directory: Path) -> Path:
@@ -110,7 +110,7 @@ class DiskFaults:
 
     def __init__(self, library: Path, directory: Path, roots: Sequence[Path], *, logs: bool) -> None:
         """Args:
-        library: Of ``build``.
+        library: Path of the library that ``build`` compiled.
         directory: Scratch directory, on the same file system as the roots.
         roots: Directories whose files are observed.
         logs: Whether the changes are logged, which ``lose_power`` needs.
@@ -140,7 +140,7 @@ class DiskFaults:
     # --- faults --------------------------------------------------------------------------------------
 
     def fail(self, faults: Fault, permille: int, seed: int) -> None:
-        """From now on this part of the operations of these kinds fails."""
+        """Let ``permille`` of 1,000 operations of the given kinds fail from now on."""
         self._control[: _CONTROL.size] = _CONTROL.pack(faults, permille, seed, 0)
 
     def heal(self) -> int:

@@ -48,7 +48,7 @@ class Row:
     quarantined: int = 0
     """Entries that the round added to the quarantine."""
     elsewhere: int = 0
-    """Of these, records that are right on the disk of a node."""
+    """Entries of ``quarantined`` whose records are right on the disk of a node."""
     gap_ms: int = 0
     """Longest time without a confirmation after the begin of a fault."""
     replaced: int = 0
@@ -73,8 +73,8 @@ class Rounds:
 
     def __init__(self, site: Site, directory: Path, seed: int, faults: int = 1) -> None:
         """Args:
-        site: Started.
-        directory: For the files of the clients.
+        site: The pair and its clients, started.
+        directory: Directory for the files of the clients.
         seed: Draws nodes, faults and moments.
         faults: Faults of a round, one after the other while its clients go on; the pair is whole before each.
         """

@@ -27,9 +27,9 @@ class Load:
         """Starts the producers.
 
         Args:
-            url: Of the pair.
+            url: URL with which the clients connect to the pair.
             directory: Scratch directory of the round.
-            queue: Of the round.
+            queue: Queue that the producers and the consumer of the round use.
         """
         directory.mkdir()
         self._enough, self._drained = directory / "enough", directory / "drained"

@@ -28,7 +28,9 @@ def test_branches_are_whole_through_failovers(seed):
 
 
 class DeliberatePair(BranchedPairRun):
-    """Its consumer takes a second for the decision about each branch: with one message each, longer than the run."""
+    """Pair whose consumer takes a second to decide about each branch: the branches, of one message each, outlast the
+    run.
+    """
 
     def __init__(self, plan, loop):
         super().__init__(plan, loop)

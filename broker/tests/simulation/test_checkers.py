@@ -134,7 +134,7 @@ def test_failures_are_violations():
 
 
 class Received:
-    """As much of a received message as the book reads."""
+    """Fields of a received message that the book reads."""
 
     queue, message_id, delivery_count = "q", 7, 2
 

@@ -227,7 +227,9 @@ def test_a_node_of_a_pair_with_an_early_clock_is_found_by_the_other_members():
 
 
 def test_a_branch_that_a_scale_down_has_moved_is_decided():
-    """Its first node answered that there is none of this name, which a transaction manager takes as decided."""
+    """The first node of the branch answered that it has none of this name, which a transaction manager takes as
+    decided.
+    """
     assert judge(836, SCENARIOS["members"]) == ""
 
 
@@ -273,7 +275,7 @@ def test_a_node_without_its_lock_delivers_nothing_that_its_successor_has_deliver
 
 
 def test_an_active_node_without_witness_and_replica_in_a_freeze_ends():
-    """It waited forever for writers that were held, and no node served."""
+    """The active node waited forever for writers that were held, and no node served."""
     assert judge(37, SCENARIOS["replication"]) == ""
 
 

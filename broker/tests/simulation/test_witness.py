@@ -257,7 +257,7 @@ class Run:
 
 
 def violations(seed: int, members: int = 1) -> list[str]:
-    """Of one run."""
+    """Violations in the run of one seed."""
     run = Run(seed, members)
     run.go()
     return run.violations

@@ -221,7 +221,7 @@ def shrinking(section: str, measured: Mapping[str, int], limit: int) -> list[str
     """The faults of one section of ``known.toml``; with ``rewriting`` it is lowered first.
 
     Args:
-        section: Of the file; also the counted quantity, for the messages.
+        section: Section of the file, whose name is also that of the counted quantity in messages.
         measured: Every entry with its number today.
         limit: Up to which an entry needs no exception.
     """

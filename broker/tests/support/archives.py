@@ -37,7 +37,7 @@ class Expected:
     """Messages of some journals."""
 
     confirmed: dict[Key, set[str | None]] = field(default_factory=dict)
-    """With their addresses, because a copy may know another one."""
+    """Addresses of each confirmed message by its key; several, because a copy may know another address."""
     queues: dict[Key, set[str]] = field(default_factory=dict)
     unconfirmed: set[Key] = field(default_factory=set)
 

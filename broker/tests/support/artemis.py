@@ -134,7 +134,7 @@ class ArtemisPair:
 
     @property
     def url(self) -> str:
-        """As that of ``processes.Pair``."""
+        """URL with both nodes and the parameters that the URL of ``processes.Pair`` has."""
         return (
             f"(tcp://127.0.0.1:{self.primary.port},tcp://127.0.0.1:{self.backup.port})"
             "?ha=true&reconnectAttempts=-1&initialConnectAttempts=-1&retryInterval=100"

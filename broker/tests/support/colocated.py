@@ -27,7 +27,7 @@ def colocated_members(
     Args:
         directory: Scratch directory.
         kind: ``shared-store`` or ``replication``.
-        count: Of members.
+        count: Number of members.
         inner: More elements of ``colocated``.
         stops_over: Whether the backup takes over after a clean stop; a replica always does.
         hosted: More elements of ``backup``.
@@ -80,8 +80,8 @@ def talk_across_a_kill(session: Session, first: Node, second: Node) -> tuple[Pro
     """Send to queue ``q`` before and after the kill of the node of a session, and receive both messages.
 
     Args:
-        session: Of a client that follows a failover.
-        first: Its node, which is killed.
+        session: Session of a client that follows a failover.
+        first: Node to which the session is connected; it is killed.
         second: The node that serves then.
     """
     producer = session.producer("q")

@@ -23,7 +23,7 @@ class Fork:
     right: StoreHarness
     sequence: int
     operations: int
-    """Of the models, in common."""
+    """Number of operations that both models have in common."""
 
 
 def act(rig: StoreHarness, operations: int) -> None:

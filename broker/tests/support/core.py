@@ -209,7 +209,7 @@ class CoreNode:
 
 
 def message(body: str, address: str = "q", **options: Any) -> Message:
-    """As a client encodes it."""
+    """Message with a text as its body, encoded as a client encodes it."""
     return text(body, address, **options)
 
 

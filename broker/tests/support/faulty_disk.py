@@ -31,7 +31,7 @@ class Call(NamedTuple):
     """Name of the file once it is complete."""
     failed: bool
     on_loop: bool
-    """By the main thread."""
+    """Whether the main thread called the operation."""
 
 
 class FaultyDisk(RealDisk):
@@ -41,7 +41,7 @@ class FaultyDisk(RealDisk):
         super().__init__()
         self.hits: Callable[[str], bool] = lambda path: False
         self.fails: frozenset[str] = frozenset()
-        """Of ``read``, ``write`` and ``sync``."""
+        """Operations that fail, of ``read``, ``write`` and ``sync``."""
         self.hangs: frozenset[str] = frozenset()
         """These wait for ``answers`` first."""
         self.answers = threading.Event()

@@ -84,9 +84,9 @@ class Members:
     ) -> None:
         """Args:
         directory: Scratch directory.
-        count: Of members.
+        count: Number of members.
         cluster: More elements of the cluster connection.
-        settings: Of all addresses.
+        settings: Elements of the address setting that holds for all addresses.
         knows: Numbers of the members that a member has as static connectors; None: all others.
         direct_only: Whether a member dials no others.
         extra: More elements of a member, by its number.
@@ -132,7 +132,7 @@ def third_of(pair: Pair, directory: Path) -> Node:
 
 
 def url(node: Node) -> str:
-    """By which our client reaches a member and stays with it."""
+    """URL with which our client reaches a member and stays with it."""
     return f"tcp://127.0.0.1:{node.port}?reconnectAttempts=-1&initialConnectAttempts=-1&retryInterval=100"
 
 

@@ -50,7 +50,7 @@ class TwoNetworks:
     ) -> None:
         """Args:
         directory: Scratch directory.
-        count: Of members.
+        count: Number of members.
         extra: More elements of a member, by its number.
         discovery: Members find each other in a multicast group for each cluster connection, on loopback.
         """

@@ -239,7 +239,7 @@ class Pair:
 
     @property
     def url(self) -> str:
-        """For our client and for the Java one alike."""
+        """URL of the pair for our client and for the Java client alike."""
         return (
             f"(tcp://127.0.0.1:{self.primary.port},tcp://127.0.0.1:{self.backup.port})"
             "?ha=true&reconnectAttempts=-1&initialConnectAttempts=-1&retryInterval=100"

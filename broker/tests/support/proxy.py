@@ -25,7 +25,7 @@ class Proxy:
         self._target_port = target_port
         self._record = record
         self.recordings: list[Recording] = []
-        """Of every connection so far, if it was asked for."""
+        """Recording of every connection so far; empty without ``record``."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.accepted = 0

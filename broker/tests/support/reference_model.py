@@ -78,7 +78,7 @@ class Client:
     session: ServerSession
     kind: str
     uploading: bool = False
-    """Its requests wait until the body is safe, as a connection has it."""
+    """Whether requests of the session wait until the body of a large message is safe, as those of a connection do."""
     asked: int = 0
     answered: list[BrokerError | None] = field(default_factory=list)
     consumers: int = 0

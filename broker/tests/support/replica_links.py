@@ -74,7 +74,7 @@ class ManualAuthority:
     fence: Fence = field(default_factory=OpenFence)
     by_votes: bool = False
     cause: Cause | None = None
-    """Of the last request."""
+    """Cause of the last request."""
     shared: Callable[[BrokerError | None], None] | None = None
     listening: bool = False
     """Answer to ``listens``."""

@@ -105,7 +105,7 @@ class ReplicatedPair:
         """Args:
         directory: Scratch directory.
         manager: Content of element ``manager``; by default the file lock manager.
-        allow_failback: Of the backups.
+        allow_failback: Whether the backups give the service back to a returned primary.
         call_timeout_ms: Longest time without progress of a replica.
         connection_ttl_ms: Silence after which a connection between the nodes is closed.
         saved_max: max-saved-replicated-journals-size of every node.

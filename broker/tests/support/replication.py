@@ -245,7 +245,7 @@ class Copying:
         self.target = replica.begin()
         self.worker = SimWorker(rig.time, rig.stream)
         self.sent: list[CopyMessage] = []
-        """By the active node."""
+        """Messages that the active node sent."""
 
     @property
     def over(self) -> bool:

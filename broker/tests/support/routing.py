@@ -48,7 +48,7 @@ class FakeCallback:
     large: list[tuple[int, LargeMessage, int]] = field(default_factory=list)
     """Large messages announced: consumer, message, delivery count."""
     large_bodies: list[bytes] = field(default_factory=list)
-    """Those that came to their end."""
+    """Bodies of the large messages that are complete."""
     unfinished: dict[int, bytearray] = field(default_factory=dict)
     """Consumer to the received part of a body."""
 

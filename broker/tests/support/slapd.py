@@ -85,7 +85,7 @@ class Slapd:
 
     def __init__(self, directory: Path, *, tls: tuple[Path, Path] | None = None, referral: str | None = None) -> None:
         """Args:
-        directory: For its files; made.
+        directory: Directory of the files of the server; it is made.
         tls: PEM files, its chain with the key, and the authority; then it has a second port for ldaps, and StartTLS.
         referral: URL of the server that it names for entries that it does not have.
         """
@@ -153,9 +153,9 @@ def login_config(url: str, *more: str, flag: str = "required", without: tuple[st
     """A module for the entries above, as part of a login.config.
 
     Args:
-        url: Of the server.
+        url: URL of the LDAP server.
         more: Further options, each as ``name="value"``; they replace those below.
-        flag: Of the module.
+        flag: Control flag of the module, such as ``required``.
         without: Names of options below to leave out.
     """
     options = {

@@ -39,10 +39,10 @@ def broker_snapshot(
     Args:
         store: Only read.
         target: Directory of the snapshot.
-        number: Of the segment.
+        number: Number of the segment at whose end the snapshot is.
         base: File name of the snapshot to begin with.
-        created_ms: For the stamp.
-        id_cache_size: Of the broker.
+        created_ms: Time of creation that the snapshot states, in milliseconds since 1970.
+        id_cache_size: Number of duplicate ids that the broker remembers for each address.
     """
     disk = RealDisk()
     follower = Follower(disk, str(store), id_cache_size=id_cache_size)

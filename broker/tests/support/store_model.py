@@ -127,7 +127,9 @@ class Model:
 
 
 def _by_queue(acknowledges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Those of each queue in their order; that of the queues means nothing, and a snapshot does not keep it."""
+    """Acknowledgements sorted by queue, those of a queue in their order: the order of queues means nothing, and a
+    snapshot does not keep it.
+    """
     return sorted(acknowledges, key=lambda pair: pair[0])
 
 

@@ -35,7 +35,7 @@ class Stranger:
         port: Where it is dialled.
         target: Port of the node to which it passes the frames on.
         asks: Packet after the proof; None: it passes on everything, and asks for nothing.
-        channel_id: Of the packet.
+        channel_id: Channel on which the packet is sent.
         change: Applied to bytes of the dialling node after the proof.
         """
         self._target = target

@@ -154,9 +154,9 @@ def start_target(
         acceptors: More of them.
         elements: More of ``core``.
         settings: More address settings.
-        scan_period_ms: Of the search for idle queues and addresses.
-        expiry_scan_period_ms: Of the search for expired messages.
-        powerless: With security, another user with the same password, who may do nothing.
+        scan_period_ms: Milliseconds between two searches for idle queues and addresses.
+        expiry_scan_period_ms: Milliseconds between two searches for expired messages.
+        powerless: Name of another user with the same password, who may do nothing; only with security.
     """
     port = free_port()
     directory.mkdir(parents=True, exist_ok=True)

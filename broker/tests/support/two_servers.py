@@ -114,7 +114,7 @@ class TwoServers:
             wait_until(lambda node=node: node.facts().get("peer") is not None, "no backup is announced", node)  # type: ignore[misc]
 
     def url(self, number: int) -> str:
-        """By which our client reaches the main server of a process, and follows it."""
+        """URL with which our client reaches the main server of a process, and follows it."""
         places = f"tcp://127.0.0.1:{self.nodes[number].port},tcp://127.0.0.1:{self.backups[1 - number].port}"
         return f"({places})?ha=true&reconnectAttempts=-1&retryInterval=100&initialConnectAttempts=-1"
 

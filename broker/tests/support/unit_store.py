@@ -195,5 +195,5 @@ class UnitStore(MessageStore):
 
 
 def _no_room(length: int) -> int:
-    """In place of ``hold_room``: a record that is durable once it is appended has nothing to wait for."""
+    """Replacement of ``hold_room``: a record that is durable once it is appended has nothing to wait for."""
     return 0

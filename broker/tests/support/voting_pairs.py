@@ -32,8 +32,8 @@ class VotingPairs:
     ) -> None:
         """Args:
         directory: Scratch directory.
-        pairs: Their number.
-        allow_failback: Of the backups.
+        pairs: Number of pairs.
+        allow_failback: Whether the backups give the service back to a returned primary.
         primary: More elements of the primaries.
         both: More elements of the primaries and the backups.
         network: Has the hosts ``primary`` and ``backup``, of the first pair, and ``third``, of all others; None: all

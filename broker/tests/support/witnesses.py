@@ -48,7 +48,7 @@ class WitnessProcess:
         return forked.run([COMMAND, "witness", *arguments], capture_output=True, text=True, timeout=WAIT_S, check=False)
 
     def arguments(self, *more: str) -> list[str]:
-        """Of ``run``."""
+        """Arguments of ``understudy witness`` that run the witness."""
         state = str(self.directory / "state")
         return ["run", "--directory", state, "--listen", self.address, "--secret-file", str(self.secret), *more]
 

@@ -196,7 +196,7 @@ class _Active:
         self.link.leave()
 
     def finish(self) -> None:
-        """Its store is closed."""
+        """Report when the link is done, after the store of the node was closed."""
         self.link.finish(lambda: self._report("store closed, replica done"))
 
 

@@ -34,7 +34,7 @@ class Block:
     """Commands with their output, or a comment without any."""
 
     lines: list[str]
-    """As in the file, without the separator."""
+    """Lines of the block before the separator."""
     output: list[str] | None
     """None for a comment between blocks."""
 

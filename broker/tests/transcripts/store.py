@@ -45,7 +45,7 @@ class _File:
         self._report = report
         self.path = file.path
         self.name = _short(file.path)
-        """Its present name, shortened."""
+        """Present name of the file, shortened."""
         self.size, self.read, self.data_ranges, self.close = file.size, file.read, file.data_ranges, file.close
 
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:

@@ -24,7 +24,7 @@ LARGEST = 20
 BOOT_TIMEOUT_S = 120.0
 SHUTDOWN_TIMEOUT_S = 120.0
 DISK_BYTES = 4 << 30
-"""Of a sparse file."""
+"""Size of the sparse file that is the disk of a host."""
 BLOCK = 512
 SUPERVISOR = """
 log=$1; shift

@@ -33,7 +33,7 @@ class Sent:
 
     packets: int
     bytes: int
-    """With headers of IP, without those of Ethernet."""
+    """Bytes with headers of IP, without those of Ethernet."""
 
 
 def address(number: int) -> str:

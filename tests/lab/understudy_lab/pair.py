@@ -32,7 +32,7 @@ PASSWORDS = {
 CLIENT_PARAMETERS = (
     "ha=true&reconnectAttempts=-1&connectionTTL=5000&clientFailureCheckPeriod=1500&callTimeout=5000&retryInterval=500"
 )
-"""As the playbook ``site`` shows them: a host that vanishes is noticed within 5 seconds."""
+"""URL parameters that the playbook ``site`` shows: a host that vanishes is noticed within 5 seconds."""
 READY_TIMEOUT_S = 120.0
 UNLIMITED_DELIVERIES = {"broker_address_settings": [{"match": "#", "settings": {"max-delivery-attempts": -1}}]}
 """Variables of a pair whose store may hang. With ``callTimeout`` 5 s a consumer is given the same messages about twelve
@@ -71,7 +71,7 @@ BUILD_PYTHON = "UNDERSTUDY_LAB_PYTHON"
 
 
 def environment(lab: Lab, notes: Path, hold: str = "") -> dict[str, str]:
-    """Of ansible-playbook, for the hosts of a lab.
+    """Environment of ansible-playbook for the hosts of a lab.
 
     Args:
         lab: the hosts.

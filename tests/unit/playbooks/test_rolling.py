@@ -86,7 +86,7 @@ def test_restore_stops_before_it_puts_back_and_starts_after_it() -> None:
 
 
 def test_a_host_that_cannot_be_restored_keeps_no_other_from_it() -> None:
-    """With ``any_errors_fatal``, a failure or a lost host would end the restoring of the whole wave."""
+    """A failure or a lost host would end the restoring of the whole wave with ``any_errors_fatal``."""
     for task in wave()[1]["rescue"]:
         if any(name.startswith("understudy.broker.") for name in task):
             assert task["ignore_errors"] is task["ignore_unreachable"] is True, task["name"]

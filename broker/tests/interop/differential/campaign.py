@@ -16,7 +16,7 @@ from interop.differential.steps import Program
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Of one seed."""
+    """Result of the program of one seed at both brokers."""
 
     seed: int
     difference: Difference | None = None

@@ -21,7 +21,7 @@ class Difference:
     where: str
     """The step, or the part of the end."""
     paths: tuple[str, ...]
-    """Of the values that differ."""
+    """Paths of the values that differ."""
     ours: Any
     theirs: Any
 
@@ -34,7 +34,7 @@ class Difference:
         return f"{step} {' '.join(sorted(set(self.paths)))[:160]}"
 
     def describe(self) -> str:
-        """As text: the program, and what each broker did."""
+        """Text with the program and the behaviour of each broker."""
         lines = [f"  {step!r}" for step in self.program]
         lines.append(f"differs at {self.where}")
         lines.extend(f"  {line}" for line in _lines(self.ours, self.theirs))

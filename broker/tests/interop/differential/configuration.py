@@ -32,9 +32,9 @@ def start(name: str, directory: Path, artemis: Path | None, *, restarted: bool =
 
     Args:
         name: ``understudy`` or ``artemis``.
-        directory: Its own.
+        directory: Directory in which only this broker keeps its files.
         artemis: The distribution's command.
-        restarted: It will be (``exclusions.IDLE_AT_START``).
+        restarted: Whether the programs restart the broker (``exclusions.IDLE_AT_START``).
     """
     return start_target(
         name,

@@ -17,27 +17,28 @@ from understudy.wire.core.packets_session import message_of_header
 
 @dataclass(slots=True)
 class Consumer:
-    """As its client knows it."""
+    """State of a consumer as its client knows it."""
 
     browse: bool
     received: list[int] = field(default_factory=list)
     """Ids of the messages that came, in order."""
     outstanding: list[int] = field(default_factory=list)
-    """Those that are not settled as far as its client knows."""
+    """Ids of the received messages that are not settled as far as the client knows."""
     unlimited: bool = False
-    """It was given credits without end."""
+    """Whether the consumer has unlimited credits."""
     queue: str = ""
     priority: int = 0
     selective: bool = False
-    """It has a selector."""
+    """Whether the consumer has a selector."""
     looked: bool = False
     """A browser that has come to rest."""
     lent: bool = False
-    """Its queue is non-destructive."""
+    """Whether the queue of the consumer is non-destructive."""
     paged_before_restart: bool = False
-    """Its queue may hold messages that were delivered and in a page before a restart."""
+    """Whether the queue of the consumer may hold messages that had been delivered and were in a page before a restart.
+    """
     last_values: bool = False
-    """Its queue is a last-value queue."""
+    """Whether the queue of the consumer is a last-value queue."""
     partial: bool = False
     """More pieces of a large message are to come."""
     ignoring: bool = False

@@ -42,7 +42,7 @@ class Link:
         self.unasked: list[packets.Packet] = []
         """Packets without a request that arrived since the list was last emptied."""
         self.closed = False
-        """By the broker."""
+        """Whether the broker has closed the connection."""
         self._socket.sendall(b"ARTEMIS" + encode(packets.Ping(60_000), 0, _VERSION))
 
     def send(self, packet: packets.Packet, channel: int = CHANNEL) -> None:

@@ -33,7 +33,7 @@ Value = Any
 
 
 class Normaliser:
-    """For the packets of one run."""
+    """Conversion of the packets of one run into values that can be compared with those of another broker."""
 
     def __init__(self, mark: str) -> None:
         """Args:
@@ -75,7 +75,7 @@ class Normaliser:
         """Append a packet that came without a request; consecutive pieces of a large message are one entry.
 
         Args:
-            message: Of a delivery.
+            message: The delivered message if the packet is a delivery, otherwise None.
         """
         if isinstance(packet, packets.ReceiveLargeMessage):
             assert message is not None

@@ -35,7 +35,7 @@ class World:
     sent: int = 0
     numbered: int = 0
     kind: bool = False
-    """Its queues are last-value queues or rings."""
+    """Whether the queues of the program are last-value queues or rings."""
     transacted: bool = False
     """Something is sent in transactions."""
     large: float = 0.0
@@ -196,7 +196,7 @@ def send(world: World, **options: object) -> None:
 
 
 def make_large(world: World, said: dict[str, object]) -> None:
-    """In pieces: as many as it takes, of sizes of their own, the last one perhaps empty."""
+    """Draw the size of a large message and the sizes of its pieces, of which the last one may be empty."""
     draw = world.draw
     said["size"] = size = draw.choice((0, 1, 1_000, 2_000, 7_000, 12_000, 300_000))
     count = draw.choice((1, 1, 2, 3))
@@ -323,7 +323,7 @@ def make_any(world: World) -> None:
 
 
 def make_divert(world: World) -> None:
-    """From one place to a later one (``exclusions.DIVERTS_IN_CIRCLES``)."""
+    """Add a divert to a later place than its own, so that none form a circle (``exclusions.DIVERTS_IN_CIRCLES``)."""
     draw = world.draw
     places = ("plain.a", "plain.b", "plain.q0", "plain.q1", "plain.q2", "plain.missing", "closed.missing")
     first, second = sorted(draw.sample(range(len(places)), 2))

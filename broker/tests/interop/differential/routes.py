@@ -15,13 +15,13 @@ MULTICAST, ANYCAST = 0, 1
 
 
 class Routes:
-    """Of one run."""
+    """Diverts and restarts of one run, from which the targets of its messages follow."""
 
     def __init__(self, name: Callable[[str], str], names: Collection[str]) -> None:
         """
         Args:
             name: Makes a name of the program one of the run.
-            names: Of the run, so far.
+            names: Names of the program that the run has used so far.
         """
         self._name = name
         self._names = names

@@ -39,7 +39,7 @@ class Runner:
     def __init__(self, port: int, *, alone: bool = True) -> None:
         """
         Args:
-            port: Of the broker.
+            port: Port on loopback at which the broker accepts connections.
             alone: No other program is under way there.
         """
         self._port = port
@@ -51,7 +51,7 @@ class Runner:
         self._names: dict[str, None] = {}
         self._branches: dict[str, None] = {}
         self._makers: dict[str, str] = {}
-        """Of temporary queues: the session by the queue."""
+        """Session that made each temporary queue, by the name of the queue."""
         self._undecided: set[str] = set()
         self._suspended: set[str] = set()
         self._prepared: set[str] = set()

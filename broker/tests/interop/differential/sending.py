@@ -20,7 +20,7 @@ _PRODUCER = 1
 
 
 def body_of(step: steps.Send) -> bytes:
-    """Its text, made as long as it is to be; compressed if it is to be."""
+    """Body of a send: the text of the step, repeated up to the size of the step, and compressed if the step says so."""
     text = step.body.encode()
     body = (
         (text + b"|" + (text[::-1] + b".") * (step.size // (len(text) + 1)))[: step.size]

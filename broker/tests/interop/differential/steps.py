@@ -139,7 +139,7 @@ class Consume(Step):
     browse: bool = False
     priority: int = 0
     credits: int | None = -1
-    """Of the first FLOWTOKEN; None: none is sent."""
+    """Credits of the first FLOWTOKEN; None: no FLOWTOKEN is sent."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -212,13 +212,13 @@ class Xa(Step):
     request: str
     branch: str = ""
     flag: bool = False
-    """Of End (failed) and Commit (one phase)."""
+    """Flag ``failed`` of the request End, and ``one phase`` of the request Commit."""
     timeout_s: int = 0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MakeDivert(Step):
-    """By management; so is its end."""
+    """Creation of a divert by a management operation, as is the removal in ``RemoveDivert``."""
 
     name: str
     address: str
@@ -239,7 +239,7 @@ class Restart(Step):
     """The broker ends and is started again (``restarts``)."""
 
     killed: bool = False
-    """By SIGKILL."""
+    """Whether the broker ends by SIGKILL."""
 
 
 Program = tuple[Step, ...]

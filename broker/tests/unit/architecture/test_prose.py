@@ -6,10 +6,11 @@ Counted in docstrings, comments and texts of ``broker/src`` and ``broker/tests``
 - ``figures``: metaphors and idioms (behind for after, room for space, "is told" for a parameter or a call);
 - ``openings``: docstrings that begin with a relative clause ("What ...", "Whose ...") instead of a noun or verb;
 - ``clauses``: relative clauses in the place of a noun ("what came before", "what is left");
-- ``fragments``: docstrings of the package, and entries of their ``Args``, that begin with a preposition, a pronoun or a
-  conjunction ("Of the node.", "As in management.", "It waits ...") and so have their subject elsewhere;
-- ``repeats``: entries of ``Args`` of the package that say nothing beyond the name ("clock: The clock.", "office: Of the
-  node.");
+- ``fragments``: docstrings, and entries of their ``Args``, that begin with a preposition, a pronoun or a conjunction
+  ("Of the node.", "As in management.", "It waits ...") and so have their subject elsewhere; also those of ``.ci``,
+  ``plugins``, ``roles`` and ``tests``;
+- ``repeats``: entries of ``Args`` that say nothing beyond the name ("clock: The clock.", "office: Of the node."), in
+  the same folders as ``fragments``;
 - ``inherited``: docstrings of methods of the package that only point to the method they override ("See ``Port``.").
 
 ``prose.toml`` holds the number of each package today. A test fails when a number grows, not when it could be lower, so
@@ -37,6 +38,8 @@ PAGES = [
     *(ROOT / "README.md", ROOT / "CONTRIBUTING.md"),
     *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.name != "style.md"),
 ]
+#: Folders beside the package whose docstrings are checked too.
+BESIDE = [ROOT / "broker" / "tests", *(ROOT / name for name in (".ci", "plugins", "roles", "tests"))]
 HEAD = """\
 # Riddling sentences and public functions without a docstring, counted by test_prose.py; the numbers only shrink.
 # `make architecture` lowers them. A number is raised by hand and needs its reason in the commit.
@@ -66,6 +69,8 @@ _GENITIVE = re.compile(r"(?:Of|Its|For)(?: \w+){1,3}\.$")
 _POINTER = re.compile(r"\s*See ``[\w.]+``\.?\s*$")
 #: Words that add nothing to the name of a parameter.
 _FILLING = frozenset({"the", "a", "an", "of", "its", "this", "that", "is", "to", "be", "used", "given"})
+#: Files without a match have neither fragments nor repeats and need not be parsed.
+_FRAGMENT_ANYWHERE = re.compile(r"(?:\"{3}|'{3}|^\s*r?[\"'])" + FRAGMENT.pattern + r"|Args:\n", re.M)
 _OPENING_ANYWHERE = re.compile(r'"""\s*(?:What|Who|Whose|Whom|That)\b')
 
 
@@ -145,6 +150,28 @@ def repeats(text: str) -> Iterator[str]:
             yield name
 
 
+def incomplete(module: Module) -> Iterator[tuple[int, str, str]]:
+    """Line, kind and beginning of each docstring, or entry of its ``Args``, that is a fragment or repeats a name."""
+    for _owner, doc in docstrings(module):
+        text = str(doc.value)
+        if FRAGMENT.match(text):
+            yield doc.lineno, "fragments", " ".join(text.split()[:5])
+        for name, line, _ in entries(text):
+            if FRAGMENT.match(line):
+                yield doc.lineno, "fragments", f"{name}: {line}"
+        for name in repeats(text):
+            yield doc.lineno, "repeats", name
+
+
+def beside() -> Iterator[Module]:
+    """Modules of the tests, the scripts and the Ansible collection that may have fragments or repeats."""
+    for top in BESIDE:
+        for path in sorted(top.rglob("*.py")):
+            text = path.read_text()
+            if _FRAGMENT_ANYWHERE.search(text):
+                yield Module(path.relative_to(ROOT).as_posix(), path, text)
+
+
 def folder(path: Path) -> str:
     """The package or folder to which a file's numbers are added."""
     parts = path.relative_to(ROOT).parts
@@ -174,18 +201,14 @@ def occurrences() -> dict[str, dict[str, list[str]]]:
         for line, text in enumerate(path.read_text().splitlines(), 1):
             for kind, word, _offset in riddles(text, docstring=False):
                 count(path, line, kind, word)
+    for module in (*modules().values(), *beside()):
+        for line, kind, word in incomplete(module):
+            count(module.path, line, kind, word)
     for module in modules().values():
         for owner, doc in docstrings(module):
             text = str(doc.value)
-            if FRAGMENT.match(text):
-                count(module.path, doc.lineno, "fragments", " ".join(text.split()[:5]))
             if isinstance(owner, ast.FunctionDef | ast.AsyncFunctionDef) and _POINTER.match(text):
                 count(module.path, doc.lineno, "inherited", owner.name)
-            for name, line, _ in entries(text):
-                if FRAGMENT.match(line):
-                    count(module.path, doc.lineno, "fragments", f"{name}: {line}")
-            for name in repeats(text):
-                count(module.path, doc.lineno, "repeats", name)
         for name, node in public_functions(module.tree):
             if ast.get_docstring(node) is None:
                 count(module.path, node.lineno, "undocumented", name)
@@ -295,3 +318,18 @@ def test_entries_that_repeat_the_name_are_found() -> None:
             and the rest of a sentence.
     """
     assert list(repeats(text)) == ["clock", "lock_state", "office"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('"""From the inventory."""', [(1, "fragments", "From the inventory.")]),
+        ("class A:\n    size = 0\n    'Of the file.'", [(3, "fragments", "Of the file.")]),
+        ('def f():\n    """Args:\n    port: As given.\n    """', [(2, "fragments", "port: As given.")]),
+        ('def f():\n    """Args:\n    port: The port.\n    """', [(2, "repeats", "port")]),
+        ('def f():\n    """Port of a node. As given."""', []),
+    ],
+)
+def test_fragments_are_found(text: str, expected: list[tuple[int, str, str]]) -> None:
+    assert list(incomplete(Module("m", ROOT / "m.py", text))) == expected
+    assert not expected or _FRAGMENT_ANYWHERE.search(text)

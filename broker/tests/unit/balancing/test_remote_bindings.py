@@ -12,7 +12,7 @@ from understudy.terms import RoutingType
 
 @pytest.mark.parametrize("local_first", [True, False])
 def test_the_queue_that_came_first_gets_the_first_message(local_first: bool) -> None:
-    """As in Artemis; ``STRICT``, so consumers do not matter."""
+    """Artemis does the same. The mode is ``STRICT``, so consumers do not matter."""
     node = GroupingNode("REMOTE")
     directory = node.world.office.directory
     if local_first:

@@ -183,7 +183,7 @@ class NamesQueues(Conversion):
 def test_a_message_that_cannot_be_sent_goes_to_the_dead_letter_address(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, detects: bool
 ) -> None:
-    """It would keep all later messages from the target."""
+    """A message that cannot be sent would keep all later messages from the target."""
     monkeypatch.setattr("support.bridged.Conversion", NamesQueues)
     bridged = Bridged(
         settings={"q": {"dead_letter_address": "DLQ"}},

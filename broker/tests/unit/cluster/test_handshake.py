@@ -255,7 +255,7 @@ def test_a_dialling_node_of_an_older_release_gets_the_release_that_it_needs() ->
 
 
 def test_an_accepting_node_of_an_older_release_gets_the_release_that_it_needs() -> None:
-    """It logs the cluster user of a hello that is not its own."""
+    """The accepting node logs the cluster user of a hello that is not its own; that field has the release."""
     link = Link()
     link.near.out.clear()
     link.peer.receive_data(encode(p.ClusterChallenge(b"n" * 32, b"p" * 32), CLUSTER_CHANNEL))

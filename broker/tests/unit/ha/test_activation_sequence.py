@@ -97,7 +97,7 @@ class Node:
         self.local, self.volume = local_sequence(value)
         self.answers: list[DistributedLock | BrokerError] = []
         self.claim_answers: list[BrokerError | None] = []
-        """Of ``SequenceClaim.begin`` and ``commit``."""
+        """Answers of ``SequenceClaim.begin`` and ``commit``."""
 
     def request(self) -> ActivationRequest:
         """Begin to request the permission."""

@@ -23,9 +23,9 @@ class Run(Enum):
     """State of the process of a node."""
 
     DOWN = auto()
-    """It does not run, or it waits for the lock."""
+    """The node does not run, or it waits for the lock."""
     CLAIMED = auto()
-    """It has the lock and a claim, and opens its store."""
+    """The node has the lock and a claim, and opens its store."""
     WRITTEN = auto()
     """The claimed sequence is in its file."""
     ACTIVE = auto()

@@ -153,7 +153,7 @@ def taken_after_ms(time: ManualTime, node: Node) -> int:
 
 
 def test_a_lock_whose_owner_died_is_used_once_no_proof_of_it_is_valid(time: ManualTime) -> None:
-    """It may have been killed, or it may have lost its lock and still run."""
+    """The owner may have been killed, or it may have lost its lock and still run."""
     _, one, two = pair(time)
     one.crash()
     assert UNPROVED_MS > LOCK_PROOF_MS * 1.02
@@ -192,8 +192,8 @@ def test_a_lock_that_is_lost_during_the_wait_is_given_up(time: ManualTime) -> No
 
 
 def test_a_primary_that_fails_to_activate_keeps_no_backup_waiting(time: ManualTime) -> None:
-    """It has written F, by which a backup waits for it: it writes L, and one that cannot write does not begin the time
-    of the backup anew with each attempt.
+    """The primary has written F, by which a backup waits for it. It writes L when it fails, and a primary that cannot
+    write does not begin the time of the backup anew with each attempt.
     """
     store, one, two = pair(time)
     one.life.stop()

@@ -32,7 +32,9 @@ def test_a_failover_and_a_failback_are_in_order():
 
 
 def test_a_confirmation_that_arrives_late_is_no_finding():
-    """It was requested before the younger epoch confirmed, and may have been made before it began."""
+    """The late confirmation was requested before the younger epoch confirmed, and may have been made before that epoch
+    began.
+    """
     assert check_epochs(sends((0, 9, A1)) + sends((5, 6, B2), producer="other")).ok
 
 

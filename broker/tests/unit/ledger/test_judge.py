@@ -270,7 +270,9 @@ def test_order_is_not_judged_where_consumers_were_open_together_although_their_d
 
 
 def test_order_is_not_judged_where_an_open_consumer_received_nothing() -> None:
-    """Its fetched messages return to the queue when it is closed, after the other consumer received later messages."""
+    """Messages that the open consumer has fetched return to the queue when it is closed, after the other consumer
+    received later messages.
+    """
     base = [*map(sent, range(4)), *map(confirmed, range(4))]
     course = [delivered(number, 2000 + place) for place, number in enumerate((2, 3, 0, 1))]
     idle = [opened(1900, "d"), closed(2001, "d")]

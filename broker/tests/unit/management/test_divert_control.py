@@ -74,7 +74,9 @@ def test_subscribers_are_notified_of_diverts() -> None:
 
 
 def test_a_divert_is_changed_while_it_works() -> None:
-    """Its name, its address and whether it moves stay; filter and forwarding address change at once."""
+    """The name of a divert, its address and whether it moves messages stay; its filter and forwarding address change at
+    once.
+    """
     node = ManagedWorld()
     source, target, other = node.world.queue("q"), node.world.queue("r"), node.world.queue("s")
     node.ask("broker", "createDivert", "d", None, "q", "r", True, "n = 1", None)

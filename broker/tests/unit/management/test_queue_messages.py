@@ -323,7 +323,7 @@ def test_an_operator_expires_messages_without_expiration() -> None:
 
 
 def test_a_copy_is_a_message_of_its_own() -> None:
-    """It names no origin that it did not have before."""
+    """The copy names no origin that the message did not have before."""
     node, queue = loaded(1)
     node.world.queue("r")
     assert node.ask("queue.q", "copyMessage", ids(queue)[0], "r")

@@ -16,7 +16,7 @@ def test_the_committed_page_is_current() -> None:
 
 
 def test_no_two_rows_take_the_same() -> None:
-    """Of two overloads with equal parameter types the second could never be called."""
+    """The second of two overloads with equal parameter types could never be called."""
     for kind in CONTROLS:
         seen = set()
         for row in kind.operations.rows:

@@ -31,7 +31,7 @@ def breaks(*_: object, **__: object) -> None:
 
 
 def break_answers_of(victim: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its NULL_RESPONSEs cannot be encoded."""
+    """Let the encoding of NULL_RESPONSE packets fail for one client."""
     handler = victim.handler.sessions[10]
     handler.version = -7  # no other client has it
 
@@ -138,7 +138,7 @@ def test_an_answer_comes_after_those_of_earlier_sends(request_packet: packets.Pa
 
 
 def test_a_failed_store_ends_the_connection_before_earlier_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those never come: the log does not get any further."""
+    """The earlier answers never come, because the log does not get any further."""
     node = CoreNode(automatic=False)
     _, other = two_clients(node)
     send(other)

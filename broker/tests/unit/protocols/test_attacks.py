@@ -157,7 +157,7 @@ def test_one_connection_has_one_subscription() -> None:
 
 
 def receive_all(client: Any, data: bytes) -> None:
-    """As the socket does: what one turn leaves over is for the next ones."""
+    """Give input to the handler of a client as the socket does: bytes that a turn leaves over are for later turns."""
     client.handler.receive_data(data)
     while client.handler.decoder.backlog:
         client.handler.receive_data(b"")
@@ -427,7 +427,7 @@ def test_each_permission_gives_only_itself() -> None:
 
 
 def test_a_shared_queue_request_without_permission_discloses_nothing() -> None:
-    """Its name with another filter would tell that it exists."""
+    """Another answer for the name of a queue with another filter would disclose that the queue exists."""
     node = Secured()
     for filter_text in (None, "a = 1"):
         assert refused(node.user("sender"), p.CreateSharedQueue("orders", "orders", filter_text, True, True))

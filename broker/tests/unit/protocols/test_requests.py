@@ -448,7 +448,8 @@ def answers(client: Client, packet: packets.Packet) -> list[packets.Packet]:
 
 
 def test_the_stock_client_ends_a_branch_after_a_failover() -> None:
-    """Its requests in order: SESS_XA_FAILED on the new session, work, then ``end`` and ``rollback`` of the branch.
+    """Requests of the stock client in order: SESS_XA_FAILED on the new session, work, then ``end`` and ``rollback`` of
+    the branch.
 
     ``end`` stops the session, acknowledges the consumed messages, rolls the session back and throws XAER_RMFAIL without
     SESS_XA_END.

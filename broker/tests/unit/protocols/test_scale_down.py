@@ -89,7 +89,7 @@ def test_duplicate_ids_are_answered_when_they_are_stored(credentials: ClusterCre
 
 
 def test_a_node_without_scale_down_serves_clients_of_any_other() -> None:
-    """As Artemis: there are no messages to wait for."""
+    """Artemis does the same: the node has no messages for which a client would have to wait."""
     assert ScaledDownNodes().serves_clients_of("whatever")
 
 

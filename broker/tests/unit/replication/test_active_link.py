@@ -247,7 +247,7 @@ def test_a_node_that_may_not_go_on_alone_confirms_nothing() -> None:
 
 
 def test_a_replica_that_may_have_noted_that_it_is_in_sync_counts_as_in_sync() -> None:
-    """Its answer was lost: it may take over, so the node asks before it goes on without it."""
+    """The answer of the replica was lost. The replica may take over, so the node asks before it goes on without it."""
     node = Active()
     channel = node.register()
     node.link.little_left()

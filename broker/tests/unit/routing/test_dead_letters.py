@@ -140,7 +140,9 @@ def test_a_target_without_a_queue_ends_it_too(caplog: pytest.LogCaptureFixture) 
 
 
 def test_dead_letters_that_die_on_their_own_address_stay_there() -> None:
-    """With one dead letter address for all, as most have it, a consumer that fails on them must not lose them."""
+    """Most installations have one dead letter address for all addresses; a consumer that fails on dead letters must not
+    lose them.
+    """
     settings = {"dead_letter_address": "q", "max_delivery_attempts": 1, "auto_create_dead_letter_resources": True}
     world = World({"#": settings})
     queue = world.queue()
@@ -287,7 +289,9 @@ def test_a_non_durable_message_is_moved_without_a_transaction() -> None:
 
 
 def test_a_refused_message_without_a_queue_may_be_sent_again_with_its_duplicate_id() -> None:
-    """Its id is logged after the dead letter: otherwise the second attempt would be a duplicate of a lost message."""
+    """The duplicate id is logged after the dead letter: otherwise the second attempt would be a duplicate of a lost
+    message.
+    """
     world = World({"#": {"dead_letter_address": "DLQ", "send_to_dla_on_no_route": True}})
     dead = world.queue("DLQ")
     session = world.session()

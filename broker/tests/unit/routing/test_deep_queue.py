@@ -188,7 +188,9 @@ def turns_until_clean(deep: Deep, reads_max: int) -> int:
 
 @pytest.mark.parametrize("selector", [None, "odd = 1", "odd = 2"])
 def test_a_marker_comes_after_everything_in_a_deep_queue(monkeypatch: pytest.MonkeyPatch, selector: str | None) -> None:
-    """In parts, so that others have their turn; until all was searched the client is not told that there is nothing."""
+    """The queue is searched in parts, so that others have their turn; the client learns that there is no message only
+    after the last part.
+    """
     monkeypatch.setattr(delivery, "READ_BACK_MAX", 10)
     deep = Deep()
     deep.fill(100)

@@ -396,7 +396,7 @@ def test_a_divert_adds_headers_to_the_copy_alone() -> None:
 
 
 def test_a_message_whose_divert_has_no_address_is_refused_in_a_transaction_that_has_failed() -> None:
-    """As Artemis: 106 for each of them (differential program 347 with a restart)."""
+    """Artemis does the same, with error 106 for each message (differential program 347 with a restart)."""
     world = World({"q": {"auto_create_queues": False}, "missing": {"auto_create_addresses": False}})
     queue = world.queue("q")
     divert(world, "d", target="missing", routing_type=DivertRouting.ANYCAST)

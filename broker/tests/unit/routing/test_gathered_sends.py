@@ -69,7 +69,7 @@ class Turn:
         return self.world.store.last_sequence - self.context.durable
 
     def bodies(self) -> list[bytes]:
-        """Of the messages that wait, without those with which the clients began."""
+        """Bodies of the messages that wait, without those with which the clients began."""
         return [bytes(each.message.body) for each in self.queue.pending if each.message is not None][3:]
 
 

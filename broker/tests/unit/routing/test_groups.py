@@ -109,7 +109,7 @@ def test_groups_hold_where_consumers_have_selectors() -> None:
 
 
 def test_a_closed_group_is_free_for_consumers_that_passed_over_it() -> None:
-    """Its owner has no credits left, and no other consumer may stand idle because of that."""
+    """The owner of the closed group has no credits left, and no other consumer may stand idle because of that."""
     world = World()
     world.queue()
     owner, other = consumer(world), consumer(world)

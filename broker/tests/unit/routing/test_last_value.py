@@ -209,7 +209,9 @@ def test_non_destructive_consumers_see_every_newer_value() -> None:
 
 @pytest.mark.parametrize("limit", [-1, 0])
 def test_values_that_leave_memory_are_replaced_too(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In blocks, in page files and with empty blocks joined: a million updates cost no more than one."""
+    """Values are replaced in blocks, in page files and after empty blocks were joined: a million updates cost no more
+    than one.
+    """
     for name, small in {
         "BLOCK": 2,
         "OBJECT_BLOCKS": 2,

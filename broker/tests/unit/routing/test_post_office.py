@@ -158,7 +158,9 @@ def test_the_settings_may_forbid_it() -> None:
 
 @pytest.mark.parametrize("known", [False, True])
 def test_a_queue_that_is_named_and_missing_is_not_made(known: bool) -> None:
-    """As Artemis: its address gets what any message would make there, and the message has nowhere to go."""
+    """Artemis does the same: the address gets the queue that any message would make there, and the message is not
+    routed.
+    """
     world = World()
     if known:
         world.office.directory.create_address("a", {RoutingType.MULTICAST})
@@ -250,7 +252,7 @@ def test_anycast_queues_of_a_wildcard_address_take_turns_among_themselves() -> N
 
 
 def test_the_turn_begins_again_after_the_last_queue_also_if_another_one_is_added_then() -> None:
-    """As in Artemis."""
+    """Artemis distributes the messages in the same way."""
     world = World()
     world.office.directory.create_address("a", {RoutingType.ANYCAST, RoutingType.MULTICAST})
     first = world.queue("first", address="a")

@@ -514,7 +514,7 @@ def test_the_search_for_a_damaged_record_takes_a_slice_in_each_turn(
 
 
 def test_a_damaged_record_whose_message_is_in_memory_is_left() -> None:
-    """It can still be delivered."""
+    """The message can still be delivered."""
     node = Node(StoreHarness(random.Random(1)), "a", max_size_bytes=-1)
     node.queue()
     node.fill("a")

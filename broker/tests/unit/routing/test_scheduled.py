@@ -108,7 +108,7 @@ def settled(rig: StoreHarness, world: World) -> None:
 
 @pytest.mark.parametrize("after_ms", [99, 100])
 def test_a_redelivery_waits_over_a_restart(after_ms: int) -> None:
-    """As in Artemis (``QueueImpl.checkRedelivery``); of durable messages."""
+    """Artemis does the same for durable messages (``QueueImpl.checkRedelivery``)."""
     rig = StoreHarness(random.Random(1))
     world = restarted(rig, 0)
     world.queue()
@@ -137,7 +137,7 @@ def test_a_redelivery_waits_over_a_restart(after_ms: int) -> None:
 
 @pytest.mark.parametrize("failed", [False, True])
 def test_the_end_of_a_session_delays_what_its_transaction_has_acknowledged(*, failed: bool) -> None:
-    """As in Artemis; the rest goes to the next consumer at once."""
+    """Artemis does the same; the other messages go to the next consumer at once."""
     world = World({"#": {"redelivery_delay": 100}})
     queue = world.queue()
     session = world.session(transacted=True)

@@ -227,7 +227,7 @@ def test_the_filters_of_an_address_have_a_limit_together(monkeypatch: pytest.Mon
 
 
 def test_a_filter_that_the_log_has_is_taken_whatever_it_costs() -> None:
-    """It was accepted by an earlier version."""
+    """An earlier version accepted the filter."""
     heavier = f"{HEAVY} OR {HEAVY}"
     with pytest.raises(InvalidSelector):
         parse_filter(heavier)

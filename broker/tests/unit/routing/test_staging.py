@@ -114,7 +114,7 @@ def node() -> Node:
 
 
 def send_all(session: ServerSession) -> list[bytes]:
-    """Of two priorities, durable or not, some with an expiration; their bodies in the order of delivery."""
+    """Send messages of two priorities, some durable, some with an expiration; their bodies in order of delivery."""
     messages = [
         text(
             f"{number}",

@@ -235,7 +235,7 @@ def xa(peer: Peer) -> None:
 
 
 def confirmation_window(peer: Peer) -> None:
-    """Its session waits for a client that does not come back."""
+    """A session with a confirmation window, which waits for a client that does not come back."""
     peer.log_in(window=100_000)
     peer.send(p.QueueQuery("q"), p.AddMetadata("key", "value"))
     peer.half_a_frame()

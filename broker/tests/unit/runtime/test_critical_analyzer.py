@@ -107,11 +107,11 @@ def test_shutdown_asks_on_the_loop_and_ends_a_process_that_cannot_stop() -> None
 
 
 class Waiting:
-    """In place of the thread's event: time passes in its waits, and the loop may turn meanwhile."""
+    """Replacement of the event of the thread: time passes in its waits, and the loop may turn meanwhile."""
 
     def __init__(self, *turns: bool) -> None:
         self.turns = list(turns)
-        """For each wait, whether the loop turns in it."""
+        """Whether the loop turns in each of the next waits."""
         self.now_ns = 60 * SECOND_NS
         self.analyzer: CriticalAnalyzer | None = None
 

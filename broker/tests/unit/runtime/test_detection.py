@@ -41,7 +41,7 @@ class Socket:
 
 
 class Handler:
-    """Of the protocol; says that input is left over."""
+    """Handler of a protocol that keeps its input and says that input is left over."""
 
     def __init__(self) -> None:
         self.received: list[bytes] = []

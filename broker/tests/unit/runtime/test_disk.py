@@ -158,7 +158,7 @@ def test_an_error_names_the_file_as_it_is_called_now(tmp_path: Path) -> None:
 
 
 def test_usage_is_counted_as_df_counts_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of 1,000 blocks 100 are reserved for root: 600 used and 300 free are 66.7 %, not 70 %."""
+    """Disk of 1,000 blocks, of which 100 are reserved for root: 600 used and 300 free blocks are 66.7 %, not 70 %."""
     fields = (4096, 4096, 1000, 400, 300, 0, 0, 0, 0, 255)
     monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(fields))
     space = RealDisk().space(str(tmp_path))

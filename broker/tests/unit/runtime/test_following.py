@@ -14,7 +14,7 @@ from understudy.runtime.node.standby import NodeStandby
     ("applied", "caught_up", "delay_ms"), [(9, False, 0), (9, True, 50), (0, True, 50), (0, False, 50)]
 )
 def test_a_look_that_reads_nothing_is_not_repeated_at_once(applied: int, caught_up: bool, delay_ms: int) -> None:
-    """In front of a record that cannot be read yet, or is damaged, a passive node must not use up its processor."""
+    """A passive node must not use up its processor while the next record is damaged or cannot be read yet."""
     follower = SimpleNamespace(poll=lambda max_bytes: applied, caught_up=caught_up)
     pace = SimpleNamespace(delay_ms=50, polled=lambda read_bytes: None)
     parts = SimpleNamespace(watch=SimpleNamespace(pace=pace))

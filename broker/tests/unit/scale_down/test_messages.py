@@ -244,7 +244,7 @@ def test_commit_interval_limits_the_messages_of_one_transaction() -> None:
 
 
 def test_a_message_moves_with_the_delivery_count_of_each_queue() -> None:
-    """Of the queues with one count it goes once, and by itself for another one."""
+    """A message goes once for all queues with the same delivery count, and again for a queue with another count."""
     node = Node("one", "two", "three")
     node.send("m", "n")
     session = node.world.session(transacted=True)

@@ -21,7 +21,7 @@ class Resources:
 
     def __init__(self, *, begun: bool = False) -> None:
         self.begun = begun
-        """Its transfer to the target has begun before."""
+        """Whether the transfer of the branch to the target has begun before."""
         self.branch = SimpleNamespace(xid=XID, transaction=SimpleNamespace(content=lambda: ([], {})))
         self.handed_over: list[object] = []
 
@@ -65,7 +65,7 @@ def test_a_branch_that_is_prepared_there_is_not_sent_again() -> None:
 
 
 def test_a_branch_that_was_moved_before_is_not_sent_again() -> None:
-    """It is prepared there, or was decided there since: the target lists both to a node of the cluster."""
+    """The target has prepared the branch, or decided it since: it lists both to a node of the cluster."""
     resources = Resources(begun=True)
     move(resources, (XID,))
     assert resources.handed_over == [resources.branch]

@@ -265,7 +265,7 @@ def test_a_target_whose_answer_decides_is_not_given_up(monkeypatch: pytest.Monke
 
 
 def test_a_target_that_fails_each_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It answers requests before that, so there is no silence: only moved messages count."""
+    """The target answers requests before it fails, so there is no silence: only moved messages are progress."""
 
     def work(target: Any) -> Steps[None]:
         yield Ask(packets.BindingQuery("a"), (packets.BindingQueryResponse,))

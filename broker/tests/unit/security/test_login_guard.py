@@ -17,7 +17,7 @@ from understudy.testing.manual_time import ManualTime
 
 
 def test_a_host_that_failed_too_often_waits() -> None:
-    """For one user; others of the same address do not wait, nor does the user elsewhere."""
+    """The wait is for one user: other users at the same address do not wait, nor does the user at another address."""
     time = ManualTime()
     guard = LoginGuard(time)
     for _ in range(FAILURES_OF_USER_MAX):

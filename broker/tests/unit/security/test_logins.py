@@ -165,7 +165,7 @@ def test_a_password_that_was_right_before_is_checked_and_not_refused_unseen() ->
 
 
 def test_another_session_of_a_connection_that_has_logged_in_is_not_refused_unseen() -> None:
-    """As the same user. As another one it is guessing like any other."""
+    """A further session of the same user has its password checked; one of another user is a guess like any other."""
     rig = SteppedLogins(cache_ms=0)
     fail_often(rig)
     assert isinstance(rig.ask("ann", "ann", proved_user="ann"), Login)

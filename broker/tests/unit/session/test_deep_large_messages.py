@@ -73,7 +73,7 @@ class Deep:
             pass
 
     def take_over(self, *, followed: bool = True) -> None:
-        """By the follower, or by a node that was not there before."""
+        """Kill the node, and activate the follower or a node that was not there before."""
         self.follow()
         self.rig.die(power_loss=False)
         self.node = Node(

@@ -421,7 +421,9 @@ def test_a_branch_that_is_too_old_when_the_body_is_safe(node: Node) -> None:
 @pytest.mark.parametrize("lent", [False, True])
 @pytest.mark.parametrize("damage", ["missing", "changed"])
 def test_a_damaged_message_leaves_with_its_queue(damage: str, lent: bool) -> None:
-    """It is with no consumer, and all counts, also those of the address, end at zero when it is removed."""
+    """A damaged message is with no consumer, and all counts, also those of the address, end at zero when its queue
+    goes.
+    """
     node = Node(StoreHarness(random.Random(1)), "a")
     queue = node.world.queue("q", non_destructive=lent)
     sent(node, "m")

@@ -89,7 +89,7 @@ def test_a_wildcard_address_has_the_queues_of_the_addresses_it_covers() -> None:
 
 
 def test_a_full_name_without_an_address_is_the_queue_of_whatever_address() -> None:
-    """As Artemis; it is asked for, browsed, consumed from and deleted by that name."""
+    """Artemis does the same; the queue is queried, browsed, consumed from and deleted by that name."""
     world = World()
     world.queue("q", address="a")
     session = world.session()

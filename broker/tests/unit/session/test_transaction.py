@@ -238,7 +238,7 @@ def test_an_acknowledgement_for_a_consumer_that_the_broker_has_closed_rolls_the_
 
 
 def test_each_message_for_a_missing_address_is_refused_in_a_transaction_that_has_failed() -> None:
-    """As Artemis: 106 for each of them; a message that could be routed is answered, and dropped with the others."""
+    """Artemis does the same, with error 106; a message that can be routed is answered, and dropped with the others."""
     world = World({"missing": {"auto_create_addresses": False}})
     world.queue("q")
     session = world.session(transacted=True)

@@ -86,7 +86,7 @@ def test_a_branch_is_shared_by_sessions() -> None:
 
 
 def test_a_branch_that_another_one_replaces_is_rolled_back() -> None:
-    """As XaTimeoutTest.testChangeXID of Artemis has it."""
+    """XaTimeoutTest.testChangeXID of Artemis expects the same."""
     world = World()
     session = xa_session(world)
     session.branches.start(XID)

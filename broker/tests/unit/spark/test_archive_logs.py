@@ -105,7 +105,9 @@ class Rig:
         return archive(self.spark, [self.store], self.archive, chosen)
 
     def confirmed(self) -> set[Key]:
-        """By the model: sent outside of transactions, or committed."""
+        """Keys of the messages that are confirmed according to the model: those sent outside of transactions, and
+        committed ones.
+        """
         operations = self.rig.model.operations
         commits = {arguments[0] for _, name, arguments in operations if name == "commit"}
         return {

@@ -33,7 +33,7 @@ def rig_of(seed: int = 1) -> tuple[StoreHarness, MessageStore]:
 
 
 def headers(rig: StoreHarness) -> list[SegmentHeader]:
-    """Of all segments, in order."""
+    """Headers of all segments, in order."""
     disk = rig.volume.copy().disk("judge")
     found = []
     for path in rig.segments():

@@ -77,7 +77,7 @@ def test_reading_a_record_that_is_no_message_is_damage(made: Store) -> None:
 
 
 def test_reading_from_a_segment_that_was_removed_fails_with_its_name(made: Store) -> None:
-    """By the next owner of the store, while a node that lost its lock still serves a turn."""
+    """The next owner of the store may remove a segment while a node that lost its lock still serves a turn."""
     _, location = made.send()
     made.rig.settle()
     removed = f"{DIRECTORY}/{segment_name(location >> 64, 1)}"

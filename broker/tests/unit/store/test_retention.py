@@ -101,7 +101,7 @@ def bodies(rig: StoreHarness) -> list[int]:
 
 
 def retire_bodies(rig: StoreHarness, *file_ids: int, size_bytes: int = 100) -> None:
-    """As ``LargeMessages`` does once the last reference is gone."""
+    """Retire large bodies as ``LargeMessages`` does once the last reference is gone."""
     disk = rig.disk("a")
     disk.make_directory("/large")
     for file_id in file_ids:

@@ -23,7 +23,7 @@ SETTLE_MS = int(SETTLE_S * 1000)
 
 
 def row(name: str, messages: int = 0, *, internal: bool = False, consumers: int = 0, added: int = 0) -> dict[str, Any]:
-    """As listQueues spells it: every value is text."""
+    """Row of listQueues, in which every value is text."""
     return {
         "name": name,
         "internalQueue": str(internal).lower(),

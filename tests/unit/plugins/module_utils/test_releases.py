@@ -86,7 +86,7 @@ KERNEL_WHEEL = "understudy_kernel-1-cp311-abi3-linux_x86_64.whl"
 
 
 class KernelCommands(Commands):
-    """As ``Commands``; the interpreter says which kernel it runs."""
+    """Commands whose interpreter says which kernel it runs."""
 
     def __init__(self, says: str, fails_at: str = "") -> None:
         super().__init__(fails_at)

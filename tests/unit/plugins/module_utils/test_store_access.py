@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def problems(store: Path, *groups: int) -> list[str]:
-    """As a user without rights, who is in these groups."""
+    """Problems of access that a user without rights has who is in these groups."""
     if not IS_ROOT:
         return access_problems(store, check_writing=True)
     return as_user(NOBODY, NOBODY, groups, lambda: access_problems(store, check_writing=True))

@@ -86,7 +86,7 @@ def lose(made: Reconnection) -> None:
 
 
 def connect(made: Reconnection, steps: Steps) -> None:
-    """From a dial under way to connected."""
+    """Fire the events that lead from a dial under way to the state ``CONNECTED``."""
     up(made)
     made.fire(Event.GREETED)
     made.fire(Event.RESTORED)
@@ -457,7 +457,7 @@ def test_a_node_that_has_taken_over_by_scale_down_is_ours_from_then_on() -> None
 
 
 def test_another_member_of_the_cluster_is_not_ours_while_our_node_fails_over() -> None:
-    """It accepts every client unless it has scale-down itself."""
+    """The other member accepts every client unless it has scale-down itself."""
     topology = Topology()
     topology.node_up("ours", 1, A, B)
     topology.node_up("other", 1, C, None)

@@ -119,7 +119,9 @@ def test_a_failover_dooms_the_open_transaction() -> None:
 
 
 def test_a_message_taken_without_a_connection_is_lost_with_the_session_that_delivered_it() -> None:
-    """It is delivered again: a commit that came to an end would have been believed."""
+    """The message is delivered again, so its transaction may only be rolled back: an application would believe a commit
+    that succeeds.
+    """
     talk = PacketDriver(TRANSACTED)
     consumer = talk.consumer()
     talk.deliver(consumer, 1)

@@ -80,7 +80,9 @@ def test_a_message_after_which_the_next_was_asked_for_is_finished(mode: Acknowle
 
 
 def test_a_transacted_session_counts_its_deliveries_when_it_closes() -> None:
-    """With an error or without: the close rolls back, and acknowledgements in the transaction keep the counts."""
+    """The session is closed with an error or without: the close rolls back, and acknowledgements in the transaction
+    keep the delivery counts.
+    """
     for failed in (False, True):
         talk = PacketDriver(TRANSACTED)
         consumer = talk.consumer()

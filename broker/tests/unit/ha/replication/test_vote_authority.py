@@ -133,7 +133,7 @@ class Node:
         replica.local.write(self.authority.sequence, lambda error: None)
 
     def take_over(self) -> None:
-        """It was in sync, and the active node is gone."""
+        """Activate a node that was in sync, after the loss of the active node."""
         self.request(Cause.LOST)
         self.vote.decide(True)
         self.activate()
@@ -171,7 +171,7 @@ def failed_back(primary: Node, backup: Node) -> None:
 
 
 def failed_back_in_sync(primary: Node, backup: Node) -> None:
-    """As before, and the backup is in sync again before both end."""
+    """The primary has taken the service back, and the backup is in sync again before both end."""
     failed_back(primary, backup)
     primary.share(backup)
 

@@ -41,7 +41,7 @@ class Run(Enum):
     """Replica in sync of the other node."""
     COPYING = auto()
     CLAIMING = auto()
-    """It has the permission and has not raised its sequence."""
+    """The node has the permission to activate and has not raised its sequence."""
     ACTIVE = auto()
     LOSING = auto()
     """Active, without its replica, and has not raised its sequence: it confirms nothing."""

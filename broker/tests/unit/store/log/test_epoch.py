@@ -85,7 +85,7 @@ def test_crash_at_every_step_of_an_activation_and_of_its_clean_up() -> None:
 
 
 def assert_tidy(rig: StoreHarness) -> None:
-    """Of older epochs there is nothing but the log."""
+    """Check that segments of older epochs have nothing but the log in them."""
     store = rig.store
     assert store is not None
     ends = {segment_name(number, use.epoch): use.end for number, use in store.state.segments.items()}
@@ -113,7 +113,7 @@ def test_unused_segments_of_older_epochs_are_removed_and_the_rest_is_cut() -> No
 
 
 def test_a_node_that_was_overtaken_tidies_nothing() -> None:
-    """Its files may be part of the log that the other node has begun."""
+    """Files of the overtaken node may be part of the log that the other node has begun."""
     rig = StoreHarness(random.Random(1))
     rig.activate("a")
     rig.queue()

@@ -185,7 +185,9 @@ def test_a_reserve_cut_short_by_a_crash_is_completed() -> None:
 def test_a_disk_that_is_full_within_an_allocated_segment_blocks_until_there_is_space(
     monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
-    """As on a file system that copies on write: no node ends, nothing is confirmed early, nothing is lost."""
+    """Allocated segments can be full on a file system that copies on write: no node ends, nothing is confirmed early,
+    nothing is lost.
+    """
     rig = StoreHarness(random.Random(1))
     store = store_with(rig)
     full = True

@@ -106,7 +106,7 @@ class Pair:
         self.bodies.apply(operations)
 
     def steps(self) -> None:
-        """As many as there are, without ``freeze``."""
+        """Make all steps that the source and the target of a copy have, without ``freeze``."""
         while self.source.wants_step or self.target.wants_step:
             if self.target.wants_step:
                 for message in self.target.step():

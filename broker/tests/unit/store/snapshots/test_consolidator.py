@@ -60,7 +60,7 @@ def put(rig: StoreHarness, *, queue: int = 0, pinned: bool = False) -> tuple[int
 
 
 def fill(rig: StoreHarness, count: int, *, pin_every: int = 0) -> list[tuple[int, Location]]:
-    """So many messages with time for the disk; those that are pinned."""
+    """Store ``count`` messages, with time for the disk after each; ids and locations of those that are pinned."""
     kept = []
     for number in range(count):
         pinned = pin_every > 0 and number % pin_every == 0
