@@ -240,7 +240,7 @@ def _memory_mib(node: Node, line: str) -> float:
 @click.command()
 @click.option("--rounds", default=3, show_default=True, help="Rounds; medians are printed.")
 @click.option("--window-ms", default=5_000, show_default=True, help="Load of each measurement.")
-@click.option("--artemis/--no-artemis", default=True, show_default=True, help="With a cluster of Artemis beside ours.")
+@click.option("--artemis/--no-artemis", default=True, show_default=True, help="Run a cluster of Artemis beside ours.")
 @click.option("--members", default="2,4", show_default=True, help="Sizes of our cluster; that of Artemis has two.")
 @click.option("--queues", default=10_000, show_default=True, help="Queues that four members learn of each other.")
 @click.option("--messages", default=1_000_000, show_default=True, help="Messages that are redistributed.")

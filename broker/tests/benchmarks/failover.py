@@ -353,12 +353,16 @@ def rows(samples: Sequence[Sample]) -> Iterator[list[str]]:
 
 
 @click.command()
-@click.option("--rounds", default=20, show_default=True, type=click.IntRange(1), help="Of each fault.")
-@click.option("--cut-rounds", default=None, type=click.IntRange(1), help="Of each silent cut; default: --rounds.")
+@click.option("--rounds", default=20, show_default=True, type=click.IntRange(1), help="Rounds of each fault.")
+@click.option(
+    "--cut-rounds", default=None, type=click.IntRange(1), help="Rounds of each silent cut; default: --rounds."
+)
 @click.option("--turns", default=4, show_default=True, type=click.IntRange(1), help="The rounds go in so many turns.")
-@click.option("--faults", default=",".join(FAULTS), show_default=True, help="With commas.")
-@click.option("--pairs", "kinds", default=",".join(KINDS), show_default=True, help="With commas.")
-@click.option("--java/--no-java", default=True, show_default=True, help="With the stock client beside ours.")
+@click.option("--faults", default=",".join(FAULTS), show_default=True, help="Faults, with commas between them.")
+@click.option(
+    "--pairs", "kinds", default=",".join(KINDS), show_default=True, help="Kinds of pairs, with commas between them."
+)
+@click.option("--java/--no-java", default=True, show_default=True, help="Run the stock client beside ours.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="The table as in docs/build/reliability.md.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def failover(

@@ -290,7 +290,7 @@ def measure(rounds: int, messages: int, batch: int) -> list[Step]:
 
 @click.command("member-steps")
 @click.option("--rounds", default=10, show_default=True, help="Rounds; the lowest is printed.")
-@click.option("--messages", default=30_000, show_default=True, help="In a round of a case.")
+@click.option("--messages", default=30_000, show_default=True, help="Messages in a round of a case.")
 @click.option("--batch", default=300, show_default=True, help="Messages of one read of a socket.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def member_steps(*, rounds: int, messages: int, batch: int, as_json: bool) -> None:

@@ -16,7 +16,7 @@ from fuzz.catalogue import TARGETS
 
 @click.command()
 @click.option("--seconds", default=600.0, show_default=True, help="Time for all targets together.")
-@click.option("--seed", type=int, help="Of the generator; drawn and printed if it is not given.")
+@click.option("--seed", type=int, help="Seed of the generator; drawn and printed if it is not given.")
 @click.option("--target", "names", multiple=True, type=click.Choice(sorted(TARGETS)), help="Only these; default: all.")
 @click.option(
     "--engine", type=click.Choice(["coverage", "mutation"]), help="Default: coverage if atheris is installed."

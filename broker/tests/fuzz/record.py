@@ -77,7 +77,9 @@ def our_client(port: int) -> None:
 
 
 @click.command()
-@click.option("--classpath", help="Of the compiled scenarios of interop/java; without it only our client is recorded.")
+@click.option(
+    "--classpath", help="Classes of the compiled scenarios of interop/java; without them only our client is recorded."
+)
 def main(classpath: str | None) -> None:
     """Record the files of corpus/ anew."""
     with tempfile.TemporaryDirectory() as directory:

@@ -19,13 +19,15 @@ PAIRS = ("shared", "replicated")
 
 
 @click.command()
-@click.option("--rounds", default=10, show_default=True, type=click.IntRange(min=1), help="Of each kind and pair.")
+@click.option(
+    "--rounds", default=10, show_default=True, type=click.IntRange(min=1), help="Rounds of each kind and pair."
+)
 @click.option(
     "--faults",
     default=1,
     show_default=True,
     type=click.IntRange(min=1),
-    help="Of each round, one after the other while its clients go on; their ledgers are judged at its end.",
+    help="Faults of a round, one after the other while its clients go on; their ledgers are judged at its end.",
 )
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Default: all.")
 @click.option("--pair", "pairs", multiple=True, type=click.Choice(PAIRS), help="Default: both.")

@@ -42,11 +42,13 @@ def _seeds(text: str) -> list[int]:
 
 
 @click.command()
-@click.option("--seeds", default="0-99", show_default=True, help="For instance 0-999 or 3,17.")
+@click.option("--seeds", default="0-99", show_default=True, help="Seeds of the programs, such as 0-999 or 3,17.")
 @click.option("--restarts", is_flag=True, help="Programs with a restart of the broker in them.")
 @click.option("--profile", type=click.Choice([each.__name__.strip("_") for each in PROFILES]), help="Only its seeds.")
 @click.option(
-    "--artemis", type=click.Path(path_type=Path, exists=True), help="Its command; default: what the tests brought."
+    "--artemis",
+    type=click.Path(path_type=Path, exists=True),
+    help="Command of Artemis; default: the one that the tests downloaded.",
 )
 @click.option("--shrink/--no-shrink", "shrinking", default=True, help="Make the programs that differ small.")
 @click.option("--seconds", type=float, help="Begin no seed after that time.")

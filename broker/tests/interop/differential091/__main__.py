@@ -22,7 +22,7 @@ def _seeds(text: str) -> list[int]:
 
 
 @click.command()
-@click.option("--seeds", default="0-99", show_default=True, help="For instance 0-999 or 3,17.")
+@click.option("--seeds", default="0-99", show_default=True, help="Seeds of the programs, such as 0-999 or 3,17.")
 @click.option("--shrink/--no-shrink", "shrinking", default=True, help="Make the programs that differ small.")
 def main(seeds: str, shrinking: bool) -> None:
     """The same programs at RabbitMQ and at this broker. Exit code 1: there was a difference."""

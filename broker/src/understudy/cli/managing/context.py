@@ -54,12 +54,14 @@ def context() -> None:
     "token_files",
     multiple=True,
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Its token is stored; one for all URLs, or one for each.",
+    help="File with the token to store; one for all URLs, or one for each.",
 )
 @click.option("--broker", help="URL for clients, such as tcp://127.0.0.1:61616.")
 @click.option("--user", help="User of clients.")
 @click.option(
-    "--password-file", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Its password is stored."
+    "--password-file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="File with the password to store.",
 )
 @click.option(
     "--ca",
