@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 
 from support.routing import World, text
 from understudy.cluster.scale_down.plan import ScaleDown
-from understudy.cluster.scale_down.work import Ask
+from understudy.cluster.scale_down.work import Ask, Pause
+from understudy.store.setting_record import SettingKind
 from understudy.wire.core import packets
 
 OWN = "00000000-0000-0000-0000-0000000000aa"
@@ -57,6 +59,31 @@ def test_a_node_that_has_something_left_leaves_no_record(left: str) -> None:
     assert RECORD not in node.asked()
     assert node.told == [packets.ScaleDownAnnouncement("target", OWN)], "the rest is there"
     assert not node.plan.everything_moved, "the next start serves the rest: the data is not set aside"
+
+
+def test_messages_move_after_the_record_of_the_target_and_the_commit() -> None:
+    """A disk that fails before leaves the data of the other node the newest (ADR 0112)."""
+    node = Finish()
+    steps: list[str] = []
+    waiting: list[Callable[[], None]] = []
+    plan, store = node.plan, node.world.office.store
+    plan.record = None
+    plan._services.sessions.resources.will_move = lambda node_id: None
+    later: list[Callable[[], None]] = []
+    plan._timers = SimpleNamespace(call_later=lambda delay_ms, call: later.append(call))
+    plan._commit = lambda committed: (steps.append("commit"), waiting.append(committed))
+    member = SimpleNamespace(node_id="target", primary=None, backup=None)
+    plan.transfer = SimpleNamespace(target=member, record_written=lambda: steps.append("messages may move"))
+    work = plan._write_target()
+    assert isinstance(next(work), Ask)
+    assert work.send(None) is Pause.WRITTEN
+    assert steps == []
+    later[0]()
+    node.world.turn()
+    assert steps == ["commit"]
+    assert any(each.scope is SettingKind.SCALE_DOWN for each in store.state.settings.values())
+    waiting[0]()
+    assert steps == ["commit", "messages may move"]
 
 
 def test_the_record_is_in_doubt_until_the_target_has_answered() -> None:

@@ -37,17 +37,21 @@ class ScaleDown:
         timers: Timers,
         pending: SettingRecord | None,
         moved: Callable[[], packets.StoreMoved | None] = lambda: None,
+        commit: Callable[[Callable[[], None]], None] = lambda committed: committed(),
     ) -> None:
         """Args:
         configuration: Configuration of the node, with a cluster connection.
         cluster: Cluster with the topology and the connections to other brokers.
         pending: Note of the interrupted scale-down; its target has to be the same. None: there is none.
         moved: The record that the target is to keep once everything is there (ADR 0126).
+        commit: Called when the target is written down, before the first message moves; its argument is called when
+            messages may move (ADR 0112).
         """
         replication = configuration.ha_policy.replication
         # without a lock manager only the target knows whether the primary may begin empty
         waits_for_answer = replication is not None and replication.lock_manager is None
         self._moved = moved
+        self._commit = commit
         settings = settings_of(configuration)
         self._pending = pending
         self.record: SettingRecord | None = None
@@ -96,8 +100,11 @@ class ScaleDown:
             self._services.sessions.resources.will_move(member.node_id)
             sequence = store.store_setting(self.record)
             # in a turn, at whose end the log is written
-            self._timers.call_later(0, lambda: store.context.when_durable(sequence, self.transfer.record_written))
+            self._timers.call_later(0, lambda: store.context.when_durable(sequence, self._written))
         yield Pause.WRITTEN
+
+    def _written(self) -> None:
+        self._commit(self.transfer.record_written)
 
     def forget_target(self) -> None:
         """Forget the target: no message is at both nodes any more."""

@@ -226,7 +226,7 @@ class Transfer(Machine[State, Event]):
         self._go_on()
 
     def record_written(self) -> None:
-        """Called when the log has the record of the target."""
+        """Called when the log has the record of the target, and messages may move."""
         self._moving.target_written = True
         self._go_on()
 

@@ -132,7 +132,7 @@ class ReplicationPolicy:
             return accept.do() if self._moved() is None else None
 
         last = Step(accept.name, accept_unless_moved, accept.undo)
-        return (*replication.steps(), *opening, replication.commit_step(), *serving, last)
+        return (*replication.steps(), *opening, *replication.commit_steps(), *serving, last)
 
     # --- active ------------------------------------------------------------------------------------
 

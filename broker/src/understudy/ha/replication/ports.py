@@ -377,8 +377,9 @@ class Replication(Protocol):
         """
         ...
 
-    def commit_step(self) -> Step:
-        """The step before the first one that another node or a client can notice: ``Authority.commit``."""
+    def commit_steps(self) -> Sequence[Step]:
+        """The step before the first one that another node or a client can notice: ``Authority.commit``. None in a node
+        that moves its messages in place of serving: it commits when it has written its target down (ADR 0112)."""
         ...
 
     def accept_step(self) -> Step:

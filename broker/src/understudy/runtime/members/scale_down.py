@@ -13,6 +13,7 @@ from understudy.cluster.balancing.cluster_flows import ClusterFlows
 from understudy.cluster.scale_down.plan import ScaleDown
 from understudy.cluster.scale_down.transfer import Transfer
 from understudy.config.high_availability import ScaleDownConfiguration
+from understudy.errors import BrokerError
 from understudy.ha.life.policy import ScaleDownOutcome
 from understudy.ha.replication.moved_store import LogEnd, MovedStore
 from understudy.runtime.base.parts import NodeParts, Owner
@@ -32,11 +33,16 @@ class NodeScaleDown:
     """Scale-down of one node, from one activation to its end."""
 
     def __init__(
-        self, parts: NodeParts, owner: Owner, record: Callable[[LogEnd], MovedStore | None] = lambda end: None
+        self,
+        parts: NodeParts,
+        owner: Owner,
+        record: Callable[[LogEnd], MovedStore | None] = lambda end: None,
+        commit: Callable[[Callable[[BrokerError | None], None]], None] = lambda answer: answer(None),
     ) -> None:
         """Args:
         owner: After an error its messages stay, and while it is isolated.
         record: Makes the record of a replica that the target is to keep.
+        commit: Commits the activation sequence of a replica, if that was not done in this activation.
         """
         self._parts = parts
         self._owner = owner
@@ -45,6 +51,7 @@ class NodeScaleDown:
         self.outcome: ScaleDownOutcome | None = None
         """Outcome of the last one; None: no node took the messages."""
         self._record = record
+        self._commit_sequence = commit
         self._requested: ScaleDownConfiguration | None = None
         """Settings of a scale-down that an administrator has requested."""
 
@@ -155,7 +162,9 @@ class NodeScaleDown:
                 end.last_batch,
             )
 
-        plan = ScaleDown(configuration, broker.cluster, broker.services, self._parts.turn, pending, record)
+        plan = ScaleDown(
+            configuration, broker.cluster, broker.services, self._parts.turn, pending, record, self._commit
+        )
         membership = self._parts.membership if configuration.ha_policy.moves_instead_of_serving else None
         if membership is not None:
             # the node is no member of the cluster now, and learns here which nodes are; it is not the backup any more
@@ -173,6 +182,18 @@ class NodeScaleDown:
             return
         self._plan = plan
         log.info("messages move to another node", extra={"node_id": target.node_id})
+
+    def _commit(self, committed: Callable[[], None]) -> None:
+        """Commit the activation sequence: the target has messages from then on. Without it none moves, and the node
+        ends."""
+
+        def answered(error: BrokerError | None) -> None:
+            if error is None:
+                committed()
+            else:
+                self._owner.fail(error)
+
+        self._commit_sequence(answered)
 
     @property
     def target_id(self) -> str | None:

@@ -95,6 +95,9 @@ class Serving:
         node."""
         policy = self._parts.configuration.current.ha_policy
         moving = [Step("choose a node", self._choose_target), Step("move messages", self._move_messages)]
+        if self._replication is not None:
+            # the transfer has done it if a message has moved
+            moving.append(Step("commit the activation sequence", self._replication.commit))
         if self._never_serves:
             return moving
         steps = [

@@ -43,9 +43,9 @@ def make_sides(parts: NodeParts, standby: NodeStandby, owner: Owner) -> Sides:
         scale_down = NodeScaleDown(parts, owner)
         opened = OpenedStore(parts, standby, proof, owner)
         return Sides(opened, scale_down, None, partial(make_shared_store_policy, parts, standby, proof, scale_down))
-    scale_down = NodeScaleDown(parts, owner, used.authority.moved_record)
     opened = OpenedStore(parts, standby, used.authority.fence, owner, used.shipping)
     replication = NodeReplication(parts, used, owner, opened, standby)
+    scale_down = NodeScaleDown(parts, owner, used.authority.moved_record, replication.sequence.commit)
     return Sides(
         opened, scale_down, replication, partial(make_replication_policy, parts, standby, replication, scale_down)
     )

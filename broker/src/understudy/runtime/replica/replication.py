@@ -22,6 +22,7 @@ from understudy.runtime.node.standby import NodeStandby
 from understudy.runtime.node.store_position import StorePosition
 from understudy.runtime.replica.copied_store import EarlierNote, adopt_identity, earlier_data, own_data
 from understudy.runtime.replica.copying import DamagedFiles, FileExchange, SourceCopy, StoreOwner
+from understudy.runtime.replica.sequence_commit import SequenceCommit
 from understudy.store.replication.shipping import Shipping
 from understudy.wire.core import packets
 
@@ -81,6 +82,8 @@ class NodeReplication:
         """Version of the replication protocol that the replica speaks."""
         self.files = FileExchange(parts, used.worker, self.link.copy_send)
         self.position = StorePosition(parts, used.authority, used.worker, standby)
+        self.sequence = SequenceCommit(used.authority)
+        """The commit of the activation sequence."""
         self._replica_asks: Callable[[], None] | None = None
         if parts.membership is not None:
             parts.membership.pair_state = self._pair_state
@@ -129,6 +132,7 @@ class NodeReplication:
         return Step("accept replicas", self._accept)
 
     async def _claim(self) -> None:
+        self.sequence.begin()
         await self._answer_of(lambda answer: self.used.authority.claim(answer, alone=False))
 
     async def _answer_of(self, ask: Callable[[Callable[[BrokerError | None], None]], None]) -> None:
@@ -143,11 +147,15 @@ class NodeReplication:
         self.used.authority.take_back(lambda: ended.set_result(None))
         await ended
 
-    def commit_step(self) -> Step:
-        return Step("commit the activation sequence", self._commit)
+    def commit_steps(self) -> Sequence[Step]:
+        if self._parts.configuration.current.ha_policy.moves_instead_of_serving:
+            # the scale-down commits before the first message moves; see ``Serving.steps``
+            return ()
+        return (Step("commit the activation sequence", self.commit),)
 
-    async def _commit(self) -> None:
-        await self._answer_of(self.used.authority.commit)
+    async def commit(self) -> None:
+        """Commit the activation sequence, if that was not done in this activation."""
+        await self._answer_of(self.sequence.commit)
 
     def _prepare(self) -> None:
         self.used.shipping.begin()
