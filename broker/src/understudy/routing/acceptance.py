@@ -438,6 +438,25 @@ class Acceptance:
         else:
             done(error)
 
+    def answer_settled(self, order: ResponseOrder, done: Done, queue: Queue, *, logged: bool) -> None:
+        """Answer the commit of deliveries of a queue that were just acknowledged, in its session's order, when that is
+        durable by the contract of their address.
+
+        Args:
+            logged: Whether the log has a record of it, the last one.
+        """
+        context = self.context
+        sequence = order.sequence
+        lane = order.lane or context
+        if logged:
+            sequence = self.store.last_sequence
+            lane = order.enter(context, queue.address.lane)
+        if sequence > lane.durable:
+            order.sequence = context.appended
+            lane.when_durable(order.sequence, done, None)
+        else:
+            done(None)
+
     def remember(
         self, address: Address, ids: Sequence[bytes], transaction: RoutingTransaction | None, *, logged: bool
     ) -> None:

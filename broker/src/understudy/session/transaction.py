@@ -151,6 +151,11 @@ class Transaction(Machine[State, Event]):
         return not (self._sends or self._duplicate_ids or self._acknowledged or self._held or self._outcomes)
 
     @property
+    def untouched(self) -> bool:
+        """Whether it is as it began: nothing was done in it, and nothing has failed."""
+        return self._state is State.ACTIVE and self.empty
+
+    @property
     def rollback_only(self) -> bool:
         """Whether the transaction can only be rolled back."""
         return self._state is State.ROLLBACK_ONLY

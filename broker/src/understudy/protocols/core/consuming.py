@@ -11,10 +11,11 @@ from understudy.errors import IllegalState
 from understudy.kernel.core import receives, run_receives
 from understudy.limits import SETTLE_DELAY_MS_MAX
 from understudy.protocols.core import queues
-from understudy.protocols.core.answers import SessionAnswers
+from understudy.protocols.core.answers import NO_CORRELATION, SessionAnswers
 from understudy.session.outcomes import ACCEPTED, EXPIRED, REJECTED, modified
 from understudy.store.messages.reference import Part, RunSlice
 from understudy.wire.core import packets
+from understudy.wire.core.codec import CommitBatch
 
 
 def _create_consumer(handler: SessionAnswers, packet: packets.CreateConsumer) -> None:
@@ -47,6 +48,11 @@ def _force_delivery(handler: SessionAnswers, packet: packets.ForceConsumerDelive
 def _acknowledge(handler: SessionAnswers, packet: packets.Acknowledge) -> None:
     done = handler.done if packet.requires_response else None
     handler.session.acknowledge(packet.consumer_id, packet.message_id, done)
+
+
+def _acknowledge_and_commit(handler: SessionAnswers, packet: CommitBatch) -> None:
+    answers = (NO_CORRELATION,) * len(packet.message_ids)
+    handler.session.acknowledge_and_commit(packet.consumer_id, packet.message_ids, answers, handler.answer_run)
 
 
 def _acknowledge_one(handler: SessionAnswers, packet: packets.IndividualAcknowledge) -> None:
@@ -91,6 +97,7 @@ HANDLERS: Final[dict[type, Callable[[SessionAnswers, Any], None]]] = {
     packets.FlowToken: _flow,
     packets.ForceConsumerDelivery: _force_delivery,
     packets.Acknowledge: _acknowledge,
+    CommitBatch: _acknowledge_and_commit,
     packets.IndividualAcknowledge: _acknowledge_one,
     packets.Settle: _settle,
     packets.Expired: _expire,
