@@ -276,7 +276,11 @@ class Acceptance:
             queues: Each of them gets each message.
             part: The messages, as one of the queues gets them; their ids are consecutive.
         """
-        first_id, (count, size_bytes, *_) = part.ids[0], part.sums
+        if isinstance(part, References) and len(part) == 1:
+            # a message that came alone, without the lists of those that are several
+            first_id, count, size_bytes = part[0].message_id, 1, part[0].size_bytes
+        else:
+            first_id, (count, size_bytes, *_) = part.ids[0], part.sums
         memory = self.memory
         memory.held_bytes += size_bytes
         memory.held_count += count

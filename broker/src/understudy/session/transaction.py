@@ -39,6 +39,9 @@ class State(Enum):
     COMMITTED = auto()
     ROLLED_BACK = auto()
 
+    # that of Enum is a Python function, and each message of a transaction is an event
+    __hash__ = object.__hash__
+
 
 class Event(Enum):
     """Events of a transaction."""
@@ -50,6 +53,8 @@ class Event(Enum):
     PREPARE = auto()
     COMMIT = auto()
     ROLL_BACK = auto()
+
+    __hash__ = object.__hash__
 
 
 _TABLE: Final = table(

@@ -136,7 +136,7 @@ def _sends_at(data: bytes, offset: int, limit_bytes: int, count_max: int) -> tup
 
 
 def _confirms_at(data: bytes, offset: int, count_max: int) -> tuple[ConfirmBatch, int, int] | None:
-    """As ``_sends_at``, of responses with correlation ids."""
+    """The batch of responses with correlation ids at an offset; the result is that of ``_sends_at``."""
     ids = split_confirms(data, offset, count_max)
     if not ids:
         return None
@@ -146,7 +146,7 @@ def _confirms_at(data: bytes, offset: int, count_max: int) -> tuple[ConfirmBatch
 
 
 def _commits_at(data: bytes, offset: int, count_max: int) -> tuple[CommitBatch, int, int] | None:
-    """As ``_sends_at``, of acknowledgements that have their commit directly after them."""
+    """The batch of acknowledgements with a commit each at an offset; the result is that of ``_sends_at``."""
     if offset + _PAIR_BYTES > len(data) or data[offset + _ACKNOWLEDGE_BYTES + 4] != _TYPE_COMMIT:
         return None
     consumer_id, ids = split_commits(data, offset, count_max)
