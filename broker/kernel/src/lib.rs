@@ -56,6 +56,7 @@ fn understudy_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(changes::moved_sends, module)?)?;
     module.add_function(wrap_pyfunction!(changes::split_forwarded, module)?)?;
     module.add_function(wrap_pyfunction!(core::forwarding::forward_messages, module)?)?;
+    module.add_function(wrap_pyfunction!(core::frames::split_commits, module)?)?;
     module.add_function(wrap_pyfunction!(core::frames::split_confirms, module)?)?;
     module.add_function(wrap_pyfunction!(core::frames::confirms, module)?)?;
     module.add_function(wrap_pyfunction!(core::frames::receives, module)?)?;

@@ -51,7 +51,7 @@ BATCHES: Final = 10
 PRODUCERS: Final = 16
 
 _HEAD_BYTES: Final = 13
-_EXCEPTION, _NULL_RESPONSE, _RECEIVE, _ACKNOWLEDGE = 20, 21, 75, 41
+_EXCEPTION, _NULL_RESPONSE, _RECEIVE, _ACKNOWLEDGE, _COMMIT = 20, 21, 75, 41, 43
 _POLLING: Final = ("understudy.runtime.base.turn", "Turn._look_again")
 #: Methods of an asyncio protocol with which a read of a socket begins.
 _READS: Final = (".data_received", ".buffer_updated")
@@ -260,6 +260,31 @@ def lone_acknowledgements(client: Client, name: str) -> Count:
         return client.count(name, acknowledge, OPERATIONS, WARMUP, OPERATIONS)
 
 
+def committed_acknowledgements(client: Client, name: str) -> Count:
+    """A consumer of a JMS session with CLIENT_ACKNOWLEDGE that has its messages, and writes ``BATCH`` acknowledgements
+    at once, each with its commit.
+    """
+    client.link.declare(["committed"])
+    producer = client.link.producer("committed", Content(PLAIN))
+    consumer = client.link.consumer("committed", 0, auto_commit_acks=False)
+    with producer.socket as sending, consumer.socket as receiving:
+        for connected in (sending, receiving):
+            connected.settimeout(60)
+        warmup, times = 2, 6
+        # the credits of the consumer suffice for all of them
+        count = BATCH * (warmup + times)
+        sending.sendall(b"".join(patched(producer, number) for number in range(count)))
+        _responses(sending, count)
+        receiving.sendall(consumer.start)
+        pairs = [_acknowledgement(each, answered=False) + _commit(each) for each in _frames(receiving, _RECEIVE, count)]
+
+        def acknowledge(number: int) -> None:
+            receiving.sendall(b"".join(pairs[number * BATCH : (number + 1) * BATCH]))
+            _responses(receiving, BATCH)
+
+        return client.count(name, acknowledge, BATCH * times, warmup, times)
+
+
 def batches(client: Client, name: str, shape: Shape) -> Count:
     """A producer that writes ``BATCH`` sends at once, and a consumer that gets and acknowledges them together."""
     queue = f"batches.{shape.name}"
@@ -289,6 +314,7 @@ CASES: Final[dict[str, Callable[[Client, str], Count]]] = {
     "gathered": lambda client, name: gathered_sends(client, name, PLAIN),
     "gathered-jms": lambda client, name: gathered_sends(client, name, JMS),
     "acknowledge": lone_acknowledgements,
+    "batch-commit": committed_acknowledgements,
     "batch": lambda client, name: batches(client, name, PLAIN),
     "batch-properties": lambda client, name: batches(client, name, PROPERTIES),
     "batch-duplicate-id": lambda client, name: batches(client, name, DUPLICATE),
@@ -424,11 +450,16 @@ def _responses(connected: socket.socket, count: int) -> None:
     _frames(connected, _NULL_RESPONSE, count)
 
 
-def _acknowledgement(delivery: bytes) -> bytes:
-    """SESS_ACKNOWLEDGE of a delivery, with a response; cumulative, as always in CORE."""
+def _acknowledgement(delivery: bytes, *, answered: bool = True) -> bytes:
+    """SESS_ACKNOWLEDGE of a delivery, with a response or without; cumulative, as always in CORE."""
     message_id = _HEAD_BYTES + int.from_bytes(delivery[_HEAD_BYTES : _HEAD_BYTES + 4], "big") - 9
-    fields = delivery[-12:-4] + delivery[message_id : message_id + 8] + b"\x01"
+    fields = delivery[-12:-4] + delivery[message_id : message_id + 8] + bytes((answered,))
     return (9 + len(fields)).to_bytes(4, "big") + bytes((_ACKNOWLEDGE,)) + delivery[5:13] + fields
+
+
+def _commit(delivery: bytes) -> bytes:
+    """SESS_COMMIT without a correlation id, as the client of Artemis sends it, on the channel of a delivery."""
+    return (9).to_bytes(4, "big") + bytes((_COMMIT,)) + delivery[5:13]
 
 
 def _credits(deliveries: Sequence[bytes]) -> bytes:

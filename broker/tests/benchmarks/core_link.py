@@ -65,8 +65,8 @@ class CoreLink:
             patches.append(Patch(frame.index(DIGITS.encode("utf-16-le")), kind="W"))
         return Producer(client.socket, frame, tuple(patches))
 
-    def consumer(self, queue: str, number: int) -> Consumer:
-        client = LinkClient(self.port)
+    def consumer(self, queue: str, number: int, *, auto_commit_acks: bool = True) -> Consumer:
+        client = LinkClient(self.port, auto_commit_acks=auto_commit_acks)
         create = packets.CreateConsumer(number, queue, None, False, True, 0)
         client.ask(create, packets.queue_query_response_type(_VERSION))
         start = encode(packets.SessionStart(), _CHANNEL, _VERSION) + encode(
@@ -117,16 +117,19 @@ def _large(message: Message) -> bytes:
 class LinkClient:
     """A session, as far as it is needed to arrange things."""
 
-    def __init__(self, port: int, *, auto_commit: bool = True) -> None:
-        """``auto_commit``: whether its sends take effect without a commit."""
+    def __init__(self, port: int, *, auto_commit: bool = True, auto_commit_acks: bool = True) -> None:
+        """``auto_commit``, ``auto_commit_acks``: whether its sends, and its acknowledgements, take effect without a
+        commit.
+        """
         self.socket = socket.create_connection(("127.0.0.1", port), 10)
         self._decoder = FrameDecoder("client")
         self._decoder.version = _VERSION
         self.socket.sendall(MAGIC)
         name = str(uuid.uuid4())
         create = packets.CreateSession(
-            name, _CHANNEL, _VERSION, user="bench", password="bench", auto_commit_sends=auto_commit
-        )
+            name, _CHANNEL, _VERSION, user="bench", password="bench", auto_commit_sends=auto_commit,
+            auto_commit_acks=auto_commit_acks,
+        )  # fmt: skip
         self.ask(create, packets.CreateSessionResponse, 1)
 
     def ask(self, packet: packets.Packet, kind: type[P], channel_id: int = _CHANNEL) -> P:

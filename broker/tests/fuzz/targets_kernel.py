@@ -94,9 +94,11 @@ def _forwarding(data: bytes) -> None:
     if NATIVE is None:
         forwarding.forward_messages(*arguments)
         frames.split_confirms(data, 0, 100)
+        frames.split_commits(data, 0, 100)
     else:
         both(forwarding.forward_messages, *arguments)
         both(frames.split_confirms, data, 0, 100)
+        both(frames.split_commits, data, 0, 100)
     sends = frames.split_sends(data, 0, _LIMIT_BYTES, _COUNT_MAX)
     encoded = [] if sends is None else [sends.encoded(row) for row in range(sends.count)]
     moving = ([*encoded, message], _ADDED if how > b"\x80" else b"", int(how > b"\x80"))

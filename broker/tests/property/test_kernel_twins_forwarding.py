@@ -23,7 +23,8 @@ from understudy.message import Message
 from understudy.properties import Properties
 from understudy.routing.lifecycle.duplicate_ids import forwarded_id_bytes
 from understudy.routing.remote import without_routes
-from understudy.wire.core.codec import encode_null_response, encode_send
+from understudy.wire.core.codec import encode, encode_null_response, encode_send
+from understudy.wire.core.packets import Acknowledge, Commit
 
 ROUTE = names.ROUTE_TO + "sf.one"
 NODE = bytes(range(16))
@@ -220,6 +221,36 @@ def test_confirmations_are_read_as_the_codec_writes_them(ids: list[int], tail: b
     assert found[:whole] == ids[:whole][:most]
     assert len(found) <= most
     both(frames.split_confirms, data, 5, most)
+
+
+@needs_native
+@given(
+    st.lists(st.tuples(st.integers(0, 1), integers(64), st.booleans(), st.sampled_from((None, -1, 7))), max_size=8),
+    st.binary(max_size=50) | st.just(encode(Commit(), 10, 131)),
+    st.integers(0, 60),
+    st.integers(0, 10),
+)
+@example([(0, 1, False, None), (0, 2, False, None), (1, 3, False, None)], b"", 0, 10)
+def test_acknowledgements_with_commits_are_read_as_the_codec_writes_them(
+    pairs: list[tuple[int, int, bool, int | None]], tail: bytes, cut: int, most: int
+) -> None:
+    data = b"".join(
+        encode(Acknowledge(consumer, message_id, answered), 10)
+        + (encode(Commit(), 10, 131) if correlation is None else encode(Commit(correlation), 10))
+        for consumer, message_id, answered, correlation in pairs
+    )
+    size = len(encode(Acknowledge(0, 0, False), 10)) + len(encode(Commit(), 10, 131))
+    whole = []
+    for number, (consumer, message_id, answered, correlation) in enumerate(pairs):
+        if answered or correlation is not None or consumer != pairs[0][0] or len(data) - cut < size * (number + 1):
+            break
+        whole.append(message_id)
+    data = data[: len(data) - cut] if cut else data + tail
+    consumer, found = both(frames.split_commits, data, 0, most)
+    assert found[: len(whole)] == whole[:most]
+    assert consumer == (pairs[0][0] if found and pairs else 0)
+    assert len(found) <= most
+    both(frames.split_commits, data, 5, most)
 
 
 @needs_native

@@ -15,6 +15,11 @@ use crate::sends::Sends;
 const HEAD_BYTES: usize = 13;
 /// Bytes of a SESS_SEND frame after its message: whether it requires a response, correlation id, sender.
 const TAIL_BYTES: usize = 13;
+/// Bytes of a SESS_ACKNOWLEDGE frame, and of it with a SESS_COMMIT frame without a correlation id.
+const ACKNOWLEDGE_BYTES: usize = HEAD_BYTES + 17;
+const PAIR_BYTES: usize = ACKNOWLEDGE_BYTES + HEAD_BYTES;
+const SESS_ACKNOWLEDGE: u8 = 41;
+const SESS_COMMIT: u8 = 43;
 const NULL_RESPONSE: u8 = 21;
 /// Bytes of a NULL_RESPONSE frame: length, type, channel, correlation id.
 const NULL_RESPONSE_BYTES: usize = 21;
@@ -181,4 +186,39 @@ pub fn split_confirms(data: &Bound<'_, PyBytes>, start: usize, count_max: usize)
         found.push(i64::from_be_bytes(id));
     }
     found
+}
+
+/// The consumer and the messages of neighbouring pairs of SESS_ACKNOWLEDGE and SESS_COMMIT frames; see the twin.
+#[pyfunction]
+#[pyo3(signature = (data, start, count_max))]
+pub fn split_commits(data: &Bound<'_, PyBytes>, start: usize, count_max: usize) -> (i64, Vec<i64>) {
+    let mut found = Vec::new();
+    let rest = data.as_bytes().get(start..).unwrap_or(&[]);
+    if rest.len() < PAIR_BYTES
+        || i32_at(rest, 0) != Some(ACKNOWLEDGE_BYTES as i32 - 4)
+        || rest[4] != SESS_ACKNOWLEDGE
+    {
+        return (0, found);
+    }
+    // the head of an acknowledgement with its consumer, and a whole commit of the same channel
+    let head = &rest[..HEAD_BYTES + 8];
+    let mut commit = [0; HEAD_BYTES];
+    commit[..4].copy_from_slice(&(HEAD_BYTES as i32 - 4).to_be_bytes());
+    commit[4] = SESS_COMMIT;
+    commit[5..].copy_from_slice(&head[5..HEAD_BYTES]);
+    let number = |place: &[u8]| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(place);
+        i64::from_be_bytes(bytes)
+    };
+    for pair in rest.chunks_exact(PAIR_BYTES).take(count_max) {
+        if &pair[..head.len()] != head || pair[ACKNOWLEDGE_BYTES - 1] != 0 || pair[ACKNOWLEDGE_BYTES..] != commit {
+            break;
+        }
+        found.push(number(&pair[head.len()..head.len() + 8]));
+    }
+    if found.is_empty() {
+        return (0, found);
+    }
+    (number(&head[HEAD_BYTES..]), found)
 }

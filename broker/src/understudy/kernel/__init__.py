@@ -60,6 +60,7 @@ FUNCTIONS: Final = (
     "scan",
     "sends_of",
     "skim_records",
+    "split_commits",
     "split_confirms",
     "split_forwarded",
     "split_publishes",

@@ -276,7 +276,11 @@ class Acceptance:
             queues: Each of them gets each message.
             part: The messages, as one of the queues gets them; their ids are consecutive.
         """
-        first_id, (count, size_bytes, *_) = part.ids[0], part.sums
+        if isinstance(part, References) and len(part) == 1:
+            # a message that came alone, without the lists of those that are several
+            first_id, count, size_bytes = part[0].message_id, 1, part[0].size_bytes
+        else:
+            first_id, (count, size_bytes, *_) = part.ids[0], part.sums
         memory = self.memory
         memory.held_bytes += size_bytes
         memory.held_count += count
@@ -437,6 +441,25 @@ class Acceptance:
             lane.when_durable(order.sequence, done, error)
         else:
             done(error)
+
+    def answer_settled(self, order: ResponseOrder, done: Done, queue: Queue, *, logged: bool) -> None:
+        """Answer the commit of deliveries of a queue that were just acknowledged, in its session's order, when that is
+        durable by the contract of their address.
+
+        Args:
+            logged: Whether the log has a record of it, the last one.
+        """
+        context = self.context
+        sequence = order.sequence
+        lane = order.lane or context
+        if logged:
+            sequence = self.store.last_sequence
+            lane = order.enter(context, queue.address.lane)
+        if sequence > lane.durable:
+            order.sequence = context.appended
+            lane.when_durable(order.sequence, done, None)
+        else:
+            done(None)
 
     def remember(
         self, address: Address, ids: Sequence[bytes], transaction: RoutingTransaction | None, *, logged: bool

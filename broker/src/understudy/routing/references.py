@@ -9,7 +9,14 @@ from understudy.message import LargeMessage, Message
 from understudy.routing.queues.queue import Queue
 from understudy.routing.transit import arrived, deliveries_of
 from understudy.store.messages.message_store import MessageStore
-from understudy.store.messages.reference import Arrival, Location, MessageReference, parts_of, reference_to
+from understudy.store.messages.reference import (
+    Arrival,
+    Location,
+    MessageReference,
+    References,
+    parts_of,
+    reference_to,
+)
 
 
 def arriving(message: Message, queues: tuple[Queue, ...]) -> tuple[Message, int]:
@@ -40,6 +47,14 @@ def references_of(
         for _ in queues:
             store.large.hold(file_id)
         make = partial(reference_to, file_id)
+    if len(queues) == 1:
+        durable = queues[0].durable
+        logged = location is not None and durable
+        place = location if durable else None
+        reference = make(
+            message.message_id, message.priority, message.expiration, scheduled_ms, size_bytes, logged, place, message
+        )
+        return (References((reference,)),)
     return parts_of(
         make(
             message.message_id,

@@ -166,7 +166,7 @@ def equals(left: Evaluate, right: Evaluate, wanted: bool, convert: bool) -> Eval
         first, second = left(message), right(message)
         if first is None or second is None:
             return None
-        if _kind(first) != _kind(second):
+        if type(first) is not type(second) and _kind(first) != _kind(second):
             if not convert or "string" not in (_kind(first), _kind(second)):
                 return False
             return _equals_converted(first, second, wanted)

@@ -12,7 +12,7 @@ it blocks no other message.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -99,6 +99,25 @@ class Outstanding:
             self._times.popleft()
         self.count -= sum(map(len, taken))
         return taken
+
+    def take_through_each(self, message_ids: Sequence[int]) -> tuple[int, list[Part]]:
+        """Take everything up to each of these deliveries in turn.
+
+        Returns:
+            The number of them that were outstanding in their turn, which ends at the first one that was not, and the
+            deliveries, in order.
+        """
+        parts = iter(self._parts)
+        part = next(parts, None)
+        count, last = 0, -1
+        while part is not None and count < len(message_ids):
+            number = part.find(message_ids[count])
+            if number > last:
+                last = number
+                count += 1
+            else:
+                part, last = next(parts, None), -1
+        return count, self.take_through(message_ids[count - 1]) if count else []
 
     def take_one(self, message_id: int) -> Part:
         """Take this delivery; empty if it is not outstanding."""
@@ -404,6 +423,13 @@ class ServerConsumer(Consumer):
             raise IllegalState(f"consumer {self.consumer_id} of {self.queue.name!r}: no delivery {message_id}")
         self.messages_acknowledged += before - self.delivering.count
         return taken
+
+    def take_through_each(self, message_ids: Sequence[int]) -> tuple[int, list[Part]]:
+        """Everything delivered up to each of these messages in turn; see ``Outstanding``."""
+        before = self.delivering.count
+        count, taken = self.delivering.take_through_each(message_ids)
+        self.messages_acknowledged += before - self.delivering.count
+        return count, taken
 
     def take_one(self, message_id: int) -> Part:
         """One outstanding delivery; raises IllegalState."""

@@ -16,7 +16,7 @@ and the end. Not here: packets, channels, confirmation windows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from understudy.errors import BrokerError, TransactionRolledBack
@@ -184,6 +184,41 @@ class ServerSession:
             for queue, references in transaction.roll_back().items():
                 self._office.redelivery.cancel(queue, references)
             state.failed(error, done, None)
+
+    def acknowledge_and_commit(
+        self,
+        consumer_id: int,
+        message_ids: Sequence[int],
+        correlation_ids: Sequence[int],
+        answer_run: Callable[[Sequence[int], BrokerError | None], None],
+    ) -> None:
+        """Accept all deliveries of the consumer up to each of these messages in turn, each time with a commit. Those
+        that are outstanding are one record of the log (ADR 0200), like acknowledgements without a transaction.
+
+        Args:
+            correlation_ids: One for each commit.
+            answer_run: Called with correlation ids and an error or None, in the order of the commits, until all are
+                answered.
+        """
+        state = self.state
+        transaction, consumer = state.transaction, self.consumers.by_id.get(consumer_id)
+        count = 0
+        if (
+            transaction is not None
+            and transaction.untouched
+            and consumer is not None
+            and not (state.auto_commit_acks or state.options.xa or consumer.browse_only)
+        ):
+            count, parts = consumer.take_through_each(message_ids)
+            if count:
+                queue = consumer.queue
+                transaction.started_ms = state.services.clock.monotonic_ms()
+                logged = queue.acknowledge(*parts)
+                answer = partial(answer_run, correlation_ids[:count])
+                self._office.acceptance.answer_settled(state.order, answer, queue, logged=logged)
+        for number in range(count, len(message_ids)):
+            self.acknowledge(consumer_id, message_ids[number])
+            self.commit(partial(answer_run, correlation_ids[number : number + 1]))
 
     def rollback(self, consider_last_message_as_delivered: bool = False, done: Done | None = None) -> None:
         """Undo the open transaction, in an XA session the branch it works in, and give back everything outstanding

@@ -39,6 +39,9 @@ class State(Enum):
     COMMITTED = auto()
     ROLLED_BACK = auto()
 
+    # that of Enum is a Python function, and each message of a transaction is an event
+    __hash__ = object.__hash__
+
 
 class Event(Enum):
     """Events of a transaction."""
@@ -50,6 +53,8 @@ class Event(Enum):
     PREPARE = auto()
     COMMIT = auto()
     ROLL_BACK = auto()
+
+    __hash__ = object.__hash__
 
 
 _TABLE: Final = table(
@@ -149,6 +154,11 @@ class Transaction(Machine[State, Event]):
     def empty(self) -> bool:
         """Whether nothing was done in it."""
         return not (self._sends or self._duplicate_ids or self._acknowledged or self._held or self._outcomes)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether it is as it began: nothing was done in it, and nothing has failed."""
+        return self._state is State.ACTIVE and self.empty
 
     @property
     def rollback_only(self) -> bool:

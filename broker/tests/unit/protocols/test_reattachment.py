@@ -11,6 +11,7 @@ from understudy.errors import RemoteProtocolError
 from understudy.protocols.core import reattachment, resend
 from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.wire.core import packets
+from understudy.wire.core.codec import encode
 
 REFUSED = packets.ReattachSessionResponse(-1, False)
 OTHER_NAME = NAME.replace("0", "9")
@@ -115,6 +116,35 @@ def test_received_packets_are_confirmed_once_durable() -> None:
     assert client.received() == [
         packets.NullResponse(1), packets.PacketsConfirmed(0), packets.NullResponse(2), packets.PacketsConfirmed(1),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("window", [-1, 100])
+def test_acknowledgements_with_a_commit_each_are_answered_and_confirmed_one_by_one(window: int) -> None:
+    node = CoreNode(automatic=False)
+    node.world.queue()
+    for name in "abcd":
+        node.world.session().sends.send(text(name))
+    node.sync()
+    client = node.client()
+    client.create_session(window=window, auto_commit_acks=False)
+    client.consume()
+    deliveries = [each for each in client.received() if isinstance(each, packets.ReceiveMessage)]
+    ids = [each.message.message_id for each in deliveries]
+    assert len(ids) == 4
+    commit = encode(packets.Commit(), 10, 131)
+    pairs = [encode(packets.Acknowledge(0, message_id, False), 10) + commit for message_id in ids]
+    client.handler.receive_data(b"".join(pairs[:3]))
+    node.world.turn()
+    assert client.received() == []
+    node.sync()
+    answers = [packets.NullResponse(-1)] * 3
+    # before them are a consumer, credits and a start
+    assert client.received() == (answers if window < 0 else [*answers, packets.PacketsConfirmed(8)])
+    client.handler.receive_data(pairs[3])
+    node.world.turn()
+    node.sync()
+    assert client.received() == answers[:1]
+    assert node.world.office.queues()[0].message_count == 0
 
 
 def test_packets_below_the_window_are_confirmed_by_the_periodic_check() -> None:

@@ -19,6 +19,7 @@ STEPS = st.lists(
         st.tuples(st.just("tried before"), st.integers(2, 8)),
         st.tuples(st.just("list"), st.integers(1, 4)),
         st.tuples(st.just("through"), st.integers(0, 30)),
+        st.tuples(st.just("each"), st.integers(0, 30)),
         st.tuples(st.just("one"), st.integers(0, 30)),
         st.tuples(st.just("unknown"), st.just(0)),
     ),
@@ -52,12 +53,21 @@ def test_deliveries_are_settled_in_order_or_one_by_one(steps: list[tuple[str, in
         elif kind == "unknown":
             assert not outstanding.take_one(next_id)
             assert outstanding.take_through(next_id) == []
+            assert outstanding.take_through_each([next_id]) == (0, [])
         elif model:
             message_id = model[number % len(model)]
             if kind == "one":
                 (taken,) = outstanding.take_one(message_id)
                 assert taken.message_id == message_id
                 model.remove(message_id)
+            elif kind == "each":
+                # every second one up to it, and then one that is taken already
+                end = model.index(message_id) + 1
+                wanted = [*model[: end - 1 : 2], message_id]
+                count, parts = outstanding.take_through_each([*wanted, model[0], *model[end:]])
+                assert count == len(wanted)
+                assert [each.message_id for part in parts for each in part] == model[:end]
+                del model[:end]
             else:
                 end = model.index(message_id) + 1
                 parts = outstanding.take_through(message_id)

@@ -7,6 +7,7 @@ import pytest
 from support.routing import FakeCallback, World, callback_of, text
 from understudy.errors import (
     AddressNotFound,
+    BrokerError,
     DuplicateIdRejected,
     IllegalState,
     MachineError,
@@ -273,3 +274,82 @@ def test_the_machine_refuses_events_after_the_end() -> None:
     with pytest.raises(RollbackOnly):
         failed.commit(World().session().state.order, None)
     assert failed.state is State.ROLLBACK_ONLY
+
+
+def commits_answered(world: World, session: ServerSession, *message_ids: int) -> list[tuple[int, BrokerError | None]]:
+    """Acknowledge up to each of these messages, each time with a commit. Returns the answers, later ones included."""
+    answered: list[tuple[int, BrokerError | None]] = []
+    session.acknowledge_and_commit(
+        0, message_ids, range(len(message_ids)), lambda ids, error: answered.append((len(ids), error))
+    )
+    return answered
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_acknowledgements_with_a_commit_each_are_one_record(durable: bool) -> None:
+    world = World(automatic=False)
+    queue = world.queue()
+    producer = world.session()
+    for name in "abcd":
+        producer.sends.send(text(name, durable=durable))
+    world.sync()
+    session = reader(world)
+    first, _, third, last = ids(session)
+    before = world.store.last_sequence
+    answered = commits_answered(world, session, first, third)
+    assert world.store.last_sequence == before + durable
+    assert (queue.message_count, queue.delivering_count, queue.messages_acknowledged) == (1, 1, 3)
+    assert answered == ([] if durable else [(2, None)]), "only durable ones are answered"
+    world.sync()
+    assert answered == [(2, None)]
+    assert list(world.store.survivors(queue)) == ([last] if durable else [])
+    session.rollback()
+    assert (queue.delivering_count, len(queue.pending)) == (0, 1), "the last one is in no transaction"
+
+
+def test_commits_of_acknowledgements_are_answered_after_earlier_requests() -> None:
+    world = filled(*"ab", automatic=False)
+    session = reader(world)
+    session.sends.send(text("c"))
+    session.commit(world.answers.of("commit"))
+    answered = commits_answered(world, session, ids(session)[0])
+    assert (world.answers.names, answered) == ([], [])
+    world.sync()
+    assert (world.answers.names, answered) == (["commit"], [(1, None)])
+
+
+def test_an_open_transaction_is_committed_with_the_first_of_several_acknowledgements() -> None:
+    world = filled(*"abc")
+    out = world.queue("out")
+    session = reader(world)
+    session.sends.send(text("out", "out"))
+    assert commits_answered(world, session, *ids(session)) == [(1, None)] * 3
+    assert (out.message_count, world.office.queues()[0].message_count) == (1, 0)
+
+
+def test_a_commit_of_an_unknown_acknowledgement_fails_alone() -> None:
+    world = filled(*"abc")
+    queue = world.office.queues()[0]
+    session = reader(world)
+    first, second, third = ids(session)
+    (good, failed, again) = commits_answered(world, session, second, first, third)
+    assert (good, again) == ((1, None), (1, None))
+    assert failed[0] == 1
+    assert isinstance(failed[1], IllegalState)
+    assert (queue.message_count, queue.delivering_count) == (0, 0)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_commits_of_sessions_without_transactions_or_consumers(known: bool) -> None:
+    """As one by one: without a transaction the commits do nothing, without a consumer they fail."""
+    world = filled(*"ab")
+    queue = world.office.queues()[0]
+    session = world.session() if known else world.session(transacted=True)
+    if known:
+        session.consumers.create(0, "q")
+        session.consumers.receive_credits(0, -1)
+        world.turn()
+    answered = commits_answered(world, session, *(ids(session) if known else (1, 2)))
+    errors = [type(error) for _, error in answered]
+    assert errors == [type(None) if known else TransactionRolledBack] * 2
+    assert queue.message_count == (0 if known else 2)

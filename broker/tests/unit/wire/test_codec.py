@@ -10,6 +10,7 @@ from understudy.message import Message
 from understudy.wire.buffer import Reader, Writer
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import (
+    CommitBatch,
     Frame,
     FrameDecoder,
     encode,
@@ -248,3 +249,47 @@ def test_input_left_over_is_kept_when_its_memory_is_used_again() -> None:
         for row in range(frame.packet.sends.count)
     ]
     assert bodies == [bytes([number]) * 50 for number in range(6)]
+
+
+def test_acknowledgements_that_are_followed_by_commits_come_together() -> None:
+    """Those of one consumer of one channel; all others come one by one, in their order."""
+    commit = encode(p.Commit(), 7, 131)
+
+    def pair(consumer_id: int, message_id: int, channel_id: int = 7) -> bytes:
+        return encode(p.Acknowledge(consumer_id, message_id, False), channel_id) + commit
+
+    decoder = FrameDecoder()
+    decoder.groups_commits = True
+    found = decoder.receive_data(
+        pair(1, 10)
+        + pair(1, 12)
+        + encode(p.Acknowledge(1, 13, True), 7)
+        + commit
+        + pair(2, 14)
+        + encode(p.Acknowledge(1, 15, False), 7)
+        + encode(p.Commit(5), 7)
+        + pair(1, 16, 8)
+        + pair(1, 17)[:20]
+    )
+    found += decoder.receive_data(pair(1, 17)[20:])
+    seen = [
+        (each.packet.consumer_id, each.packet.message_ids, each.size_bytes)
+        if isinstance(each.packet, CommitBatch)
+        else each.packet
+        for each in found
+    ]
+    assert seen == [
+        (1, [10, 12], 86),
+        p.Acknowledge(1, 13, True),
+        p.Commit(),
+        (2, [14], 43),
+        p.Acknowledge(1, 15, False),
+        p.Commit(5),
+        p.Acknowledge(1, 16, False),
+        p.Commit(),
+        (1, [17], 43),
+    ]
+    decoder.turn_cost_max = 3
+    found = decoder.receive_data(b"".join(pair(1, number) for number in range(5)))
+    found += decoder.receive_data(b"")
+    assert [each.packet.message_ids for each in found] == [[0, 1, 2], [3, 4]]

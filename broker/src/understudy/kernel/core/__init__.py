@@ -8,13 +8,21 @@ from understudy.kernel import ACTIVE
 
 if TYPE_CHECKING or ACTIVE == "python":
     from understudy.kernel.core.forwarding import forward_messages
-    from understudy.kernel.core.frames import confirms, receives, run_receives, split_confirms, split_sends
+    from understudy.kernel.core.frames import (
+        confirms,
+        receives,
+        run_receives,
+        split_commits,
+        split_confirms,
+        split_sends,
+    )
 else:
     from understudy_kernel import (
         confirms,
         forward_messages,
         receives,
         run_receives,
+        split_commits,
         split_confirms,
         split_sends,
     )
@@ -24,6 +32,7 @@ __all__ = [
     "forward_messages",
     "receives",
     "run_receives",
+    "split_commits",
     "split_confirms",
     "split_sends",
 ]

@@ -6,7 +6,9 @@ text.
 
 Layouts: SESS_SEND frame ``i32 length, b8 type, i64 channel, message, bool requires response, i64 correlation id,
 i32 sender``; SESS_RECEIVE_MSG frame ``i32 length, b8 type, i64 channel, message, i64 consumer, i32 delivery count``;
-NULL_RESPONSE frame ``i32 length, b8 type, i64 channel, i64 correlation id``.
+NULL_RESPONSE frame ``i32 length, b8 type, i64 channel, i64 correlation id``; SESS_ACKNOWLEDGE frame ``i32 length,
+b8 type, i64 channel, i64 consumer, i64 message, bool requires response``; SESS_COMMIT frame without a correlation id
+``i32 length, b8 type, i64 channel``.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ _ID = Struct(">q")
 _TAIL = Struct(">?qi")
 _NULL_RESPONSE: Final = 21
 _RESPONSE = Struct(">ibqq")
+_SESS_ACKNOWLEDGE: Final = 41
+_SESS_COMMIT: Final = 43
+_PAIR = Struct(">ibqqq?ibq")
 _SESS_RECEIVE_MSG: Final = 75
 _RECEIVE_HEAD = Struct(">ibq")
 _RECEIVE_TAIL = Struct(">qi")
@@ -135,3 +140,35 @@ def split_confirms(data: bytes, start: int, count_max: int) -> list[int]:
         found.append(_ID.unpack_from(data, offset + _HEAD_BYTES)[0])
         offset += size
     return found
+
+
+def split_commits(data: bytes, start: int, count_max: int) -> tuple[int, list[int]]:
+    """The pairs of a SESS_ACKNOWLEDGE frame that wants no response and a SESS_COMMIT frame without a correlation id at
+    ``start``, of the same channel and consumer, as far as they are whole.
+
+    Args:
+        data: Bytes of one or more reads.
+        start: Offset of the first frame.
+        count_max: Most pairs.
+
+    Returns:
+        The consumer, and the message of each acknowledgement; no messages if there is no such pair at ``start``.
+    """
+    found: list[int] = []
+    consumer = 0
+    offset = start
+    while len(found) < count_max and offset + _PAIR.size <= len(data):
+        length, kind, channel, consumer_id, message_id, answered, end_length, end_kind, end_channel = _PAIR.unpack_from(
+            data, offset
+        )
+        if (length, kind, answered) != (_PAIR.size - _HEAD_BYTES - 4, _SESS_ACKNOWLEDGE, False):
+            break
+        if (end_length, end_kind, end_channel) != (_HEAD_BYTES - 4, _SESS_COMMIT, channel):
+            break
+        if not found:
+            consumer, first_channel = consumer_id, channel
+        elif consumer_id != consumer or channel != first_channel:
+            break
+        found.append(message_id)
+        offset += _PAIR.size
+    return consumer, found

@@ -20,7 +20,7 @@ from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.protocols.core.link import CoreLink
 from understudy.protocols.core.resend import ResendCache
 from understudy.wire.core import packets
-from understudy.wire.core.codec import SendBatch, encode
+from understudy.wire.core.codec import CommitBatch, SendBatch, encode
 from understudy.wire.core.commands import command_id
 
 
@@ -120,7 +120,10 @@ class SessionChannel(Machine[State, Event]):
         """Count a packet, or a run of packets, that was carried out; only with a window."""
         if self._cache is None or not packet.counts_as_command:
             return
-        self._received += packet.sends.count if isinstance(packet, SendBatch) else 1
+        if isinstance(packet, SendBatch):
+            self._received += packet.sends.count
+        else:
+            self._received += 2 * len(packet.message_ids) if isinstance(packet, CommitBatch) else 1
         self._unconfirmed_bytes += size_bytes
         if self._unconfirmed_bytes >= self._window_bytes:
             self.flush_confirmations()

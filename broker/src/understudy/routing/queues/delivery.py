@@ -299,38 +299,50 @@ def _dispatch_copies(queue: Queue, copies: NonDestructiveDeliveries, ready: list
 def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer], turn: int, now_ms: int) -> None:
     # the first message of a group is marked for its consumer: each is looked at
     by_rows = not queue.configuration.group_first_key
-    while ready and queue.may_go_on():
-        turn %= len(ready)
-        consumer = ready[turn]
-        if by_rows and consumer.filter is None and consumer.overhead_bytes:
-            part = _take_rows(queue, consumer, now_ms, alone=len(ready) == 1)
-            if part:
-                _deliver_rows(queue, consumer, part)
-                group.served(consumer)
-                turn = _after(ready, turn)
+    last: Consumer | None = None
+    try:
+        while ready and queue.may_go_on():
+            turn %= len(ready)
+            consumer = ready[turn]
+            if by_rows and consumer.filter is None and consumer.overhead_bytes:
+                part = _take_rows(queue, consumer, now_ms, alone=len(ready) == 1)
+                if part:
+                    _deliver_rows(queue, consumer, part)
+                    last = consumer
+                    turn = _after(ready, turn)
+                    continue
+            try:
+                found = next_for(queue, consumer, now_ms)
+            except BrokerError:
+                raise
+            except Exception as bug:  # an error of the consumer's selector leaves the message in the queue
+                consumer.abandon(bug)
+                found = None
+            if found is None:
+                if queue.pending.first_level() is None:
+                    # nothing is left for the others either
+                    break
+                del ready[turn]
                 continue
-        try:
-            found = next_for(queue, consumer, now_ms)
-        except BrokerError:
-            raise
-        except Exception as bug:  # an error of the consumer's selector leaves the message in the queue
-            consumer.abandon(bug)
-            found = None
-        if found is None:
-            del ready[turn]
-            continue
-        reference, message = found
-        queue.pending.remove(reference)
-        queue.delivering_count += 1
-        try:
-            if queue.groups.met:
-                message = _claim_group(queue, consumer, message)
-            consumer.deliver(References((reference,), message))
-        except BaseException:
-            queue.requeue((reference,))
-            raise
-        group.served(consumer)
-        turn = _after(ready, turn)
+            _deliver_found(queue, consumer, *found)
+            last = consumer
+            turn = _after(ready, turn)
+    finally:
+        if last is not None:
+            group.served(last)
+
+
+def _deliver_found(queue: Queue, consumer: Consumer, reference: MessageReference, message: Message) -> None:
+    """Deliver a waiting message to a consumer, which may have it."""
+    queue.pending.remove(reference)
+    queue.delivering_count += 1
+    try:
+        if queue.groups.met:
+            message = _claim_group(queue, consumer, message)
+        consumer.deliver(References((reference,), message))
+    except BaseException:
+        queue.requeue((reference,))
+        raise
 
 
 def _after(ready: list[Consumer], turn: int) -> int:

@@ -358,11 +358,12 @@ class Queue(QueueCounts):
 
     # -- messages out ---------------------------------------------------------------------------
 
-    def acknowledge(self, *parts: Part) -> None:
-        """Deliveries that are done: written to the log, then forgotten."""
-        self.log_acknowledges(*parts)
+    def acknowledge(self, *parts: Part) -> bool:
+        """Deliveries that are done: written to the log, then forgotten. Returns whether anything was written."""
+        logged = self.log_acknowledges(*parts)
         for part in parts:
             self.acknowledged(part)
+        return logged
 
     def log_acknowledges(self, *parts: Part, transaction_id: int = 0) -> bool:
         """Write to the log, in one record, that these are done. Returns whether anything was written."""

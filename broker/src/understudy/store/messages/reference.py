@@ -467,12 +467,19 @@ class References(list[MessageReference]):
 
     def join(self, part: Part) -> bool:
         """Join a part, like ``RunSlice.join``, for a few."""
-        if isinstance(part, RunSlice) and part.paged and len(part) < _BARE_MIN:
+        if not isinstance(part, References):
+            if not part.paged or len(part) >= _BARE_MIN:
+                return False
             part = References(part)
-        if not isinstance(part, References) or len(self) + len(part) > _KEPT_MAX:
+        if len(self) + len(part) > _KEPT_MAX:
             return False
         self += part
-        self._bounded()
+        bounds = self._ids
+        if bounds is None:
+            self._bounded()
+        else:
+            ids = part.ids
+            self._ids = min(bounds[0], *ids), max(bounds[1], *ids)
         return True
 
     def find(self, message_id: int) -> int:

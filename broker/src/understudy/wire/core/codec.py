@@ -23,7 +23,7 @@ from typing import ClassVar, Final, Literal, NamedTuple
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, UnsupportedPacket
 from understudy.kernel import Sends
-from understudy.kernel.core import receives, split_confirms, split_sends
+from understudy.kernel.core import receives, split_commits, split_confirms, split_sends
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX, FRAME_COST
 from understudy.message import Message
 from understudy.wire.buffer import Reader, Writer
@@ -68,6 +68,11 @@ _ENCODED_SEND_TAIL = struct.Struct(">bqi")
 
 _TYPE_SEND: Final = SessionSend.TYPE
 _TYPE_NULL_RESPONSE: Final = NullResponse.TYPE
+_TYPE_ACKNOWLEDGE: Final = Acknowledge.TYPE
+_TYPE_COMMIT: Final = Commit.TYPE
+#: Bytes of an ``Acknowledge`` frame, and of it with a ``Commit`` frame without a correlation id.
+_ACKNOWLEDGE_BYTES: Final = FRAME_HEAD_BYTES + _ACKNOWLEDGE.size
+_PAIR_BYTES: Final = _ACKNOWLEDGE_BYTES + FRAME_HEAD_BYTES
 
 
 class Frame(NamedTuple):
@@ -99,10 +104,57 @@ class ConfirmBatch(Packet):
     correlation_ids: list[int]
 
 
+class CommitBatch(Packet):
+    """Pairs of an ``Acknowledge`` of one consumer and the ``Commit`` of its transaction, of one channel, that were
+    received together: a client that acknowledges message by message sends nothing else. Made only by the decoder.
+    """
+
+    __slots__ = ("consumer_id", "message_ids")
+
+    TYPE: ClassVar[int] = Commit.TYPE
+
+    consumer_id: int
+    message_ids: list[int]
+    """The message of each acknowledgement, which stands for all deliveries up to it."""
+
+
 #: ``Frame(...)`` and ``SendBatch()`` without the Python-level call.
 _frame: Callable[[tuple[int, Packet, int]], Frame] = partial(tuple.__new__, Frame)
 _send_batch: Callable[[], SendBatch] = partial(object.__new__, SendBatch)
 _confirm_batch: Callable[[], ConfirmBatch] = partial(object.__new__, ConfirmBatch)
+_commit_batch: Callable[[], CommitBatch] = partial(object.__new__, CommitBatch)
+
+
+def _sends_at(data: bytes, offset: int, limit_bytes: int, count_max: int) -> tuple[SendBatch, int, int] | None:
+    """The batch of sends at an offset, their number, and the offset after them; None: the first is decoded alone."""
+    sends = split_sends(data, offset, limit_bytes, count_max)
+    if sends is None:
+        return None
+    batch = _send_batch()
+    batch.sends = sends
+    return batch, sends.count, sends.end
+
+
+def _confirms_at(data: bytes, offset: int, count_max: int) -> tuple[ConfirmBatch, int, int] | None:
+    """The batch of responses with correlation ids at an offset; the result is that of ``_sends_at``."""
+    ids = split_confirms(data, offset, count_max)
+    if not ids:
+        return None
+    batch = _confirm_batch()
+    batch.correlation_ids = ids
+    return batch, len(ids), offset + len(ids) * _NULL_RESPONSE.size
+
+
+def _commits_at(data: bytes, offset: int, count_max: int) -> tuple[CommitBatch, int, int] | None:
+    """The batch of acknowledgements with a commit each at an offset; the result is that of ``_sends_at``."""
+    if offset + _PAIR_BYTES > len(data) or data[offset + _ACKNOWLEDGE_BYTES + 4] != _TYPE_COMMIT:
+        return None
+    consumer_id, ids = split_commits(data, offset, count_max)
+    if not ids:
+        return None
+    batch = _commit_batch()
+    batch.consumer_id, batch.message_ids = consumer_id, ids
+    return batch, len(ids), offset + len(ids) * _PAIR_BYTES
 
 
 def encode(packet: Packet, channel_id: int, version: int = VERSION) -> bytes:
@@ -240,6 +292,7 @@ class FrameDecoder:
         "backlog",
         "can_refuse",
         "frame_limit_bytes",
+        "groups_commits",
         "groups_confirms",
         "groups_sends",
         "turn_cost_max",
@@ -261,12 +314,16 @@ class FrameDecoder:
         """Largest frame accepted, with its length field; raised after login, valid from the next ``receive_data``."""
         self.groups_sends = False
         """Whether ``SessionSend`` frames are returned as ``SendBatch``, from channel version 134 on."""
+        self.groups_commits = False
+        """Whether acknowledgements that are followed by a commit each are returned as ``CommitBatch``, from channel
+        version 134 on."""
         self.groups_confirms = False
         """Whether ``NullResponse`` frames with correlation ids are returned as ``ConfirmBatch``."""
         self.can_refuse: Callable[[int], bool] | None = None
         """Whether a frame of a channel that exceeds a limit fails alone; None: such a frame ends the connection."""
         self.turn_cost_max = _UNLIMITED
-        """Maximum cost of the packets that one call returns: that of ``_COSTS``, and 1 for each message of a batch."""
+        """Maximum cost of the packets that one call returns: that of ``_COSTS``, and 1 for each message, or pair of an
+        acknowledgement and a commit, of a batch."""
         self.backlog = b""
         """Input that is not decoded yet because ``turn_cost_max`` was reached; the next ``receive_data``, with or
         without further input, continues with it."""
@@ -383,6 +440,7 @@ class FrameDecoder:
         version = self.version
         limit = self.frame_limit_bytes
         grouped = self.groups_sends and version >= 134
+        groups_commits = self.groups_commits and version >= 134
         available = len(data)
         packet_type = 0
         cost_left = self.turn_cost_max
@@ -409,23 +467,17 @@ class FrameDecoder:
                 decode = decoder_of(packet_type)
                 if decode is None:
                     raise UnsupportedPacket(f"type {packet_type}", packet_type=packet_type)
-                sends = split_sends(data, offset, limit, cost_left) if grouped and packet_type == _TYPE_SEND else None
-                if packet_type == _TYPE_NULL_RESPONSE and self.groups_confirms:
-                    ids = split_confirms(data, offset, cost_left)
-                    if ids:
-                        end = offset + len(ids) * size
-                        confirms = _confirm_batch()
-                        confirms.correlation_ids = ids
-                        append(_frame((channel_id, confirms, end - offset)))
-                        cost_left -= len(ids)
-                        offset = end
-                        continue
-                if sends is not None:
-                    end = sends.end
-                    batch = _send_batch()
-                    batch.sends = sends
-                    append(_frame((channel_id, batch, end - offset)))
-                    cost_left -= sends.count
+                batch: tuple[Packet, int, int] | None = None
+                if grouped and packet_type == _TYPE_SEND:
+                    batch = _sends_at(data, offset, limit, cost_left)
+                elif packet_type == _TYPE_NULL_RESPONSE and self.groups_confirms:
+                    batch = _confirms_at(data, offset, cost_left)
+                elif packet_type == _TYPE_ACKNOWLEDGE and groups_commits:
+                    batch = _commits_at(data, offset, cost_left)
+                if batch is not None:
+                    packet, count, end = batch
+                    append(_frame((channel_id, packet, end - offset)))
+                    cost_left -= count
                 else:
                     start = offset + FRAME_HEAD_BYTES
                     try:
