@@ -120,6 +120,10 @@ WRONG_READS_REGRESSIONS = {
     700086: "the harness read the header of a segment wrong that became the first one, which each start reads",
     301002: "the harness took a snapshot whose copy was interrupted for one that a node begins with",
 }
+#: Likewise of the scenario `member-replicas`.
+MEMBER_REPLICAS_REGRESSIONS = {
+    830143: "the harness ended an active node for good whose replica was not in sync again, and nothing served",
+}
 #: Likewise of the scenario `amqp091`.
 AMQP091_REGRESSIONS = {
     43: "a transaction was committed without the messages for which the disk had been full",
@@ -175,6 +179,11 @@ def test_every_promise_is_kept(scenario, seeds):
 @pytest.mark.parametrize("seed", REGRESSIONS)
 def test_regressions(seed):
     assert judge(seed) == ""
+
+
+@pytest.mark.parametrize("seed", MEMBER_REPLICAS_REGRESSIONS)
+def test_regressions_of_members_with_replicas(seed):
+    assert judge(seed, SCENARIOS["member-replicas"]) == ""
 
 
 @pytest.mark.parametrize("seed", AMQP091_MEMBERS_REGRESSIONS)

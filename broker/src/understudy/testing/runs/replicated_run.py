@@ -137,13 +137,15 @@ class ReplicatedRun(ScenarioRun):
     async def _take_over(self, pair: Sequence[SimNode]) -> None:
         """Kill the active node of a pair for good; the replica must serve in its place."""
         active, replica = pair
-        in_sync = self._in_sync(active)
+        # it may have lost its lock and come back while another pair took over
+        if await self._synced_primary(pair) is None:
+            return
         active.wanted = False
         if self.loop.random("end of the active node").random() < 0.5:
             self.cluster.power_off(active.name)
         else:
             self.cluster.kill(active.name)
-        if in_sync and not await self._wait(lambda: replica.state == "active", self.loop.time() + _TAKE_OVER_S):
+        if not await self._wait(lambda: replica.state == "active", self.loop.time() + _TAKE_OVER_S):
             states = {name: node.state for name, node in self.cluster.nodes.items()}
             text = f"the replica in sync did not serve {_TAKE_OVER_S} s after the end of its active node: {states}"
             self.violations.append(Violation("take-over", text))
