@@ -246,7 +246,10 @@ class Operations:
         for each in self._facts.factories:
             if each.name == name:
                 return each
-        raise ManagementError(f"connection-factory {name!r} is that of another server of the process")
+        raise ManagementError(
+            f"connection-factory {name!r} is not used by the server that answers",
+            hint="it waits for another line (`understudy config diff` shows for which), or is that of another server",
+        )
 
     # --- changes ---------------------------------------------------------------------------------
 
