@@ -418,5 +418,8 @@ def import_messages(
     password = read_password(password_file)
     progress_file = Path(f"{file}.progress")
     if again and not dry_run:
-        progress_file.unlink(missing_ok=True)
+        try:
+            progress_file.unlink(missing_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot be removed: {error.strerror}", file=str(progress_file)) from error
     context.exit(send_all(plan, "import", url, user, password, as_json=as_json, progress_file=progress_file))
