@@ -100,7 +100,12 @@ def until(holds: Callable[[], bool]) -> None:
 def test_queues(node: Node) -> None:
     assert "created" in node.run("queue", "create", "q1", "--max-consumers", "3")
     node.run("queue", "create", "q1", code=1)
-    node.run("queue", "create", "q1", "--if-missing")
+    same = node.run(
+        "queue", "create", "q1", "--max-consumers", "3", "--filter", "", "--ring-size", "-1", "--if-missing"
+    )
+    assert same == "queue q1 is there already and stays as it is\n"
+    other = node.run("queue", "create", "q1", "--max-consumers", "5", "--multicast", "--if-missing")
+    assert other.endswith(": routing-type is ANYCAST, not MULTICAST, max-consumers is 3, not 5\n")
     assert node.json("queue", "show", "q1")["max_consumers"] == 3
     node.run("queue", "update", "q1", code=2)
     node.run("queue", "update", "q1", "--max-consumers", "7", "--exclusive")
@@ -220,7 +225,7 @@ def test_definitions(node: Node, tmp_path: Path) -> None:
     before["diverts"].append({"name": "copy", "address": "news", "forwarding_address": "audit", "filter": "b = 2"})
     before["users"].append({"name": "missing", "roles": ["amq"]})
     file.write_text(json.dumps(before))
-    assert "5 changes would be made" in node.run("definitions", "import", str(file), "--dry-run")
+    assert "5 changes would be made" in node.run("definitions", "import", str(file), "--dry-run", code=1)
     assert node.json("queue", "show", "defined")["max_consumers"] == 3
     node.run("definitions", "import", str(file), code=2)
     told = node.run("definitions", "import", str(file), "--yes", code=1)
@@ -374,6 +379,7 @@ def test_dead_letters_return_and_the_command_stops_when_one_comes_back(node: Nod
     (group,) = node.json("dlq", "list")
     assert (group["messages"], group["retried"]) == (3, 1)
     assert node.run(*retry, "--dry-run") == "2 messages would be returned\n", "the retried one is left out"
+    assert node.run(*retry, "--selector", "absent = 1") == "0 messages returned\n"
     with node.connect() as connection, connection.session("individual") as session:
         consumer = session.consumer("work")
         rejecting = threading.Thread(target=consumer.handle, args=(lambda one: one.reject(requeue=False),))

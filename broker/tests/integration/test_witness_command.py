@@ -69,6 +69,15 @@ def test_a_second_witness_of_a_directory_and_a_wrong_secret_are_refused(
     assert "another witness uses this directory" in again.stderr
 
 
+def test_a_directory_that_cannot_be_made_is_named(witness: WitnessProcess, tmp_path: Path) -> None:
+    secret, file = tmp_path / "a-secret", tmp_path / "file"
+    file.touch()
+    assert witness.command("secret", str(secret)).returncode == 0
+    place = ("--listen", f"127.0.0.1:{free_port()}", "--secret-file", str(secret))
+    refused = witness.command("run", "--directory", str(file / "d"), *place)
+    assert (refused.returncode, refused.stderr) == (2, f"understudy: {file / 'd'}: cannot be made: Not a directory\n")
+
+
 def test_a_witness_answers_after_more_log_lines_than_a_pipe_holds(witness: WitnessProcess) -> None:
     """Rounds of faults on a pair ended because the witness, whose log was a pipe without a reader, stopped for good."""
     witness.start()

@@ -1,6 +1,7 @@
 """The node that takes over when another one fails, the loss then, and the action to take: one sentence of every door.
 
 ``understudy ha``, ``status``, ``/api/v1/node``, ``/health/ready``, a metric and the log have the same text (ADR 0153).
+It names no path, because ``/health/ready`` needs no token.
 Not here: where the facts come from (``runtime.management.protection``), and the value of the model with the same fields
 (``model.node.Protection``), which needs modules that a node without management does not load.
 """
@@ -20,8 +21,6 @@ class Facts:
     """``primary``, ``backup`` or ``primary-only``."""
     state: str
     """State of the node, one of ``model.node.STATES``."""
-    store: str
-    """Directory of the log."""
     persistent: bool = True
     """Whether messages are kept on disk."""
     peer: str | None = None
@@ -82,9 +81,7 @@ def protection_of(facts: Facts) -> Protection:
 def _of_active(facts: Facts) -> Protection:
     if facts.policy == "primary-only":
         if facts.persistent:
-            loss = (
-                f"after a failure nothing is served until it is started again, and {_KEPT} while {facts.store} is whole"
-            )
+            loss = f"after a failure nothing is served until it is started again, and {_KEPT} while its store is whole"
         else:
             loss = "persistence is off, so all messages are lost when it ends"
         return Protection(
@@ -113,7 +110,7 @@ def _of_active(facts: Facts) -> Protection:
             False,
             None,
             who,
-            f"all messages are lost if {facts.store} is lost",
+            "all messages are lost if its store is lost",
             None if facts.copying else f"Start the {_other(facts.role)}, or look at its log.",
         )
     return Protection(

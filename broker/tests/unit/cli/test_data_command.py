@@ -47,6 +47,20 @@ def test_verify_whole(directory: Path) -> None:
     assert {path: path.read_bytes() for path in directory.iterdir()} == before
 
 
+@pytest.mark.parametrize("kind", ["queue", "address"])
+def test_an_export_of_a_name_that_is_not_there_is_refused(directory: Path, tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "export.jsonl"
+    code, output = run("export", str(directory), f"--{kind}", "no-such", "-o", str(file))
+    assert (code, file.exists()) == (2, False)
+    assert f"--{kind}: the journal has no {kind} 'no-such'" in output
+
+
+def test_a_replay_of_a_period_that_ends_before_it_begins_is_refused(directory: Path) -> None:
+    code, output = run("replay", str(directory), "--from", "2026-12-01", "--to", "2026-11-01")
+    assert code == 2
+    assert "--to 2026-11-01 is not after --from 2026-12-01" in output
+
+
 def test_verify_damaged_names_file_and_offset(directory: Path) -> None:
     path = min(directory.glob("segment-*"))
     content = bytearray(path.read_bytes())

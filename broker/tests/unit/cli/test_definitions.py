@@ -27,6 +27,7 @@ def text_of(**sections: Any) -> str:
     [
         ("{\n\n  nonsense", 3, "is no JSON"),
         ("[]", 1, "understudy_definitions"),
+        ("[" * 100_000, None, "is no JSON: it is nested too deeply"),
         ('{"understudy_definitions": 2}', 1, "understudy_definitions"),
         (text_of(queue=[]), 3, "queue: a list of one of"),
         (text_of(queues={}), 3, "queues: a list of one of"),
@@ -36,6 +37,11 @@ def text_of(**sections: Any) -> str:
         (text_of(queues=[QUEUE | {"max_consumers": "4"}]), 8, "queues[0].max_consumers"),
         (text_of(queues=[QUEUE, QUEUE]), 10, "is there twice, first on line 4"),
         (text_of(addresses=[{"name": "a", "routing_types": ["TOPIC"]}]), 6, "addresses[0].routing_types"),
+        (
+            text_of(queues=[QUEUE | {"routing_type": "anycast"}]),
+            7,
+            "queues[0].routing_type: Invalid enum value 'anycast'; it is one of 'ANYCAST', 'MULTICAST'",
+        ),
         (text_of(address_settings=[{"match": "#"}]), 4, "address_settings[0]"),
         (
             text_of(address_settings=[{"match": "#", "values": {"maxDelivery": 3}}]),
@@ -45,10 +51,11 @@ def text_of(**sections: Any) -> str:
         (text_of(security_settings=[{"match": "#", "values": {"send": "a"}}]), 7, "security_settings[0].values.send"),
     ],
 )
-def test_errors_name_the_element_and_its_line(text: str, line: int, place: str) -> None:
+def test_errors_name_the_element_and_its_line(text: str, line: int | None, place: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse(text, "defs.json")
-    assert str(refused.value).startswith((f"defs.json:{line} ", f"defs.json:{line}: "))
+    start = "defs.json" if line is None else f"defs.json:{line}"
+    assert str(refused.value).startswith((f"{start} ", f"{start}: "))
     assert place in str(refused.value)
 
 

@@ -340,6 +340,16 @@ def test_the_root_says_whether_a_reload_is_needed(tmp_path: Path) -> None:
     assert isinstance(names, list)
     assert {"reload", "composite", "read-resource"} <= set(names)
     assert configured.result("/subsystem=messaging-activemq:read-children-types") == ["server"]
+    acceptors = configured.result(f"{SERVER}:read-children-names(child-type=remote-acceptor)")
+    assert acceptors
+    assert configured.result(f"{SERVER}:read-children-names(child-type=acceptor)") == acceptors
+    assert configured.result(f"{SERVER}:read-children-names(child-type=connection-factory)") == []
+
+
+@pytest.mark.parametrize("operation", ["read-children-names", "read-children-resources"])
+def test_children_of_a_type_that_there_is_not_are_refused(configured: Configured, operation: str) -> None:
+    with pytest.raises(StepFailed, match="there are no resources of the type 'jms-queue'"):
+        configured.result(f"{SERVER}:{operation}(child-type=jms-queue)")
 
 
 def test_a_resource_is_read_with_its_children(configured: Configured) -> None:

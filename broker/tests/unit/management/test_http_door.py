@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import ANY
 
@@ -276,6 +277,15 @@ def test_the_order_is_that_of_a_field_and_equal_items_keep_theirs() -> None:
 def test_a_query_that_cannot_be_read(parameter: tuple[str, str], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         parse_page(QUEUES, [parameter])
+
+
+@pytest.mark.parametrize(
+    ("parse", "name"),
+    [(lambda given: parse_page(QUEUES, given), "page"), (http.parse_messages, "filter"), (http.parse_events, "after")],
+)
+def test_a_parameter_that_is_given_twice_is_refused(parse: Callable[[Any], object], name: str) -> None:
+    with pytest.raises(ValueError, match=f"parameter '{name}' is given twice"):
+        parse([(name, "1"), (name, "2")])
 
 
 def test_conditions_have_a_limit() -> None:

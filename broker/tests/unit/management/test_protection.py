@@ -10,7 +10,7 @@ from understudy.management.protection import Facts, protection_of
 
 
 def facts(**changes: Any) -> Facts:
-    given: dict[str, Any] = {"policy": "shared-store", "role": "primary", "state": "active", "store": "/data/journal"}
+    given: dict[str, Any] = {"policy": "shared-store", "role": "primary", "state": "active"}
     return Facts(**(given | changes))
 
 
@@ -21,7 +21,7 @@ def facts(**changes: Any) -> Facts:
         (facts(peer="b:1", policy="replication"), True, ["b:1 takes over", "its copy has every confirmed record"]),
         (facts(), False, ["no node takes over", "this node is alone", "Start the backup"]),
         (facts(role="backup"), False, ["no node takes over", "Start the primary"]),
-        (facts(policy="replication"), False, ["no replica is in sync", "all messages are lost if /data/journal is"]),
+        (facts(policy="replication"), False, ["no replica is in sync", "all messages are lost if its store is lost"]),
         (facts(policy="replication", copying=True), False, ["no node takes over yet", "a replica copies"]),
         (
             facts(policy="replication", peer="b:1", manager_fault="zk:2181: timeout"),
@@ -31,7 +31,7 @@ def facts(**changes: Any) -> Facts:
         (
             facts(policy="primary-only", role="primary-only"),
             False,
-            ["single server", "/data/journal is whole", "create --partner"],
+            ["single server", "its store is whole", "create --partner"],
         ),
         (facts(policy="primary-only", persistent=False), False, ["persistence is off, so all messages are lost"]),
         (facts(state="passive", role="backup", peer="a:1"), True, ["this node takes over when a:1 fails"]),

@@ -67,6 +67,18 @@ def test_names_are_checked(name: str) -> None:
         QueueConfiguration(name=name).filled(AddressSettings())
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("max_consumers", 2**31), ("group_buckets", -(2**31) - 1), ("consumers_before_dispatch", 2**40),
+     ("ring_size", 2**63), ("delay_before_dispatch", 2**63), ("auto_delete_delay", 2**64 - 1)],
+)  # fmt: skip
+def test_numbers_fit_into_the_answer_to_a_query(name: str, value: int) -> None:
+    QueueConfiguration(name="q", max_consumers=2**31 - 1, group_buckets=-1, ring_size=2**63 - 1).check_numbers()
+    configuration = QueueConfiguration(name="q", **{name: value})  # type: ignore[arg-type]  # by the name
+    with pytest.raises(InvalidQueueConfiguration, match=f"{name.replace('_', '-')} {value} has more than"):
+        configuration.check_numbers()
+
+
 def test_temporary_and_durable_exclude_each_other() -> None:
     with pytest.raises(InvalidQueueConfiguration, match="temporary"):
         QueueConfiguration(name="q", temporary=True).filled(AddressSettings())

@@ -9,6 +9,7 @@ from understudy.errors import (
     AddressExists,
     AddressHasBindings,
     AddressNotFound,
+    InvalidQueueConfiguration,
     InvalidSelector,
     QueueExists,
     QueueInUse,
@@ -96,6 +97,15 @@ def test_a_bad_filter_makes_nothing() -> None:
         world.queue("q", filter="colour = = 'red'")
     assert world.office.directory.addresses == {}
     assert world.store.last_sequence == before
+
+
+def test_a_number_that_no_client_could_read_makes_nothing() -> None:
+    world = World()
+    with pytest.raises(InvalidQueueConfiguration, match="max-consumers 2147483648 has more than 32 bits"):
+        world.office.directory.create_queue(
+            QueueConfiguration("q", "new", max_consumers=2**31), may_create_address=True
+        )
+    assert "new" not in world.office.directory.addresses
 
 
 def test_lookup_by_plain_and_full_name() -> None:

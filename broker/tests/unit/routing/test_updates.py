@@ -133,6 +133,8 @@ def test_a_refused_update_changes_nothing() -> None:
     before = queue.configuration
     with pytest.raises(InvalidQueueConfiguration, match="more than 1"):
         change(world, queue, max_consumers=1)
+    with pytest.raises(InvalidQueueConfiguration, match="group-buckets 4294967296 has more than 32 bits"):
+        change(world, queue, group_buckets=2**32)
     with pytest.raises(InvalidQueueConfiguration, match="durable cannot be changed"):
         change_queue(world.office, queue, replace(before, durable=False))
     with pytest.raises(UnexpectedRoutingType):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.operations import FileApplier
+from understudy.errors import ConfigError
 from understudy.runtime.base.environment import LoopTimers
 from understudy.runtime.base.journal_writer import ThreadLogWriter
 from understudy.runtime.base.logs import NODE, JsonFormatter, TextFormatter, configure_logs, event_id, formatter_of
@@ -104,6 +105,13 @@ def test_format_of_terminal_journal_and_file(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     assert isinstance(formatter_of("auto", None, {}), TextFormatter)
     assert isinstance(formatter_of("json", None, {}), JsonFormatter)
+
+
+def test_a_log_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "missing" / "log"
+    with pytest.raises(ConfigError, match="the log file cannot be written: No such file or directory") as refused:
+        configure_logs("info", str(file))
+    assert str(file) in str(refused.value)
 
 
 def test_a_log_file_is_opened_again_after_it_was_renamed(tmp_path: Path) -> None:

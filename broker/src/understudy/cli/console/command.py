@@ -43,7 +43,7 @@ RELOAD_POLL_S: Final = 0.2
 @click.option(
     "--file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Carry out the lines of a script; # begins a comment, a backslash at the end continues a line.",
+    help="Carry out the lines of a script; a line with # first is a comment, a backslash at the end continues a line.",
 )
 @click.option("--timeout", default=60.0, show_default=True, help="Longest wait for an answer or a reload, in seconds.")
 @click.option("--output-json", "--json", "as_json", is_flag=True, help="Print answers as JSON.")

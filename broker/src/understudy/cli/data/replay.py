@@ -74,7 +74,7 @@ def replay_messages(
         selector = parse_selector(filter_text) if filter_text and filter_text.strip() else None
     except BrokerError as error:
         raise click.UsageError(f"--filter: {error}") from error
-    chosen = _Chosen(moment("--from", start), moment("--to", stop), frozenset(addresses), selector)
+    chosen = _Chosen(*period(start, stop), frozenset(addresses), selector)
     replay = _Replay(disk, directory, large_directory, chosen, target)
     addresses_of = replay.look()
     if replay.counts.without_outcome:
@@ -169,6 +169,14 @@ class _Replay:
         paths = [f"{directory}/{large.file_id}.large" for directory in self._directories]
         path = next(filter(self._disk.exists, paths), paths[0])
         return StoredBody(self._disk, path, large, compressed=bool(message.properties.get(LARGE_COMPRESSED)))
+
+
+def period(start: str | None, stop: str | None) -> tuple[int | None, int | None]:
+    """The times that ``--from`` and ``--to`` name, epoch milliseconds. Raises UsageError."""
+    start_ms, stop_ms = moment("--from", start), moment("--to", stop)
+    if start_ms is not None and stop_ms is not None and stop_ms <= start_ms:
+        raise click.UsageError(f"--to {stop} is not after --from {start}: no message is in between")
+    return start_ms, stop_ms
 
 
 def moment(option: str, text: str | None) -> int | None:

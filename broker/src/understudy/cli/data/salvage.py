@@ -13,7 +13,7 @@ from dataclasses import asdict
 import click
 
 from understudy.cli.data.stores import STORE, open_store
-from understudy.cli.data.transfer import export_copy
+from understudy.cli.data.transfer import Chosen, export_copy
 from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, StoreVersionUnsupported, WrongNode
 from understudy.runtime.base.environment import SystemClock
@@ -128,11 +128,8 @@ def salvage_store(
             echo(f"understudy: {target} is not complete and of no use: {error}", err=True)
             context.exit(1)
         if quarantined_file is not None:
-            ids = salvage.returned_ids
-            export_copy(
-                target, (), quarantined_file, chosen=lambda live: live.record.message_id in ids,
-                large_directory=large_target,
-            )  # fmt: skip
+            chosen = Chosen(message_ids=salvage.returned_ids)
+            export_copy(target, (), quarantined_file, chosen=chosen, large_directory=large_target)
     else:
         salvage.count_messages()
     echo(json.dumps(asdict(report)) if as_json else _text(report, target))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -108,9 +108,8 @@ def export_messages(
     \b
     Example: understudy data export /srv/broker/data -o messages.jsonl
     """
-    chosen = _Chosen(frozenset(queues), frozenset(addresses))
     summary, complete = export_copy(
-        directory, others, output, chosen=chosen, empty=None if others else chosen.takes,
+        directory, others, output, chosen=Chosen(frozenset(queues), frozenset(addresses)), with_empty=not others,
         large_directory=large_directory, allow_damage=allow_damage,
     )  # fmt: skip
     if output != "-":
@@ -118,13 +117,43 @@ def export_messages(
     context.exit(0 if complete else 1)
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Selects messages by queue, address and id; empty sets of names, and None for the ids, select all."""
+
+    queues: frozenset[str] = frozenset()
+    addresses: frozenset[str] = frozenset()
+    message_ids: Set[int] | None = None
+
+    def check(self, queues: Iterable[QueueRecord], addresses: Iterable[AddressRecord]) -> None:
+        """Check that everything named is there. Raises UsageError: a misspelt name would export nothing."""
+        for kind, wanted, there in (("queue", self.queues, queues), ("address", self.addresses, addresses)):
+            for name in sorted(wanted - {each.name for each in there}):
+                raise click.UsageError(f"--{kind}: the journal has no {kind} {name!r}")
+
+    def __call__(self, live: LiveMessage) -> bool:
+        if self.message_ids is not None and live.record.message_id not in self.message_ids:
+            return False
+        return self.takes(live.queue, live.address)
+
+    def takes(self, queue: QueueRecord, address: AddressRecord | None) -> bool:
+        """Whether a queue of an address is selected."""
+        if self.queues and queue.name not in self.queues:
+            return False
+        return not self.addresses or (address is not None and address.name in self.addresses)
+
+
+#: Selects everything.
+_ALL: Final = Chosen()
+
+
 def export_copy(
     directory: str,
     others: tuple[str, ...],
     output: str,
     *,
-    chosen: Callable[[LiveMessage], bool] = lambda live: True,
-    empty: Callable[[QueueRecord, AddressRecord | None], bool] | None = None,
+    chosen: Chosen = _ALL,
+    with_empty: bool = False,
     large_directory: str | None = None,
     allow_damage: bool = False,
 ) -> tuple[dict[str, object], bool]:
@@ -132,14 +161,14 @@ def export_copy(
 
     Args:
         chosen: Selects messages.
-        empty: Selects queues that are written although no message of theirs is, without those made on demand; None:
-            there are none.
+        with_empty: Whether selected queues are written although no message of theirs is, without those made on demand.
 
     Returns:
         A summary, and whether everything that lives there could be written.
 
     Raises:
-        UsageError: a directory holds no journal, or the journals are of different nodes.
+        UsageError: a directory holds no journal, the journals are of different nodes, or there is no queue or address
+            of a name.
         JournalCorrupt: the journal is damaged and ``allow_damage`` is false.
         DiskFailed: it cannot be read.
     """
@@ -162,6 +191,7 @@ def export_copy(
         )
     if copy.node_id is None:
         raise JournalCorrupt("no segment can be read", file=directory, offset=0)
+    chosen.check(contents.state.queues.values(), contents.state.addresses.values())
     header = ExportHeader(copy.node_id, *copy.position, directory)
     with _Output(output) as file:
         writing = _Writing(file, disk, large_directory or f"{directory.rpartition('/')[0]}/large-messages")
@@ -171,8 +201,8 @@ def export_copy(
             if transaction.prepared:
                 held = list(filter(chosen, prepared_messages(copy, contents, transaction_id, counterparts)))
                 writing.transaction(transaction_id, transaction, held, contents.state.queues)
-        if empty is not None:
-            writing.empty_queues(contents.state.queues.values(), contents.state.addresses, empty)
+        if with_empty:
+            writing.empty_queues(contents.state.queues.values(), contents.state.addresses, chosen.takes)
         diverts = diverts_of(contents.state.addresses.values())
         file.write(end_line(writing.count, writing.left_out, writing.prepared, diverts))
     summary: dict[str, object] = {
@@ -190,23 +220,6 @@ def export_copy(
         "file": output,
     }
     return summary, not (writing.left_out or missing or copy.state is CopyState.DAMAGED)
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """Selects messages by queue and address; empty sets select all."""
-
-    queues: frozenset[str]
-    addresses: frozenset[str]
-
-    def __call__(self, live: LiveMessage) -> bool:
-        return self.takes(live.queue, live.address)
-
-    def takes(self, queue: QueueRecord, address: AddressRecord | None) -> bool:
-        """Whether a queue of an address is selected."""
-        if self.queues and queue.name not in self.queues:
-            return False
-        return not self.addresses or (address is not None and address.name in self.addresses)
 
 
 class _Writing:
@@ -405,5 +418,8 @@ def import_messages(
     password = read_password(password_file)
     progress_file = Path(f"{file}.progress")
     if again and not dry_run:
-        progress_file.unlink(missing_ok=True)
+        try:
+            progress_file.unlink(missing_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot be removed: {error.strerror}", file=str(progress_file)) from error
     context.exit(send_all(plan, "import", url, user, password, as_json=as_json, progress_file=progress_file))

@@ -39,7 +39,7 @@ def read_contexts(environment: Mapping[str, str]) -> dict[str, Any]:
         return {"used": found["used"], "contexts": dict(found["contexts"])}
     except FileNotFoundError:
         return {"used": None, "contexts": {}}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(f"cannot be read: {error}", file=str(file)) from error
 
 

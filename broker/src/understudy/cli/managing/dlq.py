@@ -139,10 +139,11 @@ def retry(
         for each in waiting_messages(place, queue, selector, None)
         if (origin is None or _origin(each["properties"]) == origin) and (again or RETRIES not in each["properties"])
     ][:limit]
-    if dry_run or not chosen:
+    if dry_run:
         echo(f"{counted(len(chosen), 'message')} would be returned")
         return
-    confirm(f"Return {counted(len(chosen), 'message')} of queue {queue}?", yes=yes)
+    if chosen:
+        confirm(f"Return {counted(len(chosen), 'message')} of queue {queue}?", yes=yes)
     returned = _return(place, queue, chosen, rate, int(delay_s * 1000))
     echo(f"{counted(returned, 'message')} returned")
 

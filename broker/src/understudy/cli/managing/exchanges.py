@@ -173,7 +173,7 @@ def bind(place: Place, source: str, destination: str, key: str, is_exchange: boo
     """
     try:
         table = json.loads(arguments)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise click.UsageError(f"--arguments is no JSON: {error}") from error
     if not isinstance(table, dict):
         raise click.UsageError("--arguments is no JSON object")

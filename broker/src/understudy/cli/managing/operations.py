@@ -92,13 +92,13 @@ def _parameters(place: Place, resource: str, name: str, texts: tuple[str, ...]) 
         if len(form["parameters"]) == len(texts):
             try:
                 return [_value(text, each) for text, each in zip(texts, form["parameters"], strict=True)]
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
     return list(texts)
 
 
 def _value(text: str, parameter: dict[str, Any]) -> Any:
-    """The value of a parameter. Raises ValueError: the text has not its type."""
+    """The value of a parameter. Raises ValueError, RecursionError: the text has not its type."""
     kind = parameter["type"]
     if text == "null" and parameter["nullable"]:
         return None

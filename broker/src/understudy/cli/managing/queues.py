@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from understudy.cli.managing.confirming import confirm, dry_run_option, yes_option
-from understudy.cli.managing.places import active_node_options, invoke, item
+from understudy.cli.managing.places import active_node_options, invoke, item, items
 from understudy.cli.messages.queue import queue, stat
 from understudy.cli.node.status import Place
 from understudy.cli.tables import Page, figure_texts, json_option
@@ -80,12 +80,13 @@ def _configuration(name: str, given: dict[str, Any]) -> str:
 def create(
     place: Place, name: str, address: str | None, multicast: bool, non_durable: bool, if_missing: bool, **settings: Any
 ) -> None:
-    """Create queue NAME.
+    """Create queue NAME. With --if-missing a queue of that name stays as it is.
 
     \b
     Example: understudy queue create orders --max-consumers 4 --if-missing
 
-    Exit codes: 0 created; 1 refused, with the reason; 3 not active or not reachable.
+    Exit codes: 0 created, or there already with --if-missing; 1 refused, with the reason; 3 not active or not
+    reachable.
     """
     given = {
         "address": address or name,
@@ -95,8 +96,25 @@ def create(
     }
     if settings["last_value_key"] is not None:
         given["last_value"] = True
+    if if_missing:
+        for present in items(place, "queues", f"name={name}"):
+            echo(_kept(present, given))
+            return
     invoke(place, "broker", "createQueue", _configuration(name, given), if_missing)
     echo(f"queue {name} created")
+
+
+def _kept(present: dict[str, Any], given: dict[str, Any]) -> str:
+    """The line about a queue that was there already, with the settings that differ from those that were given."""
+    differing = list[str]()
+    for key, wanted in given.items():
+        field = "filter" if key == "filter_string" else key
+        there = present[field]
+        # the answers of a node have null for no limit and for no filter
+        if wanted is not None and there != wanted and not (there is None and wanted in (-1, "")):
+            differing.append(f"{field.replace('_', '-')} is {there}, not {wanted}")
+    text = f"queue {present['name']} is there already and stays as it is"
+    return text if not differing else f"{text}: {', '.join(differing)}"
 
 
 @queue.command()

@@ -136,7 +136,7 @@ def _content(body: str | None, kind: str) -> Any:
         return text
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"the body is no JSON: {error}") from None
     if kind == "map" and not isinstance(found, dict):
         raise ConfigError("the body of a map is a JSON object")

@@ -82,6 +82,9 @@ class _Progress:
             file: None keeps nothing.
             source: The export that is sent; progress of another one does not count.
             target: Node id of the broker; progress with another does not count.
+
+        Raises:
+            ConfigError: the file is none, or cannot be read or written.
         """
         self._file = file
         self._key = {"source": source, "target": target}
@@ -93,11 +96,33 @@ class _Progress:
                 noted = json.loads(file.read_text(encoding="utf-8"))
                 if {name: noted[name] for name in self._key} == self._key:
                     self.confirmed = self._noted = int(noted["confirmed"])
-            except (ValueError, KeyError, TypeError) as error:
+            except OSError as error:
+                raise ConfigError(f"cannot be read: {error.strerror}", file=str(file)) from error
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise ConfigError("is no progress of an import", file=str(file), hint="remove it") from error
+        if file is not None:
+            # before the first message is sent, because without the record an interrupted run could not go on
+            try:
+                with self._temporary.open("a"):
+                    pass
+                self._temporary.unlink()
+            except OSError as error:
+                raise self._refused(error) from error
+
+    @property
+    def _temporary(self) -> Path:
+        assert self._file is not None
+        return self._file.with_name(self._file.name + ".part")
+
+    def _refused(self, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"the progress cannot be written: {error.strerror}",
+            file=str(self._file),
+            hint="it is kept beside the export: copy that to a directory that can be written",
+        )
 
     def confirm(self, number: int) -> None:
-        """Note that the broker has confirmed the message with this number, from 0."""
+        """Note that the broker has confirmed the message with this number, from 0. Raises ConfigError as ``note``."""
         self._done.add(number)
         while self.confirmed in self._done:
             self._done.remove(self.confirmed)
@@ -106,16 +131,18 @@ class _Progress:
             self.note()
 
     def note(self) -> None:
-        """Write the progress to its file."""
+        """Write the progress to its file. Raises ConfigError: it cannot be written."""
         if self._file is None or self.confirmed == self._noted:
             return
         self._noted = self.confirmed
-        temporary = self._file.with_name(self._file.name + ".part")
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(json.dumps({**self._key, "confirmed": self.confirmed}))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self._file)
+        try:
+            with self._temporary.open("w", encoding="utf-8") as file:
+                file.write(json.dumps({**self._key, "confirmed": self.confirmed}))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(self._temporary, self._file)
+        except OSError as error:
+            raise self._refused(error) from error
 
 
 class _Sending:
@@ -249,8 +276,11 @@ class _Sending:
         elif error is not None:
             self.error = self.error or error
         elif not future.cancelled():
-            progress.confirm(number)
             self._meter.add()
+            try:
+                progress.confirm(number)
+            except ConfigError as failed:
+                self.error = self.error or failed
 
 
 def send_all(

@@ -108,7 +108,10 @@ def run(
     secret = read_secret(str(secret_file))
     scrape = _place(metrics) if metrics else None
     configure_logs(log_level, log_file)
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot be made: {error.strerror}", file=str(directory)) from error
     sys.exit(uvloop.run(serve_witness(str(directory.resolve()), places, secret, lease_max_ms, scrape)))
 
 

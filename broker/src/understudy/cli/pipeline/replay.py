@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from understudy.cli.data.replay import moment
+from understudy.cli.data.replay import period
 from understudy.cli.data.stored_body import inflated
 from understudy.cli.messages.load import connection_options, now_ms, print_summary, read_password
 from understudy.cli.messages.sending import Outgoing, SendPlan, send_all
@@ -85,7 +85,7 @@ def replay_command(
             parse_selector(filter_text)
     except BrokerError as error:
         raise click.UsageError(f"--filter: {error}") from error
-    start_ms, stop_ms = moment("--from", start), moment("--to", stop)
+    start_ms, stop_ms = period(start, stop)
     if target == "":
         raise click.UsageError("--to-address: an address is needed")
     if resume_file is not None and not resume_file.absolute().parent.is_dir():

@@ -19,7 +19,14 @@ from understudy.errors import ManagementError
 from understudy.management.dmr.grammar import Address, Operation
 from understudy.management.dmr.kinds import CORE, Attribute, Effect, ResourceType, Type
 from understudy.management.dmr.parameters import OPERATIONS, ROOT_OPERATIONS, arguments_of
-from understudy.management.dmr.resources import ALL, CONNECTION_FACTORY, DEFAULT_SERVER, NAMED_PATH, SERVER
+from understudy.management.dmr.resources import (
+    ALL,
+    CONNECTION_FACTORY,
+    DEFAULT_SERVER,
+    NAMED_PATH,
+    SERVER,
+    SUBSYSTEM,
+)
 from understudy.management.dmr.tree import Resource, Tree, not_found, shown_address
 from understudy.management.dmr.values import Value
 from understudy.texts import masked_url
@@ -202,7 +209,7 @@ class Operations:
         return names
 
     def _children_names(self, operation: Operation) -> Outcome:
-        kind = str(arguments_of(operation)["child-type"])
+        kind = _child_type(arguments_of(operation))
         return Outcome([name for each, name in self._tree.children(operation.address) if each == kind])
 
     def _children_types(self, operation: Operation) -> Outcome:
@@ -213,7 +220,8 @@ class Operations:
         given = arguments_of(operation)
         runtime, defaults = _flag(given, "include-runtime"), _flag(given, "include-defaults", default=True)
         recursive = _flag(given, "recursive")
-        steps = [step for step in self._tree.children(operation.address) if step[0] == given["child-type"]]
+        wanted = _child_type(given)
+        steps = [step for step in self._tree.children(operation.address) if step[0] == wanted]
         return Outcome(
             {
                 name: self._resource(
@@ -246,7 +254,10 @@ class Operations:
         for each in self._facts.factories:
             if each.name == name:
                 return each
-        raise ManagementError(f"connection-factory {name!r} is that of another server of the process")
+        raise ManagementError(
+            f"connection-factory {name!r} is not used by the server that answers",
+            hint="it waits for another line (`understudy config diff` shows for which), or is that of another server",
+        )
 
     # --- changes ---------------------------------------------------------------------------------
 
@@ -472,6 +483,22 @@ def _described(kind: ResourceType, attribute: Attribute) -> Value:
     if attribute.unserved is not None:
         found["description"] = attribute.unserved
     return found
+
+
+def _child_type(given: Mapping[str, Value]) -> str:
+    """The parameter ``child-type``; another name of a type stands for the one of answers.
+
+    Raises:
+        ManagementError: no resource of this version has such a type.
+    """
+    wanted = str(given["child-type"])
+    for kind in ALL:
+        if wanted in (kind.type, *kind.type_aliases):
+            return kind.type
+    if wanted == SUBSYSTEM[0]:
+        return wanted
+    known = ", ".join(sorted({SUBSYSTEM[0], *(kind.type for kind in ALL)}))
+    raise ManagementError(f"there are no resources of the type '{wanted}'", hint=f"types are {known}")
 
 
 def _flag(given: Mapping[str, Value], name: str, *, default: bool = False) -> bool:

@@ -257,7 +257,7 @@ def parse_page(collection: Collection, parameters: Sequence[tuple[str, str]]) ->
     Raises:
         ValueError: an unknown parameter or field, or a value of the wrong type.
     """
-    given = _single(parameters, {"page", "size", "sort", "filter"})
+    given = _single(parameters, {"page", "size", "sort", "filter"}, repeated="filter")
     filters = [value for name, value in parameters if name == "filter"]
     if len(filters) > CONDITIONS_MAX:
         raise ValueError(f"{len(filters)} filters, limit {CONDITIONS_MAX}")
@@ -292,11 +292,16 @@ def parse_messages(parameters: Sequence[tuple[str, str]]) -> tuple[PageQuery, st
     return query, given.get("filter") or None
 
 
-def _single(parameters: Sequence[tuple[str, str]], known: set[str]) -> dict[str, str]:
-    for name, _ in parameters:
+def _single(parameters: Sequence[tuple[str, str]], known: set[str], repeated: str | None = None) -> dict[str, str]:
+    """The values of parameters, each given once except for the one that may be repeated. Raises ValueError."""
+    found: dict[str, str] = {}
+    for name, value in parameters:
         if name not in known:
             raise ValueError(f"unknown parameter {name!r}: {', '.join(sorted(known))}")
-    return dict(parameters)
+        if name in found and name != repeated:
+            raise ValueError(f"parameter {name!r} is given twice")
+        found[name] = value
+    return found
 
 
 def _number(name: str, text: str, maximum: int) -> int:

@@ -6,7 +6,7 @@ Field names and meanings are those of CREATE_QUEUE_V2 (artemis-core s. 4.2).
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from understudy.dataclass import dataclass
 from understudy.errors import InvalidQueueConfiguration
@@ -18,6 +18,11 @@ from understudy.terms import RoutingType
 
 T = TypeVar("T")
 
+#: Numbers of a queue by the bits that the wire has for them.
+_NUMBERS: Final = (
+    (("max_consumers", "group_buckets", "consumers_before_dispatch"), 32),
+    (("delay_before_dispatch", "ring_size", "auto_delete_delay", "auto_delete_message_count"), 64),
+)
 #: Separates address and queue in a fully qualified queue name.
 FQQN_SEPARATOR = "::"
 
@@ -122,6 +127,21 @@ class QueueConfiguration:
             return self if self.last_value else replace(self, last_value=True)
         key = LAST_VALUE if self.last_value else None
         return self if key == self.last_value_key else replace(self, last_value_key=key)
+
+    def check_numbers(self) -> None:
+        """Check that the answer to a query of the queue can carry its numbers.
+
+        Raises:
+            InvalidQueueConfiguration: a number needs more bits than its field of SESS_QUEUEQUERY_RESP_V3 has; names
+                it. Every client would fail at the queue.
+        """
+        for names, bits in _NUMBERS:
+            for name in names:
+                value = getattr(self, name)
+                if value is not None and not -(1 << bits - 1) <= value < 1 << bits - 1:
+                    raise InvalidQueueConfiguration(
+                        f"queue {self.name!r}: {name.replace('_', '-')} {value} has more than {bits} bits"
+                    )
 
     @property
     def bounded(self) -> bool:

@@ -347,6 +347,7 @@ class Directory:
         settings = self.settings.of(configuration.address or configuration.name)
         address = self.addresses.get(configuration.address or configuration.name)
         full = configuration.filled(settings)
+        full.check_numbers()
         chosen = RoutingType(full.routing_type or 0)
         # A filter that cannot be parsed must fail before anything is made.
         selector = parse_filter(full.filter)

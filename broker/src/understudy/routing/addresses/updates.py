@@ -55,8 +55,8 @@ def change_queue(office: PostOffice, queue: Queue, wanted: QueueConfiguration) -
     filter takes everything. A queue that becomes a last-value queue keeps the newest of each key.
 
     Raises:
-        InvalidQueueConfiguration: something that cannot change while the queue exists, or fewer
-            consumers allowed than there are.
+        InvalidQueueConfiguration: something that cannot change while the queue exists, fewer consumers allowed than
+            there are, or a number with more bits than the wire has for it.
         UnexpectedRoutingType: the address does not take it.
         InvalidSelector, DiskFull
     """
@@ -76,6 +76,7 @@ def change_queue(office: PostOffice, queue: Queue, wanted: QueueConfiguration) -
     if changes.get("filter") == "":
         changes["filter"] = None
     full = replace(current, **changes).with_last_value_key()
+    full.check_numbers()
     limit = full.max_consumers
     if limit is not None and 0 <= limit < queue.consumers.count:
         raise InvalidQueueConfiguration(

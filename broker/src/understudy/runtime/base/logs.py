@@ -21,6 +21,7 @@ from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import Final
 
+from understudy.errors import ConfigError
 from understudy.texts import printable_lines
 
 NODE: Final[contextvars.ContextVar[str]] = contextvars.ContextVar("node")
@@ -149,9 +150,15 @@ def configure_logs(level: str, file: str | None, kind: str = "auto", loggers: Ma
             no signal.
         kind: See ``formatter_of``.
         loggers: Levels of loggers by name.
+
+    Raises:
+        ConfigError: the file cannot be written.
     """
     if file:
-        os.close(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640))
+        try:
+            os.close(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640))
+        except OSError as error:
+            raise ConfigError(f"the log file cannot be written: {error.strerror}", file=file) from error
     handler: logging.Handler = WatchedFileHandler(file) if file else logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter_of(kind, file, os.environ))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -80,7 +80,6 @@ class NodeProtection:
                 policy=policy.name,
                 role=policy.role.value,
                 state=self._life.state.shown,
-                store=configuration.journal_directory,
                 persistent=configuration.persistence_enabled,
                 peer=peer,
                 peer_name=None if peer is None else self._parts.topology.names.of(peer),

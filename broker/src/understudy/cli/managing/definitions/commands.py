@@ -173,24 +173,22 @@ def import_file(target: Target, file: Path, dry_run: bool, yes: bool, view: View
     \b
     Example: understudy definitions import definitions.json --dry-run
 
-    Exit codes: 0 all of it holds now; 1 some of it cannot hold, or was refused; 2 FILE cannot be used; 3 not active or
-    not reachable.
+    Exit codes: 0 all of it holds now, or would; 1 some of it cannot hold, or was refused; 2 FILE cannot be used; 3 not
+    active or not reachable.
     """
     read = _read(file)
     found = target.differences(read)
     view.rows(DIFFERENCES, [each.row for each in found])
     changes = [each for each in found if each.action in ("create", "change")]
     impossible = [each for each in found if each.action == "impossible"]
-    if dry_run:
-        echo(f"{counted(len(changes), 'change')} would be made", err=True)
-        return
     refused = list[str]()
-    if changes:
+    if changes and not dry_run:
         confirm(f"Make {counted(len(changes), 'change')}?", yes=yes)
         refused = target.apply(read, changes)
     for text in refused:
         echo(text, err=True)
-    echo(f"{counted(len(changes) - len(refused), 'change')} made", err=True)
+    would = "would be " if dry_run else ""
+    echo(f"{counted(len(changes) - len(refused), 'change')} {would}made", err=True)
     for each in impossible:
         echo(f"{read.place(each.kind, each.name)}: {each.why}", err=True)
     for text in read.left_out:

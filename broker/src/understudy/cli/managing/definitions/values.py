@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args, get_origin
 
 from msgspec import Struct, ValidationError, convert
 
@@ -136,9 +136,10 @@ def parse(text: str, file: str) -> DefinitionFile:
     """
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else None
-        raise ConfigError(f"is no JSON: {error}", file=file, line=line) from error
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise ConfigError(f"is no JSON: {why}", file=file, line=line) from error
     lines = _lines(text)
     if isinstance(found, dict) and is_rabbitmq(found):
         return _of_rabbitmq(found, file, lines)
@@ -228,7 +229,7 @@ def _checked(kind: Kind, given: object) -> tuple[str, dict[str, Any]]:
         try:
             convert(value, declared[name].type)
         except ValidationError as error:
-            raise _WrongField(str(error), name) from None
+            raise _WrongField(f"{error}{_choices(declared[name].type)}", name) from None
         if isinstance(value, list):
             fields[name] = sorted(value)
     if kind.name == "queues" and fields.get("arguments"):
@@ -238,6 +239,13 @@ def _checked(kind: Kind, given: object) -> tuple[str, dict[str, Any]]:
         except Amqp091Error as error:
             raise _WrongField(str(error), "arguments") from None
     return key, fields
+
+
+def _choices(declared: object) -> str:
+    """The values that a field with a closed set of them may have, for an error; otherwise nothing."""
+    kinds = [declared, *get_args(declared)]
+    names = [repr(each) for kind in kinds if get_origin(kind) is Literal for each in get_args(kind)]
+    return f"; it is one of {', '.join(names)}" if names else ""
 
 
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
