@@ -8,6 +8,7 @@ import pytest
 
 from support.amqp091 import AmqpNode, bodies, declared, got
 from support.routing import World, text
+from understudy.errors import AddressFull
 from understudy.message import MessageType
 from understudy.properties import encode_simple_string
 from understudy.protocols.amqp091.messages import MessageCarrier
@@ -278,6 +279,36 @@ def test_a_full_queue_rejects_publishes() -> None:
     assert bodies(client) == [b"1"]
 
 
+@pytest.mark.parametrize("confirms", [False, True])
+def test_a_full_queue_does_not_keep_messages_from_the_other_queues_of_an_exchange(confirms: bool) -> None:
+    node = AmqpNode(world=World({"small": {"max_size_messages": 1, "address_full_policy": "DROP"}}))
+    client = node.channel()
+    declared(client, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    for queue in ("small", "other"):
+        declared(client, queue)
+    for queue in ("q", "small", "other"):
+        client.ask(m.QueueBind(0, queue, "amq.fanout", ""), m.QueueBindOk)
+    if confirms:
+        client.ask(m.ConfirmSelect(), m.ConfirmSelectOk)
+    for body in (b"1", b"2", b"3"):
+        client.publish("", body, "amq.fanout")
+    answers = [m.BasicAck(1), m.BasicNack(2), m.BasicNack(3)] if confirms else []
+    assert [each.method for each in client.received()] == answers
+    assert [bodies(client, queue) for queue in ("q", "small", "other")] == [[b"1"], [b"1"], [b"1", b"2", b"3"]]
+
+
+def test_a_transaction_gives_no_queue_a_message_that_one_of_them_refuses() -> None:
+    client = AmqpNode().channel()
+    declared(client, arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
+    declared(client, "other")
+    for queue in ("q", "other"):
+        client.ask(m.QueueBind(0, queue, "amq.fanout", ""), m.QueueBindOk)
+    client.ask(m.TxSelect(), m.TxSelectOk)
+    client.publish("", b"1", "amq.fanout")
+    assert client.code(m.TxCommit()) == 406
+    assert bodies(client, "other") == []
+
+
 def test_transactions() -> None:
     client = AmqpNode().channel()
     declared(client)
@@ -498,6 +529,25 @@ def test_one_queue_for_both_protocols() -> None:
     assert (found.body.decode(), found.properties.headers) == ("grün", {"n": 2})
     assert (found.properties.reply_to, found.properties.content_type) == ("queue://x", "text/plain; charset=utf-8")
     assert (found.method.exchange, found.method.routing_key) == ("", "r")
+
+
+@pytest.mark.parametrize("argument", ["x-max-length", "x-max-length-bytes"])
+def test_a_full_queue_refuses_messages_of_core(argument: str) -> None:
+    """A queue that was declared over AMQP 0-9-1 holds no more than its arguments say, whoever sends."""
+    node = AmqpNode()
+    client, session = node.channel(), node.world.session()
+    declared(client, arguments={argument: 1, "x-overflow": "reject-publish"})
+    answers = node.world.answers
+    session.sends.send(text("1", "q"), answers.of("1"))
+    node.world.turn()
+    for name, address in (("2", "q"), ("3", "q::q")):
+        session.sends.send(text(name, address), answers.of(name))
+        assert isinstance(answers.error(name), AddressFull)
+    assert bodies(client) == [b"1"]
+    session.sends.send(text("4", "q"), answers.of("4"))
+    node.world.turn()
+    assert answers.error("1") is answers.error("4") is None
+    assert bodies(client) == [b"4"]
 
 
 def test_a_property_list_of_a_core_client_is_checked() -> None:
