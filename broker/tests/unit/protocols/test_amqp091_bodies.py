@@ -101,7 +101,9 @@ def test_a_large_map_is_named_as_a_map(place: Place) -> None:
     ("kind", "stored", "body"),
     [(MessageType.TEXT, STORED_TEXT, TEXT.encode()), (MessageType.BYTES, TEXT.encode(), TEXT.encode())],
 )
-def test_a_compressed_body_is_inflated(place: Place, large: bool, kind: MessageType, stored: bytes, body: bytes) -> None:
+def test_a_compressed_body_is_inflated(
+    place: Place, large: bool, kind: MessageType, stored: bytes, body: bytes
+) -> None:
     place.send(kind, zlib.compress(stored), compressed=True, large=large)
     found = place.got()
     assert (found.body, found.properties.content_encoding) == (body, None)

@@ -9,6 +9,7 @@ import pytest
 from support.amqp091 import AmqpNode, bodies, declared, got
 from support.routing import World, text
 from understudy.errors import AddressFull
+from understudy.limits import AMQP091_LIFETIME_MS_MAX
 from understudy.message import MessageType
 from understudy.properties import encode_simple_string
 from understudy.protocols.amqp091.messages import MessageCarrier
@@ -87,13 +88,31 @@ def test_messages_without_a_timestamp_get_the_time_at_which_they_come(count: int
 
 
 @pytest.mark.parametrize(
-    "properties", [{"expiration": "x"}, {"expiration": "-1"}, {"user_id": "somebody"}, {"headers": {"CC": "k"}}]
+    "properties",
+    [
+        {"expiration": "x"},
+        {"expiration": "-1"},
+        {"expiration": "315360000001"},
+        {"user_id": "somebody"},
+        {"headers": {"CC": "k"}},
+    ],
 )
 def test_properties_that_cannot_be_used(properties: dict[str, Any]) -> None:
     client = AmqpNode().channel()
     declared(client)
     client.publish("q", **properties)
     assert client.only(m.ChannelClose)[0].reply_code == 406
+
+
+def test_lifetimes_of_up_to_ten_years_are_possible() -> None:
+    node = AmqpNode()
+    client = node.channel()
+    longest = AMQP091_LIFETIME_MS_MAX
+    declared(client, arguments={"x-message-ttl": longest, "x-expires": longest, "x-max-length": 1 << 40})
+    client.publish("q", b"1", expiration=str(longest))
+    node.world.clock.advance(60 * 24 * 3_600_000)
+    client.publish("q", b"2")
+    assert bodies(client) == [b"1", b"2"]
 
 
 def test_a_missing_exchange_counts_before_the_properties() -> None:
@@ -398,6 +417,13 @@ def test_consumers_alone_and_by_priority() -> None:
     client.lose()
     other.ask(m.BasicConsume(0, "q", "x", exclusive=True), m.BasicConsumeOk)
     assert node.channel().code(m.BasicConsume(0, "q", "y")) == 403
+
+
+def test_a_queue_with_a_single_active_consumer_has_no_exclusive_one() -> None:
+    client = AmqpNode().channel()
+    declared(client, arguments={"x-single-active-consumer": True})
+    assert client.code(m.BasicConsume(0, "q", "t", exclusive=True)) == 403
+    client.ask(m.BasicConsume(0, "q", "t"), m.BasicConsumeOk)
 
 
 def test_consumers_learn_that_their_queue_is_gone() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from understudy.errors import LocalProtocolError
-from understudy.limits import AMQP091_MESSAGE_BYTES_MAX
+from understudy.limits import AMQP091_LIFETIME_MS_MAX, AMQP091_MESSAGE_BYTES_MAX
 from understudy.message import (
     CORRELATION_ID,
     DUPLICATE_ID,
@@ -78,6 +78,11 @@ def outgoing(message: Message, now_ms: int) -> Outgoing:
         value = given.get(name)
         if value is not None and not (isinstance(value, str) and is_short(value)):
             raise not_possible(f"{name} that is no text of at most 255 bytes")
+    for name in given:
+        if not is_short(name):
+            raise not_possible(f"a property whose name has {len(name)} characters, more than 255 bytes,")
+    if message.expiration - now_ms > AMQP091_LIFETIME_MS_MAX:
+        raise not_possible("a lifetime of more than ten years")
     body = body_of(message)
     if len(body) > AMQP091_MESSAGE_BYTES_MAX:
         raise not_possible(f"a body of {len(body)} bytes, more than {AMQP091_MESSAGE_BYTES_MAX},")

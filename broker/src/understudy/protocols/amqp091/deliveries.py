@@ -49,15 +49,13 @@ from understudy.session.outcomes import ACCEPTED, REJECTED, Outcome, modified
 from understudy.session.session import ServerSession
 from understudy.store.messages.reference import MessageReference, Part, RunSlice
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
-from understudy.wire.amqp091.frames import OVERHEAD_BYTES
+from understudy.wire.amqp091.frames import HEADER_FRAME_BYTES
 from understudy.wire.amqp091.layout import Method
 from understudy.wire.amqp091.methods import BasicConsume, BasicDeliver, BasicGet, BasicGetEmpty, BasicGetOk
 from understudy.wire.amqp091.tables import encode_short
 
 #: A returned message is marked as redelivered, and counts for x-delivery-limit.
 RETURNED = modified(delivery_failed=True)
-#: Bytes of a header frame beside its property list.
-_HEADER_BYTES = OVERHEAD_BYTES + 12
 #: Bits of a delivery tag below its generation.
 GENERATION_SHIFT: Final = 48
 #: Consumers that were cancelled and of which the status of a channel tells, the newest ones.
@@ -182,6 +180,9 @@ class ChannelDeliveries:
         priority = method.arguments.get("x-priority", 0)
         if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) >= 1 << 31:
             raise names.refused("x-priority is no number")
+        arguments = queue.configuration.arguments
+        if method.exclusive and arguments is not None and arguments.single_active_consumer:
+            raise NotAuthorized(f"queue {method.queue!r} chooses its consumer itself (x-single-active-consumer)")
         if method.exclusive and queue.consumers.count:
             raise NotAuthorized(f"queue {method.queue!r} has consumers already")
         if any(getattr(each.flow, "alone", False) for each in queue.consumers):
@@ -312,7 +313,7 @@ class ChannelDeliveries:
     @property
     def _property_bytes_max(self) -> int:
         """Longest property list that fits into a frame."""
-        return self._link.peer.frame_max - _HEADER_BYTES
+        return self._link.peer.frame_max - HEADER_FRAME_BYTES
 
     def deliver_large(self, consumer_id: int, message: LargeMessage, delivery_count: int) -> int:
         """Send all of a large message but its body, or nothing if the size of its content is known only when all of the

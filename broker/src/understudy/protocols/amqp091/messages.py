@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from understudy.errors import LocalProtocolError
 from understudy.kernel import names
-from understudy.limits import AMQP091_MESSAGE_BYTES_MAX, FURTHER_ROUTING_KEYS_MAX
+from understudy.limits import AMQP091_LIFETIME_MS_MAX, AMQP091_MESSAGE_BYTES_MAX, FURTHER_ROUTING_KEYS_MAX
 from understudy.message import CORRELATION_ID, LARGE_COMPRESSED, REPLY_TO, LargeMessage, Message, MessageType
 from understudy.properties import Properties
 from understudy.routing.exchanges.carrier import DeadLetter, Death, Reason
@@ -46,7 +46,6 @@ TRUNCATED: Final = "x-understudy-truncated"
 DEFLATE: Final = "deflate"
 _BYTES: Final = "application/octet-stream"
 _DEATHS: Final = "x-death"
-_MILLISECONDS_MAX: Final = (1 << 32) - 1
 
 
 class Publish(NamedTuple):
@@ -65,8 +64,11 @@ def expiration_ms(text: str | None) -> int | None:
     """Time to live of a message in milliseconds; None: it has none. Raises Amqp091Error: PRECONDITION_FAILED."""
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit()) or len(text) > 10 or int(text) > _MILLISECONDS_MAX:
-        raise Amqp091Error(ReplyCode.PRECONDITION_FAILED, f"expiration {text[:20]!r} is no number of milliseconds")
+    if not (text.isascii() and text.isdigit()) or len(text) > 20 or int(text) > AMQP091_LIFETIME_MS_MAX:
+        raise Amqp091Error(
+            ReplyCode.PRECONDITION_FAILED,
+            f"expiration {text[:20]!r} is no number of milliseconds from 0 to {AMQP091_LIFETIME_MS_MAX}",
+        )
     return int(text)
 
 
@@ -271,7 +273,9 @@ def large_list(message: LargeMessage, queue: str, header_bytes_max: int) -> Deli
     fields: dict[str, bytes | None] = {}
     if is_compressed(message):
         fields["content_encoding"] = encode_short(DEFLATE)
-    if message.type == MessageType.TEXT or (message.type == MessageType.BYTES and PROPERTY_LIST not in message.properties):
+    if message.type == MessageType.TEXT or (
+        message.type == MessageType.BYTES and PROPERTY_LIST not in message.properties
+    ):
         fields["content_type"] = encode_short(_BYTES)
     if not fields:
         return delivery

@@ -23,7 +23,7 @@ from understudy.errors import (
     ObjectClosed,
     QueueNotFound,
 )
-from understudy.limits import AMQP091_MESSAGE_BYTES_MAX, FRAME_BYTES_MAX
+from understudy.limits import AMQP091_LIFETIME_MS_MAX, AMQP091_MESSAGE_BYTES_MAX, FRAME_BYTES_MAX
 from understudy.message import GROUP_ID, Message
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.frames import FrameType, encode_frame, method_frame
@@ -335,7 +335,18 @@ def test_operations_that_the_protocol_does_not_have_name_themselves() -> None:
         session.send(producer, Message(b"", address="q", properties={GROUP_ID: "g"}), Outcome())
     with pytest.raises(LocalProtocolError, match="16777217 bytes"):
         session.send(producer, Message(bytes(AMQP091_MESSAGE_BYTES_MAX + 1), address="q"), Outcome())
+    for properties, what in (
+        ({"n" * 256: 1}, "name has 256 characters"),
+        ({"large": "x" * 200_000}, "properties of 200"),
+    ):
+        with pytest.raises(LocalProtocolError, match=what):
+            session.send(producer, Message(b"", address="q", properties=properties), Outcome())
+    expiration = drive.clock.wall_ms() + AMQP091_LIFETIME_MS_MAX
+    with pytest.raises(LocalProtocolError, match="lifetime"):
+        session.send(producer, Message(b"", address="q", expiration=expiration + 1), Outcome())
     assert drive.sent() == []
+    session.send(producer, Message(b"", address="q", expiration=expiration), Outcome())
+    assert len(drive.sent()) == 1
 
 
 def test_a_closed_session_frees_its_channel() -> None:
