@@ -31,6 +31,7 @@ from understudy.wire.amqp091.core_messages import (
     property_list,
     uuid_of,
 )
+from understudy.wire.amqp091.frames import HEADER_FRAME_BYTES
 from understudy.wire.amqp091.properties import PERSISTENT, decode_properties
 
 _MULTICAST: Final = 0
@@ -60,12 +61,13 @@ class Outgoing(NamedTuple):
     body: bytes
 
 
-def outgoing(message: Message, now_ms: int) -> Outgoing:
+def outgoing(message: Message, now_ms: int, frame_bytes_max: int) -> Outgoing:
     """The publish of a message.
 
     Args:
         message: Message with its address.
         now_ms: Wall time.
+        frame_bytes_max: Largest frame of the connection. Bytes.
 
     Raises:
         LocalProtocolError: it asks for something that the protocol does not have, or is too large.
@@ -91,9 +93,11 @@ def outgoing(message: Message, now_ms: int) -> Outgoing:
         raise not_possible("an address of more than 255 bytes")
     expiration = str(max(0, message.expiration - now_ms)) if message.expiration else None
     multicast = given.get(ROUTING_TYPE) == _MULTICAST
-    return Outgoing(
-        address if multicast else "", "" if multicast else address, property_list(message, expiration), body
-    )
+    properties = property_list(message, expiration)
+    room_bytes = frame_bytes_max - HEADER_FRAME_BYTES
+    if len(properties) > room_bytes:
+        raise not_possible(f"a message with properties of {len(properties)} bytes, more than {room_bytes},")
+    return Outgoing(address if multicast else "", "" if multicast else address, properties, body)
 
 
 def incoming(encoded: bytes, body: bytes, address: str, delivery_tag: int) -> Message:

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import takewhile
 
-from understudy.client.amqp091.messages import Outgoing, not_possible
+from understudy.client.amqp091.messages import Outgoing
 from understudy.client.amqp091.output import Output
 from understudy.client.amqp091.status import ChannelStatus
 from understudy.dataclass import dataclass
 from understudy.errors import AddressFull, AddressNotFound
-from understudy.wire.amqp091.frames import HEADER_FRAME_BYTES
 from understudy.wire.amqp091.methods import BasicPublish, BasicReturn
 from understudy.wire.core.packets import NullResponse
 
@@ -54,14 +53,7 @@ class Publishes:
         """Texts of the messages of the open transaction that no queue takes."""
 
     def publish(self, publish: Outgoing, correlation_id: int | None) -> None:
-        """Send a message; an answer with that id follows if there is one.
-
-        Raises:
-            LocalProtocolError: its properties do not fit into a frame; nothing was sent.
-        """
-        room_bytes = self._out.frame_max - HEADER_FRAME_BYTES
-        if len(publish.properties) > room_bytes:
-            raise not_possible(f"properties of {len(publish.properties)} bytes, more than {room_bytes},")
+        """Send a message; an answer with that id follows if there is one."""
         self.sent += 1
         if self.confirms:
             self._unconfirmed[self.sent] = _Unconfirmed(publish, correlation_id)

@@ -319,6 +319,17 @@ def test_a_message_beyond_the_limit_fails_one_receive() -> None:
     assert drive.methods() == [m.BasicReject(1)]
 
 
+def test_properties_of_a_message_may_fill_a_frame_also_while_the_connection_is_lost() -> None:
+    drive, session = opened()
+    producer = drive.producer(session)
+    drive.lose()
+    drive.up()
+    large = Message(b"", address="q", properties={"large": "x" * 20_000})
+    outcome = Outcome()
+    session.send(producer, large, outcome)
+    assert outcome.error is None
+
+
 def test_operations_that_the_protocol_does_not_have_name_themselves() -> None:
     drive, session = opened()
     for settings, what in ((ConsumerSettings(browse_only=True), "browser"), (ConsumerSettings("a = 1"), "filter")):
