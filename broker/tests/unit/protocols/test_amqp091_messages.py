@@ -8,11 +8,12 @@ import pytest
 
 from support.amqp091 import AmqpNode, bodies, declared, got
 from support.routing import World, text
-from understudy.errors import AddressFull
+from understudy.errors import AddressFull, AddressNotFound
 from understudy.limits import AMQP091_LIFETIME_MS_MAX
 from understudy.message import MessageType
 from understudy.properties import encode_simple_string
 from understudy.protocols.amqp091.messages import MessageCarrier
+from understudy.protocols.amqp091.names import REPLIES
 from understudy.routing.restore import restore, settle
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.codes import ReplyCode
@@ -462,6 +463,20 @@ def test_replies_without_a_queue() -> None:
 
 
 # --- dead letters --------------------------------------------------------------------------------
+
+
+def test_a_client_of_core_learns_that_it_cannot_answer_a_direct_request() -> None:
+    """No queue is made that would keep the answers."""
+    node = AmqpNode()
+    client, session, answers = node.channel(), node.world.session(), node.world.answers
+    declared(client)
+    client.ask(m.BasicConsume(0, REPLIES, "t", no_ack=True), m.BasicConsumeOk)
+    client.publish("q", b"request", reply_to=REPLIES)
+    address = got(client).properties.reply_to
+    for name in (REPLIES, address):
+        session.sends.send(text(name, name), answers.of(name))
+        assert isinstance(answers.error(name), AddressNotFound)
+    assert REPLIES not in node.world.office.directory.addresses
 
 
 def test_dead_letters_of_every_reason() -> None:
