@@ -6,6 +6,7 @@ import pytest
 
 from support.client import Outcome
 from support.client091 import Drive091, Sent
+from understudy.client.amqp091.declarations import check_queue
 from understudy.client.core.connection.failover import State
 from understudy.client.core.consumer.state import ConsumerSettings
 from understudy.client.core.consumer.taken import AcknowledgeMode
@@ -28,6 +29,7 @@ from understudy.message import GROUP_ID, Message
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.frames import FrameType, encode_frame, method_frame
 from understudy.wire.amqp091.properties import BasicProperties, encode_header, encode_properties
+from understudy.wire.core.packets import CreateQueueV2, CreateSharedQueueV2
 
 
 def opened(mode: AcknowledgeMode = AcknowledgeMode.AUTO) -> tuple[Drive091, SessionState]:
@@ -358,6 +360,21 @@ def test_operations_that_the_protocol_does_not_have_name_themselves() -> None:
     assert drive.sent() == []
     session.send(producer, Message(b"", address="q", expiration=expiration), Outcome())
     assert len(drive.sent()) == 1
+
+
+def test_the_queue_of_a_shared_subscription_is_made() -> None:
+    """Only names of attributes of a queue are compared, not those of the packet."""
+    check_queue(CreateSharedQueueV2("news", "readers", durable=False, routing_type=0))
+    with pytest.raises(LocalProtocolError, match="a queue with max_consumers"):
+        check_queue(CreateSharedQueueV2("news", "readers", routing_type=0, max_consumers=1))
+
+
+@pytest.mark.parametrize("address", ["news.#", "*.news"])
+def test_a_subscription_of_a_wildcard_address_is_not_possible(address: str) -> None:
+    """It would be a queue of an exchange of that name, which nobody publishes to."""
+    with pytest.raises(LocalProtocolError, match="wildcard address"):
+        check_queue(CreateQueueV2(address, "readers", routing_type=0))
+    check_queue(CreateQueueV2("news.#1", "readers", routing_type=0))
 
 
 def test_a_closed_session_frees_its_channel() -> None:
