@@ -136,7 +136,7 @@ class Publishing:
         """The queues that have room for a message, and why another one has none; None: all of them have."""
         refused: BrokerError | None = None
         taking: list[Queue] = []
-        full: dict[Address, BrokerError | None] = {}
+        full: dict[AddressMemory, BrokerError | None] = {}
         for queue in queues:
             arguments, address = queue.configuration.arguments, queue.address
             error: BrokerError | None = None
@@ -152,7 +152,7 @@ class Publishing:
                 refused = error
         return tuple(taking), refused
 
-    def _why_full(self, address: Address) -> AddressFull | None:
+    def _why_full(self, address: AddressMemory) -> AddressFull | None:
         """Why an address takes no message; None: it takes one."""
         memory = self._memory
         try:
