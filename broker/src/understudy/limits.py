@@ -357,6 +357,8 @@ AMQP091_TABLE_DEPTH_MAX = 32
 AMQP091_TABLE_VALUES_MAX = 1_024
 #: Channels of one AMQP 0-9-1 connection.
 AMQP091_CHANNELS_MAX = 2_047
+#: Longest lifetime of a message or of an unused queue of AMQP 0-9-1, ten years as in RabbitMQ. Milliseconds.
+AMQP091_LIFETIME_MS_MAX = 315_360_000_000
 #: Largest body of an AMQP 0-9-1 message. Bytes.
 AMQP091_MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 #: Body frames of a message beyond those that its size needs.

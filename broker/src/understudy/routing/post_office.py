@@ -359,6 +359,8 @@ class PostOffice:
         if (address.limited or self.store.full) and not self.memory.admits(address, credited):
             self.acceptance.answer(order, done)
             return True
+        if address.rejecting and (full := address.full_queue) is not None:
+            raise AddressFull(f"queue {full.name!r} is full", hint="x-overflow of the queue, an argument of AMQP 0-9-1")
         return False
 
     def _send_of_member(

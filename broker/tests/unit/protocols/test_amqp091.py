@@ -8,6 +8,7 @@ from support.amqp091 import PLAIN, AmqpNode, bodies, declared, got
 from support.core import CountingEntropy
 from understudy import __version__
 from understudy.errors import RemoteProtocolError
+from understudy.limits import AMQP091_LIFETIME_MS_MAX
 from understudy.protocols.handlers import AcceptorOptions
 from understudy.security.authentication import Authenticator, OtherLogins, parse_certificate_users
 from understudy.security.authorization import RoleSecurity
@@ -305,6 +306,8 @@ def test_a_node_that_stops_says_so() -> None:
         (m.QueueDeclare(0, "q", arguments={"x-message-ttl": 1}), 406),
         (m.QueueDeclare(0, "n", arguments={"x-message-ttl": "1"}), 406),
         (m.QueueDeclare(0, "n", arguments={"x-expires": 0}), 406),
+        (m.QueueDeclare(0, "n", arguments={"x-expires": AMQP091_LIFETIME_MS_MAX + 1}), 406),
+        (m.QueueDeclare(0, "n", arguments={"x-max-length": -1}), 406),
         (m.QueueDeclare(0, "n", arguments={"x-overflow": "what"}), 406),
         (m.QueueDeclare(0, "n", arguments={"x-dead-letter-routing-key": "k"}), 406),
         (m.QueueBind(0, "q", "missing", "k"), 404),

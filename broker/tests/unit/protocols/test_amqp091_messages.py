@@ -8,9 +8,12 @@ import pytest
 
 from support.amqp091 import AmqpNode, bodies, declared, got
 from support.routing import World, text
+from understudy.errors import AddressFull, AddressNotFound
+from understudy.limits import AMQP091_LIFETIME_MS_MAX
 from understudy.message import MessageType
 from understudy.properties import encode_simple_string
 from understudy.protocols.amqp091.messages import MessageCarrier
+from understudy.protocols.amqp091.names import REPLIES
 from understudy.routing.restore import restore, settle
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.codes import ReplyCode
@@ -86,13 +89,31 @@ def test_messages_without_a_timestamp_get_the_time_at_which_they_come(count: int
 
 
 @pytest.mark.parametrize(
-    "properties", [{"expiration": "x"}, {"expiration": "-1"}, {"user_id": "somebody"}, {"headers": {"CC": "k"}}]
+    "properties",
+    [
+        {"expiration": "x"},
+        {"expiration": "-1"},
+        {"expiration": "315360000001"},
+        {"user_id": "somebody"},
+        {"headers": {"CC": "k"}},
+    ],
 )
 def test_properties_that_cannot_be_used(properties: dict[str, Any]) -> None:
     client = AmqpNode().channel()
     declared(client)
     client.publish("q", **properties)
     assert client.only(m.ChannelClose)[0].reply_code == 406
+
+
+def test_lifetimes_of_up_to_ten_years_are_possible() -> None:
+    node = AmqpNode()
+    client = node.channel()
+    longest = AMQP091_LIFETIME_MS_MAX
+    declared(client, arguments={"x-message-ttl": longest, "x-expires": longest, "x-max-length": 1 << 40})
+    client.publish("q", b"1", expiration=str(longest))
+    client.publish("q", b"2")
+    waiting = [reference for _, reference in node.world.office.directory.queues["q"].browse((9, -1))]
+    assert [each.expiration for each in waiting] == [node.world.clock.wall_ms() + longest] * 2
 
 
 def test_a_missing_exchange_counts_before_the_properties() -> None:
@@ -278,6 +299,36 @@ def test_a_full_queue_rejects_publishes() -> None:
     assert bodies(client) == [b"1"]
 
 
+@pytest.mark.parametrize("confirms", [False, True])
+def test_a_full_queue_does_not_keep_messages_from_the_other_queues_of_an_exchange(confirms: bool) -> None:
+    node = AmqpNode(world=World({"small": {"max_size_messages": 1, "address_full_policy": "DROP"}}))
+    client = node.channel()
+    declared(client, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    for queue in ("small", "other"):
+        declared(client, queue)
+    for queue in ("q", "small", "other"):
+        client.ask(m.QueueBind(0, queue, "amq.fanout", ""), m.QueueBindOk)
+    if confirms:
+        client.ask(m.ConfirmSelect(), m.ConfirmSelectOk)
+    for body in (b"1", b"2", b"3"):
+        client.publish("", body, "amq.fanout")
+    answers = [m.BasicAck(1), m.BasicNack(2), m.BasicNack(3)] if confirms else []
+    assert [each.method for each in client.received()] == answers
+    assert [bodies(client, queue) for queue in ("q", "small", "other")] == [[b"1"], [b"1"], [b"1", b"2", b"3"]]
+
+
+def test_a_transaction_gives_no_queue_a_message_that_one_of_them_refuses() -> None:
+    client = AmqpNode().channel()
+    declared(client, arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
+    declared(client, "other")
+    for queue in ("q", "other"):
+        client.ask(m.QueueBind(0, queue, "amq.fanout", ""), m.QueueBindOk)
+    client.ask(m.TxSelect(), m.TxSelectOk)
+    client.publish("", b"1", "amq.fanout")
+    assert client.code(m.TxCommit()) == 406
+    assert bodies(client, "other") == []
+
+
 def test_transactions() -> None:
     client = AmqpNode().channel()
     declared(client)
@@ -369,6 +420,13 @@ def test_consumers_alone_and_by_priority() -> None:
     assert node.channel().code(m.BasicConsume(0, "q", "y")) == 403
 
 
+def test_a_queue_with_a_single_active_consumer_has_no_exclusive_one() -> None:
+    client = AmqpNode().channel()
+    declared(client, arguments={"x-single-active-consumer": True})
+    assert client.code(m.BasicConsume(0, "q", "t", exclusive=True)) == 403
+    client.ask(m.BasicConsume(0, "q", "t"), m.BasicConsumeOk)
+
+
 def test_consumers_learn_that_their_queue_is_gone() -> None:
     node = AmqpNode()
     client, other = node.channel(), node.channel()
@@ -405,6 +463,20 @@ def test_replies_without_a_queue() -> None:
 
 
 # --- dead letters --------------------------------------------------------------------------------
+
+
+def test_a_client_of_core_learns_that_it_cannot_answer_a_direct_request() -> None:
+    """No queue is made that would keep the answers."""
+    node = AmqpNode()
+    client, session, answers = node.channel(), node.world.session(), node.world.answers
+    declared(client)
+    client.ask(m.BasicConsume(0, REPLIES, "t", no_ack=True), m.BasicConsumeOk)
+    client.publish("q", b"request", reply_to=REPLIES)
+    address = got(client).properties.reply_to
+    for name in (REPLIES, address):
+        session.sends.send(text(name, name), answers.of(name))
+        assert isinstance(answers.error(name), AddressNotFound)
+    assert REPLIES not in node.world.office.directory.addresses
 
 
 def test_dead_letters_of_every_reason() -> None:
@@ -498,6 +570,25 @@ def test_one_queue_for_both_protocols() -> None:
     assert (found.body.decode(), found.properties.headers) == ("grün", {"n": 2})
     assert (found.properties.reply_to, found.properties.content_type) == ("queue://x", "text/plain; charset=utf-8")
     assert (found.method.exchange, found.method.routing_key) == ("", "r")
+
+
+@pytest.mark.parametrize("argument", ["x-max-length", "x-max-length-bytes"])
+def test_a_full_queue_refuses_messages_of_core(argument: str) -> None:
+    """A queue that was declared over AMQP 0-9-1 holds no more than its arguments say, whoever sends."""
+    node = AmqpNode()
+    client, session = node.channel(), node.world.session()
+    declared(client, arguments={argument: 1, "x-overflow": "reject-publish"})
+    answers = node.world.answers
+    session.sends.send(text("1", "q"), answers.of("1"))
+    node.world.turn()
+    for name, address in (("2", "q"), ("3", "q::q")):
+        session.sends.send(text(name, address), answers.of(name))
+        assert isinstance(answers.error(name), AddressFull)
+    assert bodies(client) == [b"1"]
+    session.sends.send(text("4", "q"), answers.of("4"))
+    node.world.turn()
+    assert answers.error("1") is answers.error("4") is None
+    assert bodies(client) == [b"4"]
 
 
 def test_a_property_list_of_a_core_client_is_checked() -> None:

@@ -34,6 +34,21 @@ def test_every_word_of_the_longest_routing_key_counts(key: str) -> None:
     assert {found.key for found in topic.match(key, {})} == wanted
 
 
+@pytest.mark.parametrize(
+    ("key", "wanted"), [("", {"", "#", "#.#"}), (".", {"#", "#.#", "*.*", "#.", ".#"}), ("a", {"#", "#.#", "*"})]
+)
+def test_an_empty_routing_key_has_no_words(key: str, wanted: set[str]) -> None:
+    """The same patterns match as in RabbitMQ 3.10."""
+    topic = TopicMatcher()
+    patterns = [binding(pattern) for pattern in ("", "#", "#.#", "*", "*.*", "#.", ".#")]
+    for each in patterns:
+        topic.add(each, {})
+    assert {found.key for found in topic.match(key, {})} == wanted
+    for each in patterns:
+        topic.remove(each)
+    assert not topic.match(key, {})
+
+
 def test_words_after_a_hash_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message may be compared with each of them at each of its words."""
     monkeypatch.setattr(f"{EXCHANGE}.TOPIC_PLACES_AFTER_HASH_MAX", 4)

@@ -55,11 +55,11 @@ class LargeSend:
         else:
             self._pieces.clear()
 
-    def publish(self, now_ms: int) -> Outgoing:
+    def publish(self, now_ms: int, frame_bytes_max: int) -> Outgoing:
         """The whole message. Raises LocalProtocolError: it is too large, or cannot be sent."""
         if self._size_bytes > AMQP091_MESSAGE_BYTES_MAX:
             raise not_possible(f"a body of {self._size_bytes} bytes, more than {AMQP091_MESSAGE_BYTES_MAX},")
-        return outgoing(p.message_of_header(self.header, b"".join(self._pieces), trusted=True), now_ms)
+        return outgoing(p.message_of_header(self.header, b"".join(self._pieces), trusted=True), now_ms, frame_bytes_max)
 
 
 class SessionChannel:
@@ -339,7 +339,7 @@ class SessionChannel:
         self._large = None
         correlation_id = packet.correlation_id if packet.requires_response else None
         try:
-            self.publishes.publish(large.publish(self._wall_ms()), correlation_id)
+            self.publishes.publish(large.publish(self._wall_ms(), self._out.content_frame_max), correlation_id)
         except BrokerError as error:
             self._out.refuse(self.channel_id, error, correlation_id or 0)
 

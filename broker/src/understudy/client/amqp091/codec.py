@@ -128,7 +128,9 @@ class Amqp091Codec:
         return _Command(channel_id, packet)
 
     def encode_send(self, message: Message, channel_id: int, correlation_id: int | None, sender_id: int) -> Frame:
-        return _Publish(channel_id, outgoing(message, self._link.clock.wall_ms()), correlation_id)
+        return _Publish(
+            channel_id, outgoing(message, self._link.clock.wall_ms(), self._out.content_frame_max), correlation_id
+        )
 
     def write(self, frame: Frame) -> None:
         if isinstance(frame, _Publish):

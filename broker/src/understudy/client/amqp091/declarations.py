@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Final
 
 from understudy.client.amqp091.messages import not_possible
 from understudy.client.amqp091.output import Output
 from understudy.dataclass import dataclass
 from understudy.errors import QueueNotFound
+from understudy.wildcards import is_wild
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.codes import ReplyCode
 from understudy.wire.amqp091.layout import Method
@@ -213,8 +215,10 @@ def check_queue(request: CreateQueueV2 | CreateSharedQueueV2) -> None:
         raise not_possible("a queue with a filter")
     if request.routing_type != _MULTICAST and request.address != request.name:
         raise not_possible("a queue whose address has another name")
-    for name in request.__dataclass_fields__:
-        if name in _SAID or name == "filter":
+    if request.routing_type == _MULTICAST and is_wild(request.address):
+        raise not_possible(f"a subscription of the wildcard address {request.address!r}")
+    for each in fields(request):
+        if each.name in _SAID or each.name == "filter":
             continue
-        if getattr(request, name) not in (None, getattr(_DEFAULTS, name)):
-            raise not_possible(f"a queue with {name}")
+        if getattr(request, each.name) not in (None, getattr(_DEFAULTS, each.name)):
+            raise not_possible(f"a queue with {each.name}")

@@ -169,7 +169,7 @@ class Handshake:
             self.heartbeat_s = min(self.heartbeat_s, method.heartbeat)
         self._out.send(m.ConnectionTuneOk(self.channel_max, frame_max, self.heartbeat_s), 0)
         self._out.send(m.ConnectionOpen(self._login.virtual_host), 0)
-        self._out.frame_max = frame_max
+        self._out.negotiated(frame_max)
         self.state = State.OPENING
 
     def _closed(self, method: m.ConnectionClose) -> BrokerError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from understudy.errors import LocalProtocolError
-from understudy.limits import AMQP091_MESSAGE_BYTES_MAX
+from understudy.limits import AMQP091_LIFETIME_MS_MAX, AMQP091_MESSAGE_BYTES_MAX
 from understudy.message import (
     CORRELATION_ID,
     DUPLICATE_ID,
@@ -31,6 +31,7 @@ from understudy.wire.amqp091.core_messages import (
     property_list,
     uuid_of,
 )
+from understudy.wire.amqp091.frames import HEADER_FRAME_BYTES
 from understudy.wire.amqp091.properties import PERSISTENT, decode_properties
 
 _MULTICAST: Final = 0
@@ -60,12 +61,13 @@ class Outgoing(NamedTuple):
     body: bytes
 
 
-def outgoing(message: Message, now_ms: int) -> Outgoing:
+def outgoing(message: Message, now_ms: int, frame_bytes_max: int) -> Outgoing:
     """The publish of a message.
 
     Args:
         message: Message with its address.
         now_ms: Wall time.
+        frame_bytes_max: Largest frame of the connection. Bytes.
 
     Raises:
         LocalProtocolError: it asks for something that the protocol does not have, or is too large.
@@ -78,6 +80,11 @@ def outgoing(message: Message, now_ms: int) -> Outgoing:
         value = given.get(name)
         if value is not None and not (isinstance(value, str) and is_short(value)):
             raise not_possible(f"{name} that is no text of at most 255 bytes")
+    for name in given:
+        if not is_short(name):
+            raise not_possible(f"a property whose name has {len(name)} characters, more than 255 bytes,")
+    if message.expiration - now_ms > AMQP091_LIFETIME_MS_MAX:
+        raise not_possible("a lifetime of more than ten years")
     body = body_of(message)
     if len(body) > AMQP091_MESSAGE_BYTES_MAX:
         raise not_possible(f"a body of {len(body)} bytes, more than {AMQP091_MESSAGE_BYTES_MAX},")
@@ -86,9 +93,11 @@ def outgoing(message: Message, now_ms: int) -> Outgoing:
         raise not_possible("an address of more than 255 bytes")
     expiration = str(max(0, message.expiration - now_ms)) if message.expiration else None
     multicast = given.get(ROUTING_TYPE) == _MULTICAST
-    return Outgoing(
-        address if multicast else "", "" if multicast else address, property_list(message, expiration), body
-    )
+    properties = property_list(message, expiration)
+    room_bytes = frame_bytes_max - HEADER_FRAME_BYTES
+    if len(properties) > room_bytes:
+        raise not_possible(f"a message with properties of {len(properties)} bytes, more than {room_bytes},")
+    return Outgoing(address if multicast else "", "" if multicast else address, properties, body)
 
 
 def incoming(encoded: bytes, body: bytes, address: str, delivery_tag: int) -> Message:

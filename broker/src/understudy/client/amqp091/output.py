@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from understudy.client.core.connection.codec import Arrival
 from understudy.errors import BrokerError
-from understudy.limits import AMQP091_FRAME_BYTES_BEFORE_LOGIN_MAX
+from understudy.limits import AMQP091_FRAME_BYTES_BEFORE_LOGIN_MAX, AMQP091_FRAME_BYTES_MAX
 from understudy.wire.amqp091.codes import ReplyCode
 from understudy.wire.amqp091.frames import content_frames, method_frame
 from understudy.wire.amqp091.layout import Method
@@ -33,6 +33,9 @@ class Output:
         """
         self.frame_max = AMQP091_FRAME_BYTES_BEFORE_LOGIN_MAX
         """Largest frame in bytes; the negotiated one after the handshake."""
+        self.content_frame_max = AMQP091_FRAME_BYTES_MAX
+        """Largest frame of a message in bytes: messages of a time without a transport are sent after a handshake, so
+        the last negotiated one holds for them."""
         self._write = write
         self._wake = wake
         self._reports: list[Arrival] = []
@@ -65,6 +68,10 @@ class Output:
         known = _CODES.get(ReplyCode(code)) if code in list(ReplyCode) else None
         packet = ExceptionResponse(ErrorCode.INTERNAL_ERROR if known is None else known, text, correlation_id)
         self.report(channel_id, packet)
+
+    def negotiated(self, frame_max: int) -> None:
+        """Take the largest frame of a handshake. Bytes."""
+        self.frame_max = self.content_frame_max = frame_max
 
     def collect(self, work: Callable[[], None]) -> list[Arrival]:
         """The packets that are reported before and by a call, in order."""

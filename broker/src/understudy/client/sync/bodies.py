@@ -116,7 +116,8 @@ class Received(ReceivedMessage):
             received before a failover, or its consumer or connection was lost before the answer: expect it again.
 
         Raises:
-            IllegalState: it was acknowledged alone or given back before.
+            IllegalState: it was given back before. A second acknowledgement only asks whether the first one is
+                confirmed.
             CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
 
         Failover: returns False, since the broker delivers the message again.

@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -24,7 +25,14 @@ from understudy.limits import AMQP091_CONSUMERS_MAX
 from understudy.message import LargeMessage, Message
 from understudy.protocols.amqp091 import names
 from understudy.protocols.amqp091.link import ConnectionLink
-from understudy.protocols.amqp091.messages import Publish, body_of, fitting, large_list, to_delivery
+from understudy.protocols.amqp091.messages import (
+    Publish,
+    fitting,
+    is_stored_otherwise,
+    large_list,
+    to_delivery,
+    whole_content,
+)
 from understudy.protocols.amqp091.output import ChannelOutput
 from understudy.protocols.amqp091.prefetch import (
     ConsumerPrefetch,
@@ -41,15 +49,13 @@ from understudy.session.outcomes import ACCEPTED, REJECTED, Outcome, modified
 from understudy.session.session import ServerSession
 from understudy.store.messages.reference import MessageReference, Part, RunSlice
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
-from understudy.wire.amqp091.frames import OVERHEAD_BYTES
+from understudy.wire.amqp091.frames import HEADER_FRAME_BYTES
 from understudy.wire.amqp091.layout import Method
 from understudy.wire.amqp091.methods import BasicConsume, BasicDeliver, BasicGet, BasicGetEmpty, BasicGetOk
 from understudy.wire.amqp091.tables import encode_short
 
 #: A returned message is marked as redelivered, and counts for x-delivery-limit.
 RETURNED = modified(delivery_failed=True)
-#: Bytes of a header frame beside its property list.
-_HEADER_BYTES = OVERHEAD_BYTES + 12
 #: Bits of a delivery tag below its generation.
 GENERATION_SHIFT: Final = 48
 #: Consumers that were cancelled and of which the status of a channel tells, the newest ones.
@@ -174,6 +180,9 @@ class ChannelDeliveries:
         priority = method.arguments.get("x-priority", 0)
         if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) >= 1 << 31:
             raise names.refused("x-priority is no number")
+        arguments = queue.configuration.arguments
+        if method.exclusive and arguments is not None and arguments.single_active_consumer:
+            raise NotAuthorized(f"queue {method.queue!r} chooses its consumer itself (x-single-active-consumer)")
         if method.exclusive and queue.consumers.count:
             raise NotAuthorized(f"queue {method.queue!r} has consumers already")
         if any(getattr(each.flow, "alone", False) for each in queue.consumers):
@@ -294,11 +303,26 @@ class ChannelDeliveries:
 
     def _deliver(self, consumer_id: int, message: Message, delivery_count: int) -> int:
         method, properties = self._next(consumer_id, message, delivery_count)
-        return self._output.send_content(method, properties, body_of(message))
+        return self._send_whole(message, method, properties, message.body)
+
+    def _send_whole(self, message: Message, method: Method, properties: bytes, stored: bytes) -> int:
+        """Send a message whose whole body is known. Returns the bytes of the frames."""
+        properties, body = whole_content(message, properties, stored, self._property_bytes_max)
+        return self._output.send_content(method, properties, body)
+
+    @property
+    def _property_bytes_max(self) -> int:
+        """Longest property list that fits into a frame."""
+        return self._link.peer.frame_max - HEADER_FRAME_BYTES
 
     def deliver_large(self, consumer_id: int, message: LargeMessage, delivery_count: int) -> int:
-        """Send all of a large message but its body. Returns the bytes of the frames."""
+        """Send all of a large message but its body, or nothing if the size of its content is known only when all of the
+        body has been read. Returns the bytes of the frames.
+        """
         method, properties = self._next(consumer_id, message, delivery_count)
+        if is_stored_otherwise(message):
+            self._output.collect_large(partial(self._send_whole, message, method, properties))
+            return 0
         return self._output.begin_large(method, properties, message.large.size_bytes)
 
     def _next(self, consumer_id: int, message: Message, delivery_count: int) -> tuple[Method, bytes]:
@@ -315,9 +339,9 @@ class ChannelDeliveries:
         self, consumer: _ConsumerOfChannel, message: Message, tag: int, *, redelivered: bool
     ) -> tuple[Method, bytes]:
         peer, queue = self._link.peer, consumer.queue
-        room_bytes = peer.frame_max - _HEADER_BYTES
+        room_bytes = self._property_bytes_max
         name = queue.name.removeprefix(peer.host)
-        if isinstance(message, LargeMessage):
+        if isinstance(message, LargeMessage) and not is_stored_otherwise(message):
             delivery = large_list(message, name, room_bytes)
         else:
             delivery = to_delivery(message, name, room_bytes)
@@ -334,7 +358,7 @@ class ChannelDeliveries:
         self.last_tag += 1
         method = BasicDeliver(tag, self.last_tag, False, publish.exchange, publish.routing_key)
         # the requester may have agreed to smaller frames than the publisher of the reply
-        properties = fitting(publish.encoded, self._link.peer.frame_max - _HEADER_BYTES)
+        properties = fitting(publish.encoded, self._property_bytes_max)
         self._output.send_content(method, properties, publish.body)
 
     # --- settling --------------------------------------------------------------------------------
@@ -481,7 +505,7 @@ class ChannelDeliveries:
         if isinstance(message, LargeMessage):
             return False
         method, properties = self._announcement(consumer, message, tag, redelivered=True)
-        self._output.send_content(method, properties, body_of(message))
+        self._send_whole(message, method, properties, message.body)
         return True
 
     def _return(self, taken: list[DeliveredRange], *, delay_redelivery: bool = False) -> None:

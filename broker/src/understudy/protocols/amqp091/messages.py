@@ -7,14 +7,15 @@ message of a CORE client gets a property list when it is delivered.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from understudy.errors import LocalProtocolError
 from understudy.kernel import names
-from understudy.limits import FURTHER_ROUTING_KEYS_MAX
-from understudy.message import CORRELATION_ID, REPLY_TO, LargeMessage, Message
+from understudy.limits import AMQP091_LIFETIME_MS_MAX, AMQP091_MESSAGE_BYTES_MAX, FURTHER_ROUTING_KEYS_MAX
+from understudy.message import CORRELATION_ID, LARGE_COMPRESSED, REPLY_TO, LargeMessage, Message, MessageType
 from understudy.properties import Properties
 from understudy.routing.exchanges.carrier import DeadLetter, Death, Reason
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
@@ -23,10 +24,10 @@ from understudy.wire.amqp091.core_messages import (
     TYPE,
     is_property,
     is_short,
+    plain_body,
     property_list,
     uuid_of,
 )
-from understudy.wire.amqp091.core_messages import body_of as body_of
 from understudy.wire.amqp091.properties import (
     PERSISTENT,
     BasicProperties,
@@ -41,8 +42,10 @@ EXCHANGE: Final = names.AMQP091_EXCHANGE
 ROUTING_KEY: Final = names.AMQP091_ROUTING_KEY
 #: Header that says that a property list did not fit into a frame.
 TRUNCATED: Final = "x-understudy-truncated"
+#: Content encoding of a zlib stream.
+DEFLATE: Final = "deflate"
+_BYTES: Final = "application/octet-stream"
 _DEATHS: Final = "x-death"
-_MILLISECONDS_MAX: Final = (1 << 32) - 1
 
 
 class Publish(NamedTuple):
@@ -61,8 +64,11 @@ def expiration_ms(text: str | None) -> int | None:
     """Time to live of a message in milliseconds; None: it has none. Raises Amqp091Error: PRECONDITION_FAILED."""
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit()) or len(text) > 10 or int(text) > _MILLISECONDS_MAX:
-        raise Amqp091Error(ReplyCode.PRECONDITION_FAILED, f"expiration {text[:20]!r} is no number of milliseconds")
+    if not (text.isascii() and text.isdigit()) or len(text) > 20 or int(text) > AMQP091_LIFETIME_MS_MAX:
+        raise Amqp091Error(
+            ReplyCode.PRECONDITION_FAILED,
+            f"expiration {text[:20]!r} is no number of milliseconds from 0 to {AMQP091_LIFETIME_MS_MAX}",
+        )
     return int(text)
 
 
@@ -262,9 +268,64 @@ def _with_death(
 
 
 def large_list(message: LargeMessage, queue: str, header_bytes_max: int) -> Delivery:
-    """Exchange, routing key and property list of a large message, whose text stays in the encoding of CORE."""
+    """Exchange, routing key and property list of a large message whose body is sent as it is stored."""
     delivery = to_delivery(message, queue, header_bytes_max)
-    if PROPERTY_LIST in message.properties:
+    fields: dict[str, bytes | None] = {}
+    if is_compressed(message):
+        fields["content_encoding"] = encode_short(DEFLATE)
+    if message.type == MessageType.TEXT or (
+        message.type == MessageType.BYTES and PROPERTY_LIST not in message.properties
+    ):
+        fields["content_type"] = encode_short(_BYTES)
+    if not fields:
         return delivery
-    content_type = encode_short("application/octet-stream")
-    return delivery._replace(properties=with_fields(delivery.properties, fields={"content_type": content_type}))
+    return delivery._replace(properties=fitting(with_fields(delivery.properties, fields=fields), header_bytes_max))
+
+
+def is_compressed(message: Message) -> bool:
+    """Whether the body of a message of CORE is a zlib stream (compressLargeMessage)."""
+    return message.properties.get(LARGE_COMPRESSED) is True
+
+
+def is_stored_otherwise(message: LargeMessage) -> bool:
+    """Whether a large body has to be read as a whole before its content is known: it is compressed, or a text in the
+    encoding of CORE, and not too large for that.
+    """
+    return message.large.size_bytes <= AMQP091_MESSAGE_BYTES_MAX and (
+        message.type == MessageType.TEXT or is_compressed(message)
+    )
+
+
+def whole_content(message: Message, properties: bytes, stored: bytes, header_bytes_max: int) -> tuple[bytes, bytes]:
+    """Property list and body of a message as a client reads them.
+
+    Args:
+        message: Message from any protocol.
+        properties: Its encoded property list (``to_delivery``).
+        stored: Its whole body, as it is stored.
+        header_bytes_max: Longest property list that fits into a frame. Bytes.
+
+    Returns:
+        Both. A compressed body that would be larger than a message of AMQP 0-9-1 may be stays compressed, with the
+        content encoding ``deflate``.
+    """
+    if is_compressed(message):
+        inflated = _inflated(stored)
+        if inflated is None:
+            fields: dict[str, bytes | None] = {
+                "content_type": encode_short(_BYTES),
+                "content_encoding": encode_short(DEFLATE),
+            }
+            return fitting(with_fields(properties, fields=fields), header_bytes_max), stored
+        stored = inflated
+    return properties, plain_body(message.type, stored)
+
+
+def _inflated(stored: bytes) -> bytes | None:
+    """The content of a zlib stream; None: it is none, or has more than a message may have."""
+    inflater = zlib.decompressobj()
+    try:
+        content = inflater.decompress(stored, AMQP091_MESSAGE_BYTES_MAX + 1)
+    except zlib.error:
+        return None
+    return content if inflater.eof and len(content) <= AMQP091_MESSAGE_BYTES_MAX else None

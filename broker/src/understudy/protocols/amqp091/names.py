@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from understudy.kernel.names import AMQP091_REPLIES
+from understudy.limits import AMQP091_LIFETIME_MS_MAX
 from understudy.routing.addresses.configuration import FQQN_SEPARATOR, QueueConfiguration
 from understudy.routing.exchanges.exchange import PREDECLARED, ExchangeConfiguration
 from understudy.routing.exchanges.queue_arguments import DROP_HEAD, OVERFLOWS, QueueArguments
@@ -22,18 +23,18 @@ DEFAULT_HOST: Final = "/"
 RESERVED: Final = "amq."
 #: Name of the queue from which a client gets replies without declaring one.
 REPLIES: Final = AMQP091_REPLIES
-_NUMBER_MAX: Final = (1 << 32) - 1
-#: Arguments with numbers, by the name of the value in ``QueueArguments``, with the least one.
-_NUMBERS: Final[Mapping[str, tuple[str, int]]] = {
-    "x-expires": ("expires_ms", 1),
-    "x-message-ttl": ("message_ttl_ms", 0),
-    "x-max-length": ("max_length", 0),
-    "x-max-length-bytes": ("max_length_bytes", 0),
-    "x-delivery-limit": ("delivery_limit", 0),
+_NUMBER_MAX: Final = (1 << 63) - 1
+#: Arguments with numbers, by the name of the value in ``QueueArguments``, with the least and the greatest one.
+_NUMBERS: Final[Mapping[str, tuple[str, int, int]]] = {
+    "x-expires": ("expires_ms", 1, AMQP091_LIFETIME_MS_MAX),
+    "x-message-ttl": ("message_ttl_ms", 0, AMQP091_LIFETIME_MS_MAX),
+    "x-max-length": ("max_length", 0, _NUMBER_MAX),
+    "x-max-length-bytes": ("max_length_bytes", 0, _NUMBER_MAX),
+    "x-delivery-limit": ("delivery_limit", 0, (1 << 32) - 1),
 }
 #: Arguments of queue.declare by the name of the value in ``QueueArguments``.
 _ARGUMENTS: Final[Mapping[str, str]] = {
-    **{name: argument for argument, (name, _) in _NUMBERS.items()},
+    **{name: argument for argument, (name, _, _) in _NUMBERS.items()},
     "overflow": "x-overflow",
     "dead_letter_exchange": "x-dead-letter-exchange",
     "dead_letter_routing_key": "x-dead-letter-routing-key",
@@ -133,9 +134,9 @@ def queue_configuration(method: QueueDeclare, name: str, host: str) -> QueueConf
 def queue_arguments(table: Table, host: str, *, auto_delete: bool) -> QueueArguments:
     """The arguments of queue.declare; those that are not known are ignored. Raises as ``queue_configuration``."""
     values: dict[str, object] = {"host": host, "auto_delete": auto_delete}
-    for argument, (name, least) in _NUMBERS.items():
+    for argument, (name, least, most) in _NUMBERS.items():
         if argument in table:
-            values[name] = _number(argument, table[argument], least, _NUMBER_MAX)
+            values[name] = _number(argument, table[argument], least, most)
     if "x-max-priority" in table:
         values["max_priority"] = min(_number("x-max-priority", table["x-max-priority"], 0, 255), 9) or None
     for argument, name in (

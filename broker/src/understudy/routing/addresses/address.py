@@ -82,6 +82,7 @@ class Address(AddressMemory):
         "pause_stored",
         "paused",
         "plain_queues",
+        "rejecting",
         "retroactive_resource",
         "routing_types",
         "stored",
@@ -114,6 +115,8 @@ class Address(AddressMemory):
         groups come about which the members decide together."""
         self.message_ttl_ms: int | None = None
         """Longest time that messages may wait in a queue of the address that AMQP 0-9-1 has declared so."""
+        self.rejecting: tuple[Queue, ...] = ()
+        """Its queues that refuse messages when they are full (x-overflow of AMQP 0-9-1)."""
         self.diverts: tuple[Divert, ...] = ()
         """Which take or copy its messages; see ``divert_by``."""
         self.plain_queues: tuple[Queue, ...] = ()
@@ -155,6 +158,16 @@ class Address(AddressMemory):
             or self.message_ttl_ms is not None
             or (max(settings.expiry_delay, settings.min_expiry_delay, settings.max_expiry_delay) >= 0)
         )
+
+    @property
+    def _looks_at_each(self) -> bool:
+        """Whether messages are not taken in runs: each may be changed or refused by itself."""
+        return bool(self.rejecting) or self.alters_messages
+
+    @property
+    def full_queue(self) -> Queue | None:
+        """A queue that refuses further messages because it is full; None: there is none."""
+        return next((queue for queue in self.rejecting if queue.refuses), None)
 
     def altered(self, message: Message, now_ms: int) -> Message:
         """The message with the expiration and the time of arrival that its address sets."""
@@ -225,7 +238,7 @@ class Address(AddressMemory):
 
     def _find_plain_queues(self) -> None:
         sole = self._sole
-        special = self.diverts or self.lane is not None or self.balancer is not None or self.alters_messages
+        special = self.diverts or self.lane is not None or self.balancer is not None or self._looks_at_each
         if not sole or special or any(queue.kind is not None for queue in sole):
             sole = ()
         self.plain_queues = sole
@@ -235,14 +248,14 @@ class Address(AddressMemory):
         """Whether its balancer alone decides about a message that needs nothing else: none is diverted or changed, its
         messages have no lane of their own, and no queue may be made for an anycast one.
         """
-        if self.balancer is None or self.diverts or self.lane is not None or self.alters_messages:
+        if self.balancer is None or self.diverts or self.lane is not None or self._looks_at_each:
             return False
         return bool(self.bindings) or self.balancer.anycast or RoutingType.ANYCAST not in self.routing_types
 
     def takes_for_members(self, queues: Iterable[Queue]) -> bool:
         """Whether ordinary messages of another member, which has chosen these queues, need nothing else."""
         special = (
-            self.lane is not None or self.alters_messages or any(each.configuration.exclusive for each in self.diverts)
+            self.lane is not None or self._looks_at_each or any(each.configuration.exclusive for each in self.diverts)
         )
         return not special and all(queue.kind is None for queue in queues)
 
@@ -252,14 +265,14 @@ class Address(AddressMemory):
 
     def refresh(self) -> None:
         """Recompute the routes after a change here, of one of the queues, or in a linked wildcard address."""
-        self.message_ttl_ms = min(
-            (
-                arguments.message_ttl_ms
-                for binding in self.bindings.values()
-                if (arguments := binding.queue.configuration.arguments) and arguments.message_ttl_ms is not None
-            ),
-            default=None,
-        )
+        declared = [
+            (binding.queue, arguments)
+            for binding in self.bindings.values()
+            if (arguments := binding.queue.configuration.arguments) is not None
+        ]
+        lifetimes = (arguments.message_ttl_ms for _, arguments in declared)
+        self.message_ttl_ms = min((each for each in lifetimes if each is not None), default=None)
+        self.rejecting = tuple(queue for queue, arguments in declared if arguments.rejects)
         if self.balancer is not None:
             self.balancer.refresh(each for address in (self, *self.linked) for each in address.bindings.values())
         if not self.linked and len(self.bindings) <= 1:

@@ -21,6 +21,7 @@ from understudy.errors import (
     SharedQueueMismatch,
     UnexpectedRoutingType,
 )
+from understudy.kernel.names import AMQP091_REPLIES
 from understudy.limits import ADDRESSES_MAX, QUEUES_MAX
 from understudy.routing.addresses.address import Address
 from understudy.routing.addresses.binding import Binding
@@ -471,10 +472,13 @@ class Directory:
 
         Raises:
             AddressNotFound: an anycast message would be confirmed and lost: it has no queue and the settings
-                allow none, or its queue would have to be made, and another address has one of that name.
+                allow none, or its queue would have to be made, and another address has one of that name; or it
+                would answer a direct request of AMQP 0-9-1, which no queue can.
         """
         settings = self.settings.of(name)
         address = self.find_address(name)
+        if address is None and name.startswith(AMQP091_REPLIES):
+            raise AddressNotFound(f"{name!r} takes replies of clients of AMQP 0-9-1 alone")
         # the reply queue of a client of another node, for instance: none is made here
         elsewhere = address is not None and address.anycast_elsewhere
         chosen = routing_type

@@ -149,7 +149,7 @@ class TopicMatcher:
         """Number of places that have a ``#`` before them."""
 
     def add(self, binding: ExchangeBinding, arguments: Mapping[str, object]) -> None:
-        words = binding.key.split(".")
+        words = _words(binding.key)
         if len(words) > TOPIC_WORDS_MAX:
             raise ExchangeMismatch(f"a pattern of {len(words)} words, limit {TOPIC_WORDS_MAX}")
         node, follows_hash = self._root, False
@@ -168,7 +168,7 @@ class TopicMatcher:
 
     def remove(self, binding: ExchangeBinding) -> None:
         path = [self._root]
-        words = binding.key.split(".")
+        words = _words(binding.key)
         for word in words:
             path.append(path[-1].children[word])
         del path[-1].bindings[binding]
@@ -182,7 +182,7 @@ class TopicMatcher:
 
     def match(self, key: str, headers: Mapping[str, object]) -> Iterable[ExchangeBinding]:
         # a routing key of 255 bytes has at most 256 words; only one in a header may have more
-        words = key.split(".")[:TOPIC_KEY_WORDS_MAX]
+        words = _words(key)[:TOPIC_KEY_WORDS_MAX]
         places = _reached((self._root,))
         for word in words:
             found: list[_Node] = []
@@ -198,6 +198,11 @@ class TopicMatcher:
             if not places:
                 return ()
         return dict.fromkeys(binding for place in places for binding in place.bindings)
+
+
+def _words(key: str) -> list[str]:
+    """The words of a routing key or pattern; an empty one has none, as in RabbitMQ."""
+    return key.split(".") if key else []
 
 
 def _reached(places: Iterable[_Node]) -> dict[_Node, None]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from understudy.dataclass import dataclass
-from understudy.errors import AddressFull, DiskFull
+from understudy.errors import AddressFull, BrokerError, DiskFull
 from understudy.message import Message
 from understudy.routing.acceptance import Acceptance
 from understudy.routing.addresses.address import Address
@@ -76,6 +76,9 @@ class Publishing:
     ) -> tuple[Queue, ...]:
         """Take a message. Returns its queues; without one nothing happens, and ``done`` is not called.
 
+        A queue that is full does not keep the message from the other ones, unless a transaction has it: what is
+        raised then says that not all queues have got it, as in RabbitMQ.
+
         Args:
             published: The message.
             order: Order of the session that sent it.
@@ -93,7 +96,11 @@ class Publishing:
         if not queues:
             exchange.messages_unrouted += 1
             return ()
-        self._admit(queues)
+        queues, refused = self._admitting(queues)
+        if refused is not None:
+            if transaction is not None or not queues:
+                raise refused
+            done = None
         if transaction is not None and not transaction.admits():
             self._acceptance.answer(order, done)
             return queues
@@ -106,6 +113,8 @@ class Publishing:
                 self._accept(message, priority, expiration, tuple(group), request)
         except DiskFull as error:
             raise AddressFull("the disk of the broker is full", hint=error.hint) from error
+        if refused is not None:
+            raise refused
         return queues
 
     def route_of_key(self, exchange: Exchange, key: str) -> KeyRoute | None:
@@ -123,17 +132,35 @@ class Publishing:
                 return None
         return KeyRoute(exchange, queues, self._address(queues), priority)
 
-    def _admit(self, queues: tuple[Queue, ...]) -> None:
+    def _admitting(self, queues: tuple[Queue, ...]) -> tuple[tuple[Queue, ...], BrokerError | None]:
+        """The queues that have room for a message, and why another one has none; None: all of them have."""
+        refused: BrokerError | None = None
+        taking: list[Queue] = []
+        full: dict[AddressMemory, BrokerError | None] = {}
         for queue in queues:
-            arguments = queue.configuration.arguments
-            if arguments is not None and arguments.is_full(
-                len(queue.pending) + queue.incoming, queue.address.size_bytes
-            ):
-                raise PublishRejected(f"queue {queue.name!r} is full (x-overflow {arguments.overflow})")
+            arguments, address = queue.configuration.arguments, queue.address
+            error: BrokerError | None = None
+            if arguments is not None and queue.refuses:
+                error = PublishRejected(f"queue {queue.name!r} is full (x-overflow {arguments.overflow})")
+            elif address in full:
+                error = full[address]
+            else:
+                error = full[address] = self._why_full(address)
+            if error is None:
+                taking.append(queue)
+            elif refused is None:
+                refused = error
+        return tuple(taking), refused
+
+    def _why_full(self, address: AddressMemory) -> AddressFull | None:
+        """Why an address takes no message; None: it takes one."""
         memory = self._memory
-        for address in {queue.address for queue in queues}:
+        try:
             if (address.limited or self._acceptance.store.full) and not memory.admits(address, credited=True):
-                raise AddressFull(f"address {address.name!r} is full and drops messages")
+                return AddressFull(f"address {address.name!r} is full and drops messages")
+        except AddressFull as error:
+            return error
+        return None
 
     def _accept(
         self,

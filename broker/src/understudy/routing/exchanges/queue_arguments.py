@@ -52,6 +52,11 @@ class QueueArguments:
         """Whether the oldest messages leave when the queue holds too much."""
         return self.overflow == DROP_HEAD and (self.max_length is not None or self.max_length_bytes is not None)
 
+    @property
+    def rejects(self) -> bool:
+        """Whether the queue refuses messages when it holds too much."""
+        return self.overflow != DROP_HEAD and (self.max_length is not None or self.max_length_bytes is not None)
+
     def is_full(self, count: int, size_bytes: int) -> bool:
         """Whether a queue with so many messages refuses another one."""
         if self.overflow == DROP_HEAD:

@@ -311,6 +311,12 @@ class Queue(QueueCounts):
         if self.kind is not None:
             self.kind.returned(returned)
 
+    @property
+    def refuses(self) -> bool:
+        """Whether it is full and refuses further messages (x-overflow of AMQP 0-9-1)."""
+        arguments = self.configuration.arguments
+        return arguments is not None and arguments.is_full(len(self.pending) + self.incoming, self.address.size_bytes)
+
     def replaced(self, reference: MessageReference) -> None:
         """Acknowledge a message that a newer one has replaced; it is not in ``pending`` any more."""
         if self.configuration.arguments is not None:

@@ -87,14 +87,19 @@ def property_list(message: Message, expiration: str | None = None) -> bytes:
 
 def body_of(message: Message) -> bytes:
     """The body that a client gets: text as UTF-8, everything else as it is."""
-    body = message.body
-    if message.type == MessageType.TEXT and body[:1] == b"\x01":
+    return plain_body(message.type, message.body)
+
+
+def plain_body(kind: int, body: bytes) -> bytes:
+    """The whole body of a message of CORE as a client gets it: text as UTF-8, everything else as it is."""
+    if kind == MessageType.TEXT and body[:1] == b"\x01":
         try:
-            text, end = decode_simple_string(body, 1, len(body))
+            # a text may have any length, other than a string in a property
+            text, end = decode_simple_string(body, 1, len(body), len(body))
         except RemoteProtocolError:
             return body
         return text.encode("utf-8", "replace") if end == len(body) else body
-    return b"" if message.type == MessageType.TEXT and body == b"\x00" else body
+    return b"" if kind == MessageType.TEXT and body == b"\x00" else body
 
 
 class Published(NamedTuple):

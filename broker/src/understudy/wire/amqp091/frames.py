@@ -20,6 +20,8 @@ PROTOCOL_HEADER_0_9: Final = b"AMQP\x01\x01\x00\x09"
 FRAME_END: Final = 0xCE
 #: Bytes of a frame beside its payload; the negotiated maximum includes them.
 OVERHEAD_BYTES: Final = 8
+#: Bytes of a header frame beside its property list.
+HEADER_FRAME_BYTES: Final = OVERHEAD_BYTES + 12
 _HEAD = struct.Struct(">BHI")
 _END: Final = bytes((FRAME_END,))
 #: Layout of a basic.ack frame: type, channel, size, class, method, delivery tag, multiple, end.

@@ -6,6 +6,7 @@ import pytest
 
 from support.client import Outcome
 from support.client091 import Drive091, Sent
+from understudy.client.amqp091.declarations import check_queue
 from understudy.client.core.connection.failover import State
 from understudy.client.core.consumer.state import ConsumerSettings
 from understudy.client.core.consumer.taken import AcknowledgeMode
@@ -23,11 +24,12 @@ from understudy.errors import (
     ObjectClosed,
     QueueNotFound,
 )
-from understudy.limits import AMQP091_MESSAGE_BYTES_MAX, FRAME_BYTES_MAX
+from understudy.limits import AMQP091_LIFETIME_MS_MAX, AMQP091_MESSAGE_BYTES_MAX, FRAME_BYTES_MAX
 from understudy.message import GROUP_ID, Message
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.frames import FrameType, encode_frame, method_frame
 from understudy.wire.amqp091.properties import BasicProperties, encode_header, encode_properties
+from understudy.wire.core.packets import CreateQueueV2, CreateSharedQueueV2
 
 
 def opened(mode: AcknowledgeMode = AcknowledgeMode.AUTO) -> tuple[Drive091, SessionState]:
@@ -319,6 +321,17 @@ def test_a_message_beyond_the_limit_fails_one_receive() -> None:
     assert drive.methods() == [m.BasicReject(1)]
 
 
+def test_properties_of_a_message_may_fill_a_frame_also_while_the_connection_is_lost() -> None:
+    drive, session = opened()
+    producer = drive.producer(session)
+    drive.lose()
+    drive.up()
+    large = Message(b"", address="q", properties={"large": "x" * 20_000})
+    outcome = Outcome()
+    session.send(producer, large, outcome)
+    assert outcome.error is None
+
+
 def test_operations_that_the_protocol_does_not_have_name_themselves() -> None:
     drive, session = opened()
     for settings, what in ((ConsumerSettings(browse_only=True), "browser"), (ConsumerSettings("a = 1"), "filter")):
@@ -335,7 +348,33 @@ def test_operations_that_the_protocol_does_not_have_name_themselves() -> None:
         session.send(producer, Message(b"", address="q", properties={GROUP_ID: "g"}), Outcome())
     with pytest.raises(LocalProtocolError, match="16777217 bytes"):
         session.send(producer, Message(bytes(AMQP091_MESSAGE_BYTES_MAX + 1), address="q"), Outcome())
+    for properties, what in (
+        ({"n" * 256: 1}, "name has 256 characters"),
+        ({"large": "x" * 200_000}, "properties of 200"),
+    ):
+        with pytest.raises(LocalProtocolError, match=what):
+            session.send(producer, Message(b"", address="q", properties=properties), Outcome())
+    expiration = drive.clock.wall_ms() + AMQP091_LIFETIME_MS_MAX
+    with pytest.raises(LocalProtocolError, match="lifetime"):
+        session.send(producer, Message(b"", address="q", expiration=expiration + 1), Outcome())
     assert drive.sent() == []
+    session.send(producer, Message(b"", address="q", expiration=expiration), Outcome())
+    assert len(drive.sent()) == 1
+
+
+def test_the_queue_of_a_shared_subscription_is_made() -> None:
+    """Only names of attributes of a queue are compared, not those of the packet."""
+    check_queue(CreateSharedQueueV2("news", "readers", durable=False, routing_type=0))
+    with pytest.raises(LocalProtocolError, match="a queue with max_consumers"):
+        check_queue(CreateSharedQueueV2("news", "readers", routing_type=0, max_consumers=1))
+
+
+@pytest.mark.parametrize("address", ["news.#", "*.news"])
+def test_a_subscription_of_a_wildcard_address_is_not_possible(address: str) -> None:
+    """It would be a queue of an exchange of that name, which nobody publishes to."""
+    with pytest.raises(LocalProtocolError, match="wildcard address"):
+        check_queue(CreateQueueV2(address, "readers", routing_type=0))
+    check_queue(CreateQueueV2("news.#1", "readers", routing_type=0))
 
 
 def test_a_closed_session_frees_its_channel() -> None:
