@@ -95,13 +95,16 @@ class ReplicatedRun(ScenarioRun):
 
     async def _synced_primary(self, pair: Sequence[SimNode]) -> SimNode | None:
         """The primary, once it is active and its replica is in sync; None after ``_SYNC_S``."""
-        primary = pair[0]
+        return pair[0] if await self._wait_for_sync(pair[0]) else None
+
+    async def _wait_for_sync(self, primary: SimNode) -> bool:
+        """Wait until a node is active with its replica in sync; a violation after ``_SYNC_S``."""
         if await self._wait(lambda: self._in_sync(primary), self.loop.time() + _SYNC_S):
-            return primary
+            return True
         states = {name: node.state for name, node in self.cluster.nodes.items()}
         text = f"{primary.name}: no replica {_SYNC_S} s after healing; nodes: {states}"
         self.violations.append(Violation("not-in-sync", text))
-        return None
+        return False
 
     @staticmethod
     def _in_sync(node: SimNode) -> bool:
@@ -138,7 +141,7 @@ class ReplicatedRun(ScenarioRun):
         """Kill the active node of a pair for good; the replica must serve in its place."""
         active, replica = pair
         # it may have lost its lock and come back while another pair took over
-        if await self._synced_primary(pair) is None:
+        if not await self._wait_for_sync(active):
             return
         active.wanted = False
         if self.loop.random("end of the active node").random() < 0.5:
