@@ -341,7 +341,7 @@ def test_a_commit_of_an_unknown_acknowledgement_fails_alone() -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_commits_of_sessions_without_transactions_or_consumers(known: bool) -> None:
-    """As one by one: without a transaction the commits do nothing, without a consumer they fail."""
+    """They do the same as single ones: without a transaction the commits do nothing, without a consumer they fail."""
     world = filled(*"ab")
     queue = world.office.queues()[0]
     session = world.session() if known else world.session(transacted=True)

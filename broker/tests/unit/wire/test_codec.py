@@ -252,7 +252,7 @@ def test_input_left_over_is_kept_when_its_memory_is_used_again() -> None:
 
 
 def test_acknowledgements_that_are_followed_by_commits_come_together() -> None:
-    """Those of one consumer of one channel; all others come one by one, in their order."""
+    """Only pairs of one consumer of one channel come together; all others come one by one, in their order."""
     commit = encode(p.Commit(), 7, 131)
 
     def pair(consumer_id: int, message_id: int, channel_id: int = 7) -> bytes:

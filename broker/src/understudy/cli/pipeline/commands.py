@@ -18,9 +18,16 @@ from understudy.cli.pipeline.archive import archive_command
 from understudy.cli.pipeline.consolidate import consolidate_command
 from understudy.cli.pipeline.flow import flow_command
 from understudy.cli.pipeline.replay import replay_command
-from understudy.cli.pipeline.spark_job import JSON, MASTER, WORK_DIRECTORY, job_session, progress, write_whole
+from understudy.cli.pipeline.spark_job import (
+    JSON,
+    MASTER,
+    WORK_DIRECTORY,
+    job_session,
+    make_directory,
+    progress,
+    write_whole,
+)
 from understudy.cli.terminal import Commands, echo
-from understudy.errors import ConfigError
 from understudy.ledger import WINDOW_MS
 from understudy.spark.base.pages import audit_page
 from understudy.spark.ledger.evidence import chain, describe_input, sections_of, verify
@@ -244,10 +251,7 @@ def _export(found: Verdict, directory: Path | None) -> tuple[list[dict[str, Any]
     """The files of the replay sets, one for each copy that has messages alone."""
     if directory is None:
         return [], True
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot be made: {error.strerror}", file=str(directory)) from error
+    make_directory(directory)
     summaries, whole = [], True
     for number, (source, others) in enumerate(exports_of(found.comparison), 1):
         file = str(directory / f"{number}-{Path(source).name}.jsonl")

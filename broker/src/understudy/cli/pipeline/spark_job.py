@@ -115,6 +115,14 @@ def progress(*, quiet: bool) -> Callable[[str], None]:
     return lambda doing: echo(f"{doing} ...", err=True)
 
 
+def make_directory(path: Path) -> None:
+    """Make a directory for results, with those above it. Raises ConfigError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot be made: {error.strerror}", file=str(path)) from error
+
+
 def write_whole(path: Path, text: str) -> None:
     """A file that is there completely or not at all."""
     temporary = path.with_name(path.name + ".new")

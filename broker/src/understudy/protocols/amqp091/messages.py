@@ -301,8 +301,8 @@ def whole_content(message: Message, properties: bytes, stored: bytes, header_byt
 
     Args:
         message: Message from any protocol.
-        properties: Its encoded property list (``to_delivery``).
-        stored: Its whole body, as it is stored.
+        properties: Encoded property list of the message (``to_delivery``).
+        stored: Whole body of the message, as it is stored.
         header_bytes_max: Longest property list that fits into a frame. Bytes.
 
     Returns:

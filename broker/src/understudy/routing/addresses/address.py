@@ -116,7 +116,7 @@ class Address(AddressMemory):
         self.message_ttl_ms: int | None = None
         """Longest time that messages may wait in a queue of the address that AMQP 0-9-1 has declared so."""
         self.rejecting: tuple[Queue, ...] = ()
-        """Its queues that refuse messages when they are full (x-overflow of AMQP 0-9-1)."""
+        """Queues of the address that refuse messages when they are full (x-overflow of AMQP 0-9-1)."""
         self.diverts: tuple[Divert, ...] = ()
         """Which take or copy its messages; see ``divert_by``."""
         self.plain_queues: tuple[Queue, ...] = ()

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from understudy.dataclass import dataclass
 from understudy.errors import InvalidQueueConfiguration
+from understudy.kernel.names import AMQP091_REPLIES
 from understudy.limits import NAME_UNITS_MAX
 from understudy.message import LAST_VALUE
 from understudy.routing.addresses.settings import AddressSettings
@@ -149,6 +150,11 @@ class QueueConfiguration:
         if self.arguments is not None and self.arguments.drops_head:
             return True
         return self.ring_size is not None and self.ring_size >= 0
+
+
+def takes_direct_replies(name: str) -> bool:
+    """Whether an address stands for clients of AMQP 0-9-1 that wait for a direct reply; no queue of it is made."""
+    return name.startswith(AMQP091_REPLIES)
 
 
 def check_name(name: str, kind: str) -> None:

@@ -133,7 +133,7 @@ class Publishing:
         return KeyRoute(exchange, queues, self._address(queues), priority)
 
     def _admitting(self, queues: tuple[Queue, ...]) -> tuple[tuple[Queue, ...], BrokerError | None]:
-        """The queues that have room for a message, and why another one has none; None: all of them have."""
+        """The queues that can take a message, and why another one cannot; None: all of them can."""
         refused: BrokerError | None = None
         taking: list[Queue] = []
         full: dict[AddressMemory, BrokerError | None] = {}

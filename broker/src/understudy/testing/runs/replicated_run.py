@@ -95,16 +95,13 @@ class ReplicatedRun(ScenarioRun):
 
     async def _synced_primary(self, pair: Sequence[SimNode]) -> SimNode | None:
         """The primary, once it is active and its replica is in sync; None after ``_SYNC_S``."""
-        return pair[0] if await self._wait_for_sync(pair[0]) else None
-
-    async def _wait_for_sync(self, primary: SimNode) -> bool:
-        """Wait until a node is active with its replica in sync; a violation after ``_SYNC_S``."""
+        primary = pair[0]
         if await self._wait(lambda: self._in_sync(primary), self.loop.time() + _SYNC_S):
-            return True
+            return primary
         states = {name: node.state for name, node in self.cluster.nodes.items()}
         text = f"{primary.name}: no replica {_SYNC_S} s after healing; nodes: {states}"
         self.violations.append(Violation("not-in-sync", text))
-        return False
+        return None
 
     @staticmethod
     def _in_sync(node: SimNode) -> bool:
@@ -141,7 +138,7 @@ class ReplicatedRun(ScenarioRun):
         """Kill the active node of a pair for good; the replica must serve in its place."""
         active, replica = pair
         # it may have lost its lock and come back while another pair took over
-        if not await self._wait_for_sync(active):
+        if await ReplicatedRun._synced_primary(self, pair) is None:
             return
         active.wanted = False
         if self.loop.random("end of the active node").random() < 0.5:

@@ -371,7 +371,7 @@ def test_the_queue_of_a_shared_subscription_is_made() -> None:
 
 @pytest.mark.parametrize("address", ["news.#", "*.news"])
 def test_a_subscription_of_a_wildcard_address_is_not_possible(address: str) -> None:
-    """It would be a queue of an exchange of that name, which nobody publishes to."""
+    """The queue would belong to an exchange of that name, to which no client publishes."""
     with pytest.raises(LocalProtocolError, match="wildcard address"):
         check_queue(CreateQueueV2(address, "readers", routing_type=0))
     check_queue(CreateQueueV2("news.#1", "readers", routing_type=0))
