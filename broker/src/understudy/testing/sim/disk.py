@@ -21,7 +21,7 @@ from dataclasses import field
 from typing import Final
 
 from understudy.dataclass import dataclass
-from understudy.errors import DiskFailed, DiskFull
+from understudy.errors import DiskFailed, DiskFull, StoreError
 from understudy.ports import Disk, File, Space
 from understudy.testing.sim.wrong_reads import WrongReads
 
@@ -545,6 +545,9 @@ class SimDisk:
         self.volume.need_directory(path)
         self.volume.sync_names(path.rstrip("/"))
 
+    def sync_files(self, files: Sequence[File]) -> Sequence[StoreError | None]:
+        return sync_each(files)
+
     def within(self, directory: str) -> AbstractContextManager[Disk]:
         return nullcontext(self)
 
@@ -561,6 +564,19 @@ class SimDisk:
     def touch(self, path: str) -> None:
         self._operate("touch")
         self.volume.find(path).modified_ns = self.volume.tick()
+
+
+def sync_each(files: Sequence[File]) -> Sequence[StoreError | None]:
+    """Sync files one after the other, as ``ports.Disk.sync_files`` reports it."""
+    errors: list[StoreError | None] = []
+    for file in files:
+        error: StoreError | None = None
+        try:
+            file.sync()
+        except StoreError as failure:
+            error = failure
+        errors.append(error)
+    return errors
 
 
 class SimFileLock:

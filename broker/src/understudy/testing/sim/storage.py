@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Final, TypeVar
 
 from understudy.dataclass import dataclass
+from understudy.errors import StoreError
 from understudy.ports import (
     Disk,
     Executor,
@@ -35,7 +36,7 @@ from understudy.store.log.operations import is_batch
 from understudy.store.log.reading.follower import recover
 from understudy.store.state import StoreState
 from understudy.testing.sim.broken_disk import BrokenDisk
-from understudy.testing.sim.disk import SimVolume
+from understudy.testing.sim.disk import SimVolume, sync_each
 from understudy.testing.sim.environment import SimClock, SimEntropy, SimTimers, Skew
 from understudy.testing.sim.loop import Death, ProcessKilled, SimLoop, SimProcess
 from understudy.testing.sim.writer import SimLogWriter, SimWorker
@@ -155,6 +156,9 @@ class ProcessDisk:
 
     def sync_directory(self, path: str) -> None:
         self.change(f"sync-directory {path}", lambda: self._inner.sync_directory(path))
+
+    def sync_files(self, files: Sequence[File]) -> Sequence[StoreError | None]:
+        return sync_each(files)
 
     def within(self, directory: str) -> AbstractContextManager[Disk]:
         return nullcontext(self)
