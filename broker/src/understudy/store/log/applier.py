@@ -398,7 +398,9 @@ class Applier:
             # final, also on a full disk: the system may have dropped what it could not write
             body.error = error
         for body, end in named:
-            file, body.named = body.named, None
+            # that of one that failed before it had its name, too: nobody else closes it
+            file = body.named or body.file
+            body.named = body.file = None
             if file is not None:
                 with suppress(StoreError):
                     file.close()

@@ -27,7 +27,7 @@ from understudy.store.log.operations import (
 from understudy.store.log.records import RecordType, SealRecord
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, frame, read_seal, seed_of
 from understudy.store.retention import RetentionSettings
-from understudy.testing.sim.disk import SimVolume
+from understudy.testing.sim.disk import SimFile, SimVolume
 
 HEADER = SegmentHeader(NODE_ID, 3, 1, 0, 65536, False)
 CREATE = CreateSegment(HEADER)
@@ -119,6 +119,26 @@ def test_a_body_whose_sync_failed_is_not_complete_and_has_no_checksum(files: Fil
     assert files.applier.checksum_of("1.large") is None
     assert files.applier.checksum_of("2.large") == (2, crc32(b"cd"))
     assert files.applier.positions() == {}
+
+
+@pytest.mark.parametrize("refused", ["", "write", "rename", "sync"])
+def test_the_file_of_a_body_is_closed_however_it_ends(
+    files: Files, refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+    close = SimFile.close
+
+    def noted(file: SimFile) -> None:
+        closed.append(file.path)
+        close(file)
+
+    monkeypatch.setattr(SimFile, "close", noted)
+    files.applier.apply([WriteBody("1.large", 0, [b"ab"], False)])
+    if refused:
+        files.refuse[refused] = DiskFailed("refused")
+    files.applier.apply([FinishBodies((BodyEnd("1.large", 2, [b"cd"], True),))])
+    assert (files.applier.take_body("1.large").error is not None) is bool(refused)
+    assert closed == [f"{DIRECTORY}/1.large.tmp"]
 
 
 def test_a_body_that_has_its_name_does_not_grow(files: Files) -> None:
