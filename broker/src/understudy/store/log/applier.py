@@ -395,17 +395,19 @@ class Applier:
         durable = [(body, end) for body, end in named if end.durable and body.error is None]
         files = [body.named for body, _ in durable if body.named is not None]
         for (body, _), error in zip(durable, disk.sync_files(files), strict=True):
-            # final, also on a full disk: the system may have dropped what it could not write
+            # final, also on a full disk: the system may have dropped the pages
             body.error = error
         for body, end in named:
-            # that of one that failed before it had its name, too: nobody else closes it
+            # a body that failed before it had its name still has its file
             file = body.named or body.file
             body.named = body.file = None
             if file is not None:
                 with suppress(StoreError):
                     file.close()
             if body.error is None:
-                self._note_checksum(end.name, body)
+                while len(self._checksums) >= _CHECKSUMS_MAX:
+                    del self._checksums[next(iter(self._checksums))]
+                self._checksums[end.name] = (body.written_bytes, body.crc)
         if any(body.error is None for body, _ in durable):
             disk.sync_directory(self._path(operation.directory))
 
@@ -437,11 +439,6 @@ class Applier:
         body = self._bodies[end.name]
         disk.rename(self._path(end.name) + UNFINISHED, self._path(end.name))
         body.named, body.file = body.file, None
-
-    def _note_checksum(self, name: str, body: Body) -> None:
-        while len(self._checksums) >= _CHECKSUMS_MAX:
-            del self._checksums[next(iter(self._checksums))]
-        self._checksums[name] = (body.written_bytes, body.crc)
 
 
 def appliers_of(disk: Disk, log: str, bodies: str, pool_files: int) -> tuple[Applier, Applier]:

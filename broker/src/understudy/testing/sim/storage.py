@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Final, TypeVar
 
 from understudy.dataclass import dataclass
-from understudy.errors import StoreError
 from understudy.ports import (
     Disk,
     Executor,
@@ -36,9 +35,10 @@ from understudy.store.log.operations import is_batch
 from understudy.store.log.reading.follower import recover
 from understudy.store.state import StoreState
 from understudy.testing.sim.broken_disk import BrokenDisk
-from understudy.testing.sim.disk import SimVolume, sync_each
+from understudy.testing.sim.disk import SimVolume
 from understudy.testing.sim.environment import SimClock, SimEntropy, SimTimers, Skew
 from understudy.testing.sim.loop import Death, ProcessKilled, SimLoop, SimProcess
+from understudy.testing.sim.syncs import sync_each
 from understudy.testing.sim.writer import SimLogWriter, SimWorker
 
 T = TypeVar("T")
@@ -157,8 +157,7 @@ class ProcessDisk:
     def sync_directory(self, path: str) -> None:
         self.change(f"sync-directory {path}", lambda: self._inner.sync_directory(path))
 
-    def sync_files(self, files: Sequence[File]) -> Sequence[StoreError | None]:
-        return sync_each(files)
+    sync_files = staticmethod(sync_each)
 
     def within(self, directory: str) -> AbstractContextManager[Disk]:
         return nullcontext(self)
