@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from enum import Enum, auto
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from understudy.errors import StoreError
 from understudy.kernel.log import Batch, Outcome
 from understudy.tls.certificates import DistinguishedName
 
@@ -395,6 +396,15 @@ class Disk(DiskReader, Protocol):
 
     def sync_directory(self, path: str) -> None:
         """Make creations, renames and removals in it durable."""
+        ...
+
+    def sync_files(self, files: Sequence[File]) -> Sequence[StoreError | None]:
+        """``File.sync`` of several files of this disk, where possible at the same time, so that the medium empties its
+        cache for many of them at once.
+
+        Returns:
+            The error of each file; None: it is synced.
+        """
         ...
 
     def space(self, path: str) -> Space:

@@ -9,6 +9,7 @@ import click
 from benchmarks.backlog import backlog
 from benchmarks.blocking import blocking
 from benchmarks.bodies import bodies
+from benchmarks.body_files import body_files
 from benchmarks.calls import calls
 from benchmarks.cluster import cluster
 from benchmarks.consolidation import consolidation
@@ -36,6 +37,7 @@ BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
     "backlog": backlog,
     "blocking": blocking,
     "bodies": bodies,
+    "body-files": body_files,
     "calls": calls,
     "cluster": cluster,
     "consolidation": consolidation,

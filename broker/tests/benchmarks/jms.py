@@ -57,6 +57,8 @@ CASES: Final[dict[str, str]] = {
     "topic-100": "durable topic, 100 subscribers (deliveries)",
     "large-500-kB": "bodies of 500 kB, 4 producers that wait",
     "large-10-MB": "bodies of 10 MB, 2 producers that wait",
+    "stream-500-kB": "bodies of 500 kB as streams, 4 producers that wait",
+    "stream-10-MB": "bodies of 10 MB as streams, 2 producers that wait",
     "paged": "60,000 messages of an address with a limit of 10 MiB are consumed",
     "beside-async": "async, node above its limit of memory",
     "beside-tx-500": "tx-500, node above its limit of memory",

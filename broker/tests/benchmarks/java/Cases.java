@@ -53,8 +53,10 @@ final class Cases {
       case "selectors-100" -> cases.selectors();
       case "topic-10" -> cases.topic(10);
       case "topic-100" -> cases.topic(100);
-      case "large-500-kB" -> cases.large(500_000, 4);
-      case "large-10-MB" -> cases.large(10_000_000, 2);
+      case "large-500-kB" -> cases.large(500_000, 4, cases::received);
+      case "large-10-MB" -> cases.large(10_000_000, 2, cases::received);
+      case "stream-500-kB" -> cases.large(500_000, 4, cases::streamed);
+      case "stream-10-MB" -> cases.large(10_000_000, 2, cases::streamed);
       case "paged" -> cases.paged();
       default -> throw new IllegalArgumentException("no case " + name);
     }
@@ -361,7 +363,7 @@ final class Cases {
   }
 
   /** Large messages: producers that wait for each confirmation, and a consumer that reads and checks each body. */
-  private void large(int bytes, int producers) throws Exception {
+  private void large(int bytes, int producers, Receive receive) throws Exception {
     int each = LARGE_BYTES / bytes / producers;
     Order order = new Order(producers);
     Session receiving = clients.session(Session.AUTO_ACKNOWLEDGE);
@@ -384,11 +386,28 @@ final class Cases {
                 });
           }
           while (order.received() < (long) each * producers) {
-            order.take(Clients.number(received(consumer), bytes));
+            order.take(receive.number(consumer, bytes));
             window.count(1);
           }
         },
         0);
+  }
+
+  /** How a consumer gets a message and checks its body. */
+  private interface Receive {
+    long number(MessageConsumer consumer, int bytes) throws Exception;
+  }
+
+  /** The body as {@code BytesMessage} gives it: the client copies a large one byte by byte. */
+  private long received(MessageConsumer consumer, int bytes) throws Exception {
+    return Clients.number(received(consumer), bytes);
+  }
+
+  /** The body as the client writes it to a stream of the application, packet by packet. */
+  private long streamed(MessageConsumer consumer, int bytes) throws Exception {
+    CheckedBody body = new CheckedBody(bytes);
+    received(consumer).setObjectProperty("JMS_AMQ_SaveStream", body);
+    return body.number();
   }
 
   /** The messages of an address that is far above its limit are consumed. */

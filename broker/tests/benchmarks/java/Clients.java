@@ -87,7 +87,8 @@ final class Clients implements AutoCloseable {
 
   private static volatile byte[] filled = new byte[0];
 
-  private static byte[] filling(int bytes) {
+  /** What follows the number in a body of at most so many bytes. */
+  static byte[] filling(int bytes) {
     if (filled.length < bytes) {
       byte[] made = new byte[bytes];
       for (int at = 0; at < bytes; at++) {

@@ -103,9 +103,9 @@ def test_a_body_that_is_not_durable_is_not_written_early(folder: Folder, begun: 
     assert begun == []
 
 
-def test_a_file_is_synced_before_it_has_its_name_and_told_after_its_directory(folder: Folder) -> None:
+def test_a_file_is_synced_under_its_name_and_told_after_its_directory(folder: Folder) -> None:
     folder.write(7, b"body")
-    assert folder.operations == ["create", "write", "sync", "rename", "sync-directory"]
+    assert folder.operations == ["create", "write", "rename", "sync", "sync-directory"]
     assert folder.stored == [(LargeBody(7, 4, crc32(b"body")), None)]
     assert folder.names() == ["7.large"]
     folder.operations.clear()
@@ -130,7 +130,7 @@ def test_a_large_body_is_written_in_steps_that_the_medium_begins_to_write_on_the
     file.finish(lambda large, error: folder.stored.append((large, error)))
     folder.time.advance(1000)
     assert begun[-1] == ("7.large.tmp", 0, 10_000_000)
-    assert folder.operations[-3:] == ["sync", "rename", "sync-directory"]
+    assert folder.operations[-3:] == ["rename", "sync", "sync-directory"]
     assert folder.stored == [(LargeBody(7, 10_000_000, crc32(bytes(10_000_000))), None)]
     assert file.backlog_bytes == 0
 
@@ -185,8 +185,8 @@ def test_files_that_end_together_are_made_safe_together(folder: Folder) -> None:
         file.finish(lambda large, error: folder.stored.append((large, error)))
     folder.time.advance(1000)
     assert [large.file_id for large, _ in folder.stored if large is not None] == [7, 8, 9, 10, 11]
-    alone = ["create", "write", "sync", "rename", "sync-directory"]
-    together = [*["create", "write"] * 4, *["sync"] * 4, *["rename"] * 4, "sync-directory"]
+    alone = ["create", "write", "rename", "sync", "sync-directory"]
+    together = [*["create", "write"] * 4, *["rename"] * 4, *["sync"] * 4, "sync-directory"]
     assert folder.operations == [*alone, *together], "the first, and those that came meanwhile"
 
 

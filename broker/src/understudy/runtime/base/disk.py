@@ -19,8 +19,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final, TypeVar
 
 from understudy.errors import DiskFailed, DiskFull, StoreError
-from understudy.ports import Space
+from understudy.ports import File, Space
 from understudy.runtime.base.created_modes import created_file_mode, make_directories
+from understudy.runtime.base.sync_threads import sync_together
 from understudy.runtime.process.descriptors import Descriptors
 
 _T = TypeVar("_T")
@@ -303,6 +304,9 @@ class RealDisk:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+    def sync_files(self, files: Sequence[File]) -> Sequence[StoreError | None]:
+        return sync_together(files)
 
     def space(self, path: str) -> Space:
         with _errors("cannot ask for the free space of", path):

@@ -69,6 +69,8 @@ class Body:
     crc: int = 0
     error: BaseException | None = None
     """Error for which the body cannot be completed; None: there was none."""
+    named: File | None = None
+    """File of a complete body that is being synced under its name."""
 
 
 class Applier:
@@ -387,43 +389,56 @@ class Applier:
         return body
 
     def _finish_bodies(self, operation: FinishBodies, disk: Disk) -> None:
-        steps: tuple[Callable[[BodyEnd, Disk], object], ...] = (self._write_end, self._sync_body, self._name_body)
-        for step in steps:
-            for end in operation.ends:
-                body = self._bodies.get(end.name)
-                if body is None or body.error is None:
-                    try:
-                        try:
-                            step(end, disk)
-                        except DiskFull:
-                            if not self._pool.give_back():
-                                raise
-                            step(end, disk)
-                    except (BrokerError, OSError) as error:
-                        self._bodies.setdefault(end.name, Body(None)).error = error
-        if any(end.durable and self._bodies[end.name].error is None for end in operation.ends):
+        self._each_body(operation.ends, self._write_end, disk)
+        self._each_body(operation.ends, self._name_body, disk)
+        named = [(self._bodies[end.name], end) for end in operation.ends]
+        durable = [(body, end) for body, end in named if end.durable and body.error is None]
+        files = [body.named for body, _ in durable if body.named is not None]
+        for (body, _), error in zip(durable, disk.sync_files(files), strict=True):
+            # final, also on a full disk: the system may have dropped the pages
+            body.error = error
+        for body, end in named:
+            # a body that failed before it had its name still has its file
+            file = body.named or body.file
+            body.named = body.file = None
+            if file is not None:
+                with suppress(StoreError):
+                    file.close()
+            if body.error is None:
+                while len(self._checksums) >= _CHECKSUMS_MAX:
+                    del self._checksums[next(iter(self._checksums))]
+                self._checksums[end.name] = (body.written_bytes, body.crc)
+        if any(body.error is None for body, _ in durable):
             disk.sync_directory(self._path(operation.directory))
+
+    def _each_body(self, ends: Sequence[BodyEnd], step: Callable[[BodyEnd, Disk], object], disk: Disk) -> None:
+        """Execute one step for all bodies that have not failed."""
+        for end in ends:
+            body = self._bodies.get(end.name)
+            if body is None or body.error is None:
+                try:
+                    try:
+                        step(end, disk)
+                    except DiskFull:
+                        if not self._pool.give_back():
+                            raise
+                        step(end, disk)
+                except (BrokerError, OSError) as error:
+                    self._bodies.setdefault(end.name, Body(None)).error = error
 
     def _write_end(self, end: BodyEnd, disk: Disk) -> None:
         body = self._write_piece(end, disk)
         if end.durable and body.file is not None:
-            # the medium writes all files of the group at the same time; their syncs come one after the other
+            # the medium has begun with all files of the group when they are synced
             body.file.begin_sync(0, body.written_bytes)
 
-    def _sync_body(self, end: BodyEnd, disk: Disk) -> None:
-        file = self._bodies[end.name].file
-        if end.durable and file is not None:
-            file.sync()
-
     def _name_body(self, end: BodyEnd, disk: Disk) -> None:
+        """Give a body its name, before it is synced: a file system with a journal then needs one commit for its blocks
+        and its name. No record names it yet, so a crash leaves a file that the next activation removes.
+        """
         body = self._bodies[end.name]
-        file, body.file = body.file, None
-        if file is not None:
-            file.close()
         disk.rename(self._path(end.name) + UNFINISHED, self._path(end.name))
-        while len(self._checksums) >= _CHECKSUMS_MAX:
-            del self._checksums[next(iter(self._checksums))]
-        self._checksums[end.name] = (body.written_bytes, body.crc)
+        body.named, body.file = body.file, None
 
 
 def appliers_of(disk: Disk, log: str, bodies: str, pool_files: int) -> tuple[Applier, Applier]:

@@ -257,7 +257,7 @@ class BodyEnd:
 
 @dataclass(frozen=True, slots=True)
 class FinishBodies:
-    """Complete bodies together: write the last pieces, sync the files, rename them to their names, sync the directory.
+    """Complete bodies together: write the last pieces, rename the files to their names, sync them, sync the directory.
 
     The failure of one body does not affect the others; ``Applier.take_body`` has the outcome of each.
     """

@@ -1,7 +1,7 @@
 """Large messages: one file for each body, and how many references still need it.
 
-A body is written in steps, away from the loop, to ``<id>.large.tmp``; when the last of it is synced
-the file gets its name, ``<id>.large``, and the directory is synced. Only then may a record of the
+A body is written in steps, away from the loop, to ``<id>.large.tmp``; when the last of it is written
+the file gets its name, ``<id>.large``, and is synced, then the directory. Only then may a record of the
 log speak of it, so a message is whole or not there (docs/build/journal-format.md s. 6). The file goes
 with the last reference, but not before the record that ended that reference is durable and the
 store's lock was proved once more: a node that has lost the store must not take files from the one
@@ -247,8 +247,8 @@ class LargeMessages:
             self.writer.submit(operations, done)
 
     def complete(self, file: LargeFile, parts: list[bytes], done: Callable[[BaseException | None], None]) -> None:
-        """Make a file safe, together with those that come while others are made safe: one sync of the directory does
-        for all of them, and the first sync of a file brings much of what the others need.
+        """Make a file safe, together with those that come while others are made safe: they are synced at the same time,
+        and one sync of the directory does for all of them.
 
         Args:
             file: File for which all other steps were begun before.

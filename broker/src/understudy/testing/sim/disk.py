@@ -23,6 +23,7 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.errors import DiskFailed, DiskFull
 from understudy.ports import Disk, File, Space
+from understudy.testing.sim.syncs import sync_each
 from understudy.testing.sim.wrong_reads import WrongReads
 
 #: Unit that a medium writes completely or not at all.
@@ -545,6 +546,8 @@ class SimDisk:
         self.volume.need_directory(path)
         self.volume.sync_names(path.rstrip("/"))
 
+    sync_files = staticmethod(sync_each)
+
     def within(self, directory: str) -> AbstractContextManager[Disk]:
         return nullcontext(self)
 
@@ -564,9 +567,7 @@ class SimDisk:
 
 
 class SimFileLock:
-    """Implements ``ports.FileLock``; dropped when its owner is killed. It is on a file, not on a path: a file that is
-    removed or replaced takes the lock with it.
-    """
+    """A lock on a file, not on a path; dropped when its owner is killed. Implements ``ports.FileLock``."""
 
     def __init__(self, volume: SimVolume, path: str, owner: str) -> None:
         """Begin without holding the lock."""
@@ -574,8 +575,7 @@ class SimFileLock:
         self.owner = owner
         self._volume = volume
         self._generation = volume.generation(owner)
-        self._inode: _Inode | None = None
-        """The file that was locked last."""
+        self._locked_last: _Inode | None = None
 
     def try_acquire(self) -> bool:
         self._volume.check_alive(self.owner, self._generation)
@@ -583,9 +583,9 @@ class SimFileLock:
         if holder is self:
             return True
         inode = self._volume.lock_file(self.path)
-        if holder is not None and holder._inode is inode:
+        if holder is not None and holder._locked_last is inode:
             return False
-        self._inode = inode
+        self._locked_last = inode
         self._volume.locks[self.path] = self
         return True
 
@@ -597,4 +597,4 @@ class SimFileLock:
         if self._generation != self._volume.generation(self.owner):
             return False
         self._volume.check_alive(self.owner, self._generation)
-        return self._volume.locks.get(self.path) is self and self._volume.leads_to(self.path, self._inode)
+        return self._volume.locks.get(self.path) is self and self._volume.leads_to(self.path, self._locked_last)

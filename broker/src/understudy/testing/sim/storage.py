@@ -38,6 +38,7 @@ from understudy.testing.sim.broken_disk import BrokenDisk
 from understudy.testing.sim.disk import SimVolume
 from understudy.testing.sim.environment import SimClock, SimEntropy, SimTimers, Skew
 from understudy.testing.sim.loop import Death, ProcessKilled, SimLoop, SimProcess
+from understudy.testing.sim.syncs import sync_each
 from understudy.testing.sim.writer import SimLogWriter, SimWorker
 
 T = TypeVar("T")
@@ -155,6 +156,8 @@ class ProcessDisk:
 
     def sync_directory(self, path: str) -> None:
         self.change(f"sync-directory {path}", lambda: self._inner.sync_directory(path))
+
+    sync_files = staticmethod(sync_each)
 
     def within(self, directory: str) -> AbstractContextManager[Disk]:
         return nullcontext(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.store import DIRECTORY, NODE_ID
 
-from understudy.errors import DiskFailed, DiskFull, LockLost
+from understudy.errors import DiskFailed, DiskFull, LockLost, StoreError
 from understudy.kernel.log import crc32
 from understudy.store.log.applier import Applier
 from understudy.store.log.operations import (
@@ -27,7 +27,7 @@ from understudy.store.log.operations import (
 from understudy.store.log.records import RecordType, SealRecord
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, frame, read_seal, seed_of
 from understudy.store.retention import RetentionSettings
-from understudy.testing.sim.disk import SimVolume
+from understudy.testing.sim.disk import SimFile, SimVolume
 
 HEADER = SegmentHeader(NODE_ID, 3, 1, 0, 65536, False)
 CREATE = CreateSegment(HEADER)
@@ -107,6 +107,46 @@ def test_the_failure_of_one_body_does_not_affect_the_others(files: Files) -> Non
     assert isinstance(first.error, DiskFailed)
     assert (second.error, second.written_bytes, second.crc) == (None, 4, crc32(b"cdef"))
     assert files.names() == ["1.large.tmp", "2.large"]
+
+
+@pytest.mark.parametrize("error", [DiskFailed("no sync"), DiskFull("no space")], ids=["failed", "full"])
+def test_a_body_whose_sync_failed_is_not_complete_and_has_no_checksum(files: Files, error: StoreError) -> None:
+    files.refuse["sync"] = error
+    ends = (BodyEnd("1.large", 0, [b"ab"], True), BodyEnd("2.large", 0, [b"cd"], True))
+    files.applier.apply([FinishBodies(ends)])
+    first, second = files.applier.take_body("1.large"), files.applier.take_body("2.large")
+    assert (first.error, second.error) == (error, None)
+    assert files.applier.checksum_of("1.large") is None
+    assert files.applier.checksum_of("2.large") == (2, crc32(b"cd"))
+    assert files.applier.positions() == {}
+
+
+@pytest.mark.parametrize("refused", ["", "write", "rename", "sync"])
+def test_the_file_of_a_body_is_closed_however_it_ends(
+    files: Files, refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+    close = SimFile.close
+
+    def noted(file: SimFile) -> None:
+        closed.append(file.path)
+        close(file)
+
+    monkeypatch.setattr(SimFile, "close", noted)
+    files.applier.apply([WriteBody("1.large", 0, [b"ab"], False)])
+    if refused:
+        files.refuse[refused] = DiskFailed("refused")
+    files.applier.apply([FinishBodies((BodyEnd("1.large", 2, [b"cd"], True),))])
+    assert (files.applier.take_body("1.large").error is not None) is bool(refused)
+    assert closed == [f"{DIRECTORY}/1.large.tmp"]
+
+
+def test_a_body_that_has_its_name_does_not_grow(files: Files) -> None:
+    grown: list[dict[str, int]] = []
+    files.volume.before_operation = lambda operation: grown.append(files.applier.positions())
+    files.applier.apply([FinishBodies((BodyEnd("1.large", 0, [b"ab"], True),))])
+    # create, write, rename, sync, sync-directory: the file does not grow once it has its name
+    assert grown == [{}, {"1.large.tmp": 0}, {"1.large.tmp": 2}, {}, {}]
 
 
 def test_a_body_with_a_missing_piece_is_not_completed(files: Files) -> None:
