@@ -10,6 +10,7 @@ from benchmarks.backlog import backlog
 from benchmarks.blocking import blocking
 from benchmarks.bodies import bodies
 from benchmarks.calls import calls
+from benchmarks.celery_tasks import celery
 from benchmarks.cluster import cluster
 from benchmarks.consolidation import consolidation
 from benchmarks.failover import failover
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
     "blocking": blocking,
     "bodies": bodies,
     "calls": calls,
+    "celery": celery,
     "cluster": cluster,
     "consolidation": consolidation,
     "failover": failover,
