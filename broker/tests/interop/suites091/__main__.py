@@ -84,7 +84,7 @@ def main(names: tuple[str, ...], sources: Path, broker: str) -> None:
         os.execvpe(command[0], command, {**os.environ, _INSIDE: json.dumps(missing)})
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     missing = json.loads(os.environ[_INSIDE])
-    skips = skip_list(HERE / "skipped.txt", known) if broker == BROKERS[0] else dict.fromkeys(known, [])
+    skips = skip_list(HERE / "skipped.txt", known) if broker == BROKERS[0] else {name: [] for name in known}
     ready = [each for each in chosen if each.name not in missing]
     verdicts = [judge(each.name, run(each, SCRATCH, broker), skips[each.name]) for each in ready]
     _show(verdicts, missing)
