@@ -78,7 +78,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run of the command measures."""
+    """Cases, brokers and rounds of a run of the command."""
 
     cases: Sequence[str]
     names: Sequence[str]

@@ -103,7 +103,7 @@ def _kill_in_a_move(cluster: Cluster, *, given: bool, kills_home: bool) -> None:
     wait_until(lambda: asking() is not None, "the client has asked no other node", others[0][0])
     other = asking()
     assert other is not None
-    # the answer says that the node has read what came before
+    # a node that answers this request has read the earlier input
     other.facts()
     arrivals = _arrivals(other)
     victim, survivor = (home, other) if kills_home else (other, home)

@@ -89,7 +89,7 @@ class Declares:
     """Answers to requests of the channel that are not sent yet."""
 
     def knows(self, queue_id: int) -> bool:
-        """Whether the client was told that a queue is there, and no answer waits that another one could overtake."""
+        """Whether an answer to the client named the queue, and no answer waits that another one could overtake."""
         return self.known_id == queue_id and not self.waiting
 
 
