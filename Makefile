@@ -226,8 +226,8 @@ differential-amqp: $(VENV)/.kernel ## The same random programs of AMQP 0-9-1 at 
 	cd broker/tests && ../../$(PY) -m interop.differential091 --seeds $(or $(SEEDS),0-99)
 
 .PHONY: suites
-suites: $(VENV)/.kernel ## Outside suites of AMQP 0-9-1 against a node: SOURCES=DIRECTORY SUITES="pika kombu" (needs root)
-	cd broker/tests && ../../$(PY) -m interop.suites091 --sources $(SOURCES) $(SUITES)
+suites: $(VENV)/.kernel ## Outside suites of AMQP 0-9-1 against a node: SOURCES=DIRECTORY SUITES="pika kombu" BROKER=rabbitmq (needs root)
+	cd broker/tests && ../../$(PY) -m interop.suites091 --sources $(SOURCES) $(if $(BROKER),--broker $(BROKER)) $(SUITES)
 
 STRANGERS := docs/build/strangers-and-failures.md
 

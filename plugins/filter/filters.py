@@ -83,6 +83,14 @@ def management_options(address: str, port: int, token_file: str) -> list[str]:
     return sockets.management_options(str(address), int(port), str(token_file))
 
 
+def client_url(url: str, protocol: str) -> str:
+    """URL of the same sockets over a protocol; see client_url.yml."""
+    try:
+        return sockets.client_url(str(url), str(protocol))
+    except ValueError as error:
+        raise AnsibleFilterError(f"client_url: {error}") from error
+
+
 def drill_report(records: list[Mapping[str, object]], messages: int) -> dict[str, object]:
     """Rounds, summary and table of a drill; see drill_report.yml."""
     try:
@@ -274,6 +282,7 @@ class FilterModule:
             "broker_xml": broker_xml,
             "broker_sockets": broker_sockets,
             "management_options": management_options,
+            "client_url": client_url,
             "drill_report": drill_report,
             "credential_faults": credential_faults,
             "users_file": users_file,

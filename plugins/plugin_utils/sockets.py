@@ -39,6 +39,35 @@ def tcp_url(address: str, port: int, parameters: Mapping[str, object] | None = N
     return f"{base}?{query}" if query else base
 
 
+def client_url(url: str, protocol: str) -> str:
+    """URL by which the commands of the broker reach the same sockets over a protocol.
+
+    Args:
+        url: URL of CORE: ``tcp://…`` of one node, or ``(tcp://…,tcp://…)?…`` of several.
+        protocol: One of ``PROTOCOLS``.
+
+    Raises:
+        ValueError: an unknown protocol, or parameters that differ between nodes, which a URL of AMQP 0-9-1 has for all
+            of them together.
+    """
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"{protocol!r} is none of {', '.join(PROTOCOLS)}")
+    if protocol == "CORE":
+        return url
+    inside, _, common = url.removeprefix("(").partition(")") if url.startswith("(") else (url, "", "")
+    places, queries = [], set()
+    for each in inside.split(",tcp://"):
+        place, _, query = each.removeprefix("tcp://").partition("?")
+        places.append(place)
+        queries.add(query)
+    if len(queries) > 1:
+        raise ValueError(f"the nodes {', '.join(places)} have different parameters of their connectors")
+    parameters = [each for each in f"{queries.pop()}&{common.removeprefix('?')}".split("&") if each]
+    secure = "sslEnabled=true" in parameters
+    rest = "&".join(each for each in parameters if each != "sslEnabled=true")
+    return f"amqp091{'+tls' if secure else ''}://{','.join(places)}/{'?' if rest else ''}{rest}"
+
+
 def http_url(address: str, port: int) -> str:
     """``http://`` URL of a management socket."""
     return f"http://{_host(address)}:{port}"

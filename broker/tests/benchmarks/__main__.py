@@ -11,6 +11,7 @@ from benchmarks.blocking import blocking
 from benchmarks.bodies import bodies
 from benchmarks.body_files import body_files
 from benchmarks.calls import calls
+from benchmarks.celery_tasks import celery
 from benchmarks.cluster import cluster
 from benchmarks.consolidation import consolidation
 from benchmarks.failover import failover
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
     "bodies": bodies,
     "body-files": body_files,
     "calls": calls,
+    "celery": celery,
     "cluster": cluster,
     "consolidation": consolidation,
     "failover": failover,

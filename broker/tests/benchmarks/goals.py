@@ -29,6 +29,8 @@ AGAINST_AMQP = (("pipelined", 4.0, "rabbitmq-quorum"), ("pipelined", 2.0, "rabbi
 AGAINST_BEST_AMQP = (("blocking", 1.3), ("blocking-16", 1.3))
 #: Likewise of each case through the JMS client of Artemis.
 AGAINST_JMS = 1.2
+#: Likewise of tasks of Celery beside RabbitMQ.
+AGAINST_CELERY = 1.0
 #: Broker CPU of a pipelined message: at most this share of Artemis's.
 CPU_SHARE_MAX = 1 / 6
 
@@ -109,11 +111,20 @@ def _judge_amqp(by_name: Mapping[str, Target], shapes: Sequence[str]) -> list[Go
 
 def judge_jms(brokers: Sequence[Measured], cases: Sequence[str]) -> list[Goal]:
     """The goals of the cases through the JMS client of Artemis for which there are figures of this broker."""
+    return _each_case(brokers, cases, AGAINST_JMS, "the best peer")
+
+
+def judge_celery(brokers: Sequence[Measured], cases: Sequence[str]) -> list[Goal]:
+    """The goals of the cases of tasks of Celery for which there are figures of this broker."""
+    return _each_case(brokers, cases, AGAINST_CELERY, "RabbitMQ")
+
+
+def _each_case(brokers: Sequence[Measured], cases: Sequence[str], factor: float, whom: str) -> list[Goal]:
     ours = next((each for each in brokers if each.name == _OURS), None)
     rivals = [each for each in brokers if not each.name.startswith(_OURS)]
     if ours is None:
         return []
-    goals = [_ratio(ours, rivals, None, case, AGAINST_JMS, "the best peer") for case in cases]
+    goals = [_ratio(ours, rivals, None, case, factor, whom) for case in cases]
     return [goal for goal in goals if goal is not None]
 
 

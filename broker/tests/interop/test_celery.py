@@ -24,7 +24,7 @@ from support.nodes import Nodes
 from support.processes import Pair
 from support.replicated import ReplicatedPair, is_protected, roles, wait_until
 
-#: Time from one kill to the next.
+#: Time from one kill to the next in ten minutes of kills.
 ROUND_S = 20
 #: Longest time until the worker has carried out a task that was sent after a kill.
 GOES_ON_S = 30
@@ -92,6 +92,14 @@ def _command(*arguments: str, log: Path, environment: dict[str, str]) -> Iterato
         process.wait(30)
 
 
+@pytest.mark.feature("AMQP 0-9-1: a Celery worker and beat over a failover and a failback, no task lost")
+@pytest.mark.parametrize("kind", ["shared", "replicated"])
+def test_no_task_is_lost_over_a_failover_and_a_failback(
+    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    _kill_again_and_again(_pair(nodes, kind), tmp_path, monkeypatch, rounds=1, round_s=0)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(ROUND_S * ROUNDS + 300)
 @pytest.mark.feature("AMQP 0-9-1: a Celery worker and beat while the active node is killed every 20 s, no task lost")
@@ -99,7 +107,25 @@ def _command(*arguments: str, log: Path, environment: dict[str, str]) -> Iterato
 def test_no_task_is_lost_while_the_primary_is_killed(
     nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    pair: Pair | ReplicatedPair = nodes.pair() if kind == "shared" else nodes.replicated(allow_failback=True)
+    _kill_again_and_again(_pair(nodes, kind), tmp_path, monkeypatch, rounds=ROUNDS, round_s=ROUND_S)
+
+
+def _pair(nodes: Nodes, kind: str) -> Pair | ReplicatedPair:
+    return nodes.pair() if kind == "shared" else nodes.replicated(allow_failback=True)
+
+
+def _kill_again_and_again(
+    pair: Pair | ReplicatedPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, rounds: int, round_s: float
+) -> None:
+    """Kill the active node, start it again and wait until it is back, one round after the other.
+
+    Args:
+        pair: Not started.
+        tmp_path: Directory of notes and logs.
+        monkeypatch: Sets the environment of the worker and of beat.
+        rounds: Kills.
+        round_s: Least time from one kill to the next.
+    """
     pair.start()
     notes = Notes(tmp_path / "notes")
     brokers = ";".join(f"amqp://guest:guest@127.0.0.1:{node.port}//" for node in (pair.primary, pair.backup))
@@ -141,7 +167,7 @@ def test_no_task_is_lost_while_the_primary_is_killed(
             wait(lambda: notes.beats() > beats)
 
         wait(lambda: len(notes.numbers()) > 10 and notes.beats() > 0)
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             began = time.monotonic()
             active, passive = roles(pair)
             active.kill()
@@ -153,7 +179,7 @@ def test_no_task_is_lost_while_the_primary_is_killed(
             active.start()
             wait_until(lambda: is_protected(pair), active, passive)
             wait_for_a_task_sent_now()
-            time.sleep(max(0.0, began + ROUND_S - time.monotonic()))
+            time.sleep(max(0.0, began + round_s - time.monotonic()))
         application.ended.set()
         application.join(ACTIVATION_S)
         assert not application.is_alive()
@@ -161,7 +187,7 @@ def test_no_task_is_lost_while_the_primary_is_killed(
         wait_until(lambda: notes.numbers() >= set(range(application.confirmed)), pair.primary, pair.backup)
     carried_out = [line for line in notes.lines() if line != "beat"]
     print(
-        f"{kind}: {ROUNDS} kills, {application.confirmed} tasks confirmed, 0 lost, "
+        f"{type(pair).__name__}: {rounds} kills, {application.confirmed} tasks confirmed, 0 lost, "
         f"{len(carried_out) - len(set(carried_out))} carried out again, {notes.beats()} of beat, "
         f"longest pause {longest_s:.1f} s"
     )

@@ -112,6 +112,12 @@ def test_every_drill_has_the_inputs_of_the_drill_of_a_pair(path: Path) -> None:
         assert found[name] == pair[name], name
 
 
+def test_clients_of_a_drill_use_the_protocol_that_is_asked_for() -> None:
+    found = {task["name"].partition(",")[0]: str(task) for task in tasks(load(PLAYBOOKS / "tasks/drill_round.yml"))}  # type: ignore[attr-defined]
+    for who in ("consumer", "producer"):
+        assert f"item.url | understudy.broker.client_url(drill_{who}_protocol)" in found[f"Start the {who}s"]
+
+
 @pytest.mark.parametrize("path", DRILL_VARIABLES, ids=lambda path: path.name)
 def test_every_event_of_a_drill_has_its_tasks(path: Path) -> None:
     event = yaml.safe_load(path.read_text()).get("drill_event")

@@ -1,4 +1,4 @@
-"""Run one suite against a fresh node, in a network namespace in which nothing else runs."""
+"""Run one suite against a fresh node or RabbitMQ, in a network namespace in which nothing else runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.targets import RabbitMq
 from interop.suites091.definitions import Suite
 from interop.suites091.preparing import directory_of
 from interop.suites091.results import Outcome, go_outcomes, junit_outcomes
@@ -16,6 +17,9 @@ from support import forked
 from support.processes import COMMAND, Node
 
 USER = PASSWORD = "guest"
+_PORT = 5672
+BROKERS = ("understudy", "rabbitmq")
+"""Brokers that a suite can run against, the default one first."""
 
 _XML = """<?xml version="1.0"?>
 <configuration xmlns="urn:activemq">
@@ -55,7 +59,7 @@ _TLS = (
 def _node(scratch: Path) -> Iterator[Node]:
     directory = scratch / "node"
     shutil.rmtree(directory, ignore_errors=True)
-    node = Node(directory, "primary", 5672)
+    node = Node(directory, "primary", _PORT)
     node.config.parent.mkdir(parents=True)
     node.config.write_text(_XML.format(store=directory / "store", tls=_TLS.format(folder=scratch / "tls")))
     hashed = forked.run(
@@ -74,6 +78,21 @@ def _node(scratch: Path) -> Iterator[Node]:
 
 
 @contextmanager
+def _rabbitmq(scratch: Path) -> Iterator[None]:
+    """RabbitMQ of Debian on the port that the suites use. Raises CannotRun."""
+    directory = scratch / "rabbitmq"
+    shutil.rmtree(directory, ignore_errors=True)
+    broker = RabbitMq(directory)
+    broker.port = _PORT
+    broker.prepare()
+    try:
+        broker.start()
+        yield
+    finally:
+        broker.stop()
+
+
+@contextmanager
 def _service(command: tuple[str, ...], scratch: Path) -> Iterator[None]:
     """The server that a suite needs, if any."""
     if not command:
@@ -88,15 +107,22 @@ def _service(command: tuple[str, ...], scratch: Path) -> Iterator[None]:
             process.wait()
 
 
-def run(suite: Suite, scratch: Path) -> dict[str, Outcome]:
-    """Run a suite. Returns the outcome of each test by its name; its output is kept in ``SUITE.log``."""
+def run(suite: Suite, scratch: Path, broker: str) -> dict[str, Outcome]:
+    """Run a suite. Returns the outcome of each test by its name; its output is kept in ``SUITE.log``.
+
+    Args:
+        suite: The suite, prepared.
+        scratch: Directory of everything that a run makes.
+        broker: One of ``BROKERS``.
+    """
     directory = directory_of(suite, scratch)
     reports = scratch / "reports" / suite.name
     shutil.rmtree(reports, ignore_errors=True)
     reports.mkdir(parents=True)
     command = {"pytest": _pytest, "go": _go, "junit": _junit}[suite.kind](suite, directory, reports, scratch)
     log = scratch / f"{suite.name}.log"
-    with _service(suite.service, scratch), _node(scratch), log.open("wb") as output:
+    started = _rabbitmq(scratch) if broker == "rabbitmq" else _node(scratch)
+    with _service(suite.service, scratch), started, log.open("wb") as output:
         try:
             subprocess.run(
                 command,

@@ -65,6 +65,48 @@ def test_a_declare_counts_earlier_messages_only() -> None:
     assert answers(client) == [m.QueueDeclareOk("q", 1, 0)]
 
 
+def test_a_queue_that_the_client_knows_is_declared_again_without_waiting_for_the_disk() -> None:
+    """As Celery does before each publish. A passive declare, which asks for the number of messages, waits for them."""
+    node, client = started()
+    declare = m.QueueDeclare(0, "q", durable=True)
+    client.send_bytes(content(b"1", channel=2) + frame(declare, 2))
+    assert answers(client) == [], "the client of the second channel does not know the queue yet"
+    node.settle()
+    assert answers(client) == [m.QueueDeclareOk("q", 1, 0)]
+    client.send_bytes(content(b"2") + frame(declare) + frame(m.QueueDeclare(0, "q", passive=True)) + content(b"3"))
+    assert answers(client) == [m.QueueDeclareOk("q", 1, 0)]
+    node.settle()
+    assert answers(client) == [m.QueueDeclareOk("q", 2, 0)]
+
+
+def test_a_declare_overtakes_no_earlier_answer() -> None:
+    node, client = started()
+    declare = m.QueueDeclare(0, "q", durable=True)
+    client.send_bytes(frame(declare))
+    node.settle()
+    assert answers(client) == [m.QueueDeclareOk("q", 0, 0)]
+    client.send_bytes(frame(m.QueueDeclare(0, "new", durable=True)) + frame(declare))
+    assert answers(client) == []
+    node.settle()
+    assert answers(client) == [m.QueueDeclareOk("new", 0, 0), m.QueueDeclareOk("q", 0, 0)]
+
+
+def test_a_declare_of_a_queue_that_was_made_again_waits_for_its_record() -> None:
+    node, client = started()
+    declare = m.QueueDeclare(0, "q", durable=True)
+    client.send_bytes(frame(declare))
+    node.settle()
+    client.received()
+    client.send(m.QueueDelete(0, "q"))
+    node.settle()
+    assert answers(client) == [m.QueueDeleteOk(0)]
+    client.send(m.QueueDeclare(0, "q", durable=True, no_wait=True))
+    client.send(declare)
+    assert answers(client) == []
+    node.settle()
+    assert answers(client) == [m.QueueDeclareOk("q", 0, 0)]
+
+
 def test_the_end_of_a_channel_or_connection_comes_after_the_requests_before_it() -> None:
     node, client = started()
     client.send(m.QueueDeclare(0, "other", durable=True), 2)

@@ -56,6 +56,8 @@ def test_incomplete_models_and_records_are_errors() -> None:
         FILTERS["broker_xml"]({"extra": [1]})  # type: ignore[operator]
     with pytest.raises(AnsibleFilterError, match=r"broker_network_\*: KeyError"):
         FILTERS["broker_sockets"]({}, "a", "broker_network_")  # type: ignore[operator]
+    with pytest.raises(AnsibleFilterError, match="client_url: 'STOMP' is none of CORE, AMQP091"):
+        FILTERS["client_url"]("tcp://a:1", "STOMP")  # type: ignore[operator]
     with pytest.raises(AnsibleFilterError, match="records are incomplete: KeyError"):
         FILTERS["drill_report"]([{}], 1)  # type: ignore[operator]
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from ansible_collections.understudy.broker.plugins.plugin_utils.sockets import Sockets, open_sockets, tcp_url
+from ansible_collections.understudy.broker.plugins.plugin_utils.sockets import (
+    Sockets,
+    client_url,
+    open_sockets,
+    tcp_url,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,6 +45,31 @@ def test_lists_and_booleans_are_spelt_as_the_broker_reads_them() -> None:
     assert tcp_url("::1", 5, parameters) == (
         "tcp://[::1]:5?protocols=CORE,STOMP;sslEnabled=true;keyStorePath=/etc/key%20store;x=${secret}"
     )
+
+
+@pytest.mark.parametrize(
+    ("url", "over_amqp"),
+    [
+        ("tcp://a:61616", "amqp091://a:61616/"),
+        ("tcp://[::1]:5?callTimeout=9", "amqp091://[::1]:5/?callTimeout=9"),
+        ("(tcp://a:1,tcp://b:2)?ha=true&retryInterval=9", "amqp091://a:1,b:2/?ha=true&retryInterval=9"),
+        (
+            "(tcp://a:1?sslEnabled=true&trustStorePath=/ca,tcp://b:2?sslEnabled=true&trustStorePath=/ca)?ha=true",
+            "amqp091+tls://a:1,b:2/?trustStorePath=/ca&ha=true",
+        ),
+        ("(tcp://a:1?x=1,2,tcp://b:2?x=1,2)", "amqp091://a:1,b:2/?x=1,2"),
+    ],
+)
+def test_a_url_of_the_same_sockets_over_amqp(url: str, over_amqp: str) -> None:
+    assert client_url(url, "AMQP091") == over_amqp
+    assert client_url(url, "CORE") == url
+
+
+def test_a_url_over_amqp_has_no_parameters_of_single_nodes() -> None:
+    with pytest.raises(ValueError, match="nodes a:1, b:2 have different parameters"):
+        client_url("(tcp://a:1?x=1,tcp://b:2)?ha=true", "AMQP091")
+    with pytest.raises(ValueError, match="'STOMP' is none of CORE, AMQP091"):
+        client_url("tcp://a:1", "STOMP")
 
 
 def test_the_acceptor_core_is_always_there_and_takes_parameters() -> None:

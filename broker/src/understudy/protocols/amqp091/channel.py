@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Any, ClassVar
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DiskFull, RemoteProtocolError, StoreError, forget_frames
 from understudy.limits import AMQP091_CONTENT_TIMEOUT_MS, AMQP091_CONTENTS_OF_CONNECTION_BYTES_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
@@ -76,6 +77,22 @@ class Event(Enum):
     """Everything that the channel sent before is decided."""
 
 
+@dataclass(slots=True)
+class Declares:
+    """Queues that the client of a channel has declared, and answers that wait."""
+
+    last_name: str = ""
+    """Queue that was declared last, which requests without a name mean."""
+    known_id: int = 0
+    """Id of the queue of the last declare whose answer has waited for the disk; 0: there is none."""
+    waiting: int = 0
+    """Answers to requests of the channel that are not sent yet."""
+
+    def knows(self, queue_id: int) -> bool:
+        """Whether an answer to the client named the queue, and no answer waits that another one could overtake."""
+        return self.known_id == queue_id and not self.waiting
+
+
 class Amqp091Channel(Machine[State, Event]):
     """One channel. Implements ``SessionCallback`` and ``ReplyReceiver``."""
 
@@ -111,8 +128,7 @@ class Amqp091Channel(Machine[State, Event]):
         self.publisher = ChannelPublisher(link, self.session, self.output)
         self._runs = PublishRuns(link, self.session, self.publisher)
         self.deliveries = ChannelDeliveries(link, self.session, self.output)
-        self.last_queue = ""
-        """Queue that was declared last, which requests without a name mean."""
+        self.declares = Declares()
         self.lost = False
         """Whether deliveries went back to their queues since the client has last read the status of the channel."""
         self.reply_tag: str | None = None
@@ -241,9 +257,12 @@ class Amqp091Channel(Machine[State, Event]):
             wanted: Whether the client waits for it.
             wrote: Whether the answer also waits until everything that was written is durable.
         """
-        if wanted and wrote:
+        if not wanted:
+            return
+        self.declares.waiting += 1
+        if wrote:
             self.session.state.when_durable(self._send_open, method)
-        elif wanted:
+        else:
             self.session.state.in_order(self._send_open, method)
 
     def in_order(self, request: Method, call: Callable[[], None], *, durable: bool = False) -> None:
@@ -277,6 +296,7 @@ class Amqp091Channel(Machine[State, Event]):
         return self._state in (State.OPEN, State.FAILED)
 
     def _send_open(self, method: Method) -> None:
+        self.declares.waiting -= 1
         if self.answers:
             self.output.send(method)
 

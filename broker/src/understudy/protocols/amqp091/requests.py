@@ -97,9 +97,9 @@ def _queue_name(channel: Amqp091Channel, name: str) -> str:
     """The name of a queue with its prefix; without a name the one that was declared last is meant."""
     name = names.plain(name)
     if not name:
-        if not channel.last_queue:
+        if not channel.declares.last_name:
             raise Amqp091Error(ReplyCode.NOT_FOUND, "no queue was declared on the channel")
-        name = channel.last_queue
+        name = channel.declares.last_name
     return channel.link.peer.host + name
 
 
@@ -125,14 +125,32 @@ def _declare_queue(channel: Amqp091Channel, method: m.QueueDeclare) -> None:
             name = f"amq.gen-{channel.link.services.shared.entropy.token(16).hex()}"
         configuration = names.queue_configuration(method, name, channel.link.peer.host)
         queue = channel.session.exchanges.declare_queue(configuration)
-    channel.last_queue = name
+    channel.declares.last_name = name
     if existing is None:
+        channel.declares.known_id = 0 if method.no_wait else queue.queue_id
         channel.answer(m.QueueDeclareOk(name, 0, 0), wanted=not method.no_wait)
     elif not method.no_wait:
+        _answer_declare(channel, method, name, queue)
+
+
+def _answer_declare(channel: Amqp091Channel, method: m.QueueDeclare, name: str, queue: Queue) -> None:
+    """Answer a declare of a queue that exists."""
+    declares = channel.declares
+
+    def answered() -> m.QueueDeclareOk:
+        return m.QueueDeclareOk(name, len(queue.pending), queue.consumers.count)
+
+    def answer() -> None:
+        declares.known_id = queue.queue_id
+        channel.answer(answered())
+
+    if not method.passive and declares.knows(queue.queue_id):
+        # Celery declares the queue before each publish: the answer does not wait for the sync of the one before
+        # (ADR 0206)
+        channel.output.send(answered())
+    else:
         # earlier publishes count, later ones do not
-        channel.in_order(
-            method, lambda: channel.answer(m.QueueDeclareOk(name, len(queue.pending), queue.consumers.count))
-        )
+        channel.in_order(method, answer)
 
 
 def _declare_replies(channel: Amqp091Channel, method: m.QueueDeclare, name: str) -> None:
@@ -152,7 +170,7 @@ def _queue_binding(channel: Amqp091Channel, method: m.QueueBind | m.QueueUnbind)
     names.check_exchange(exchange)
     if not method.queue and not key:
         # the specification, queue.bind: the name of the queue that was declared last is the key too
-        key = channel.last_queue
+        key = channel.declares.last_name
     return ExchangeBinding(
         channel.link.peer.host + exchange,
         queue,
