@@ -65,7 +65,7 @@ class CoreLink:
             patches.append(Patch(frame.index(DIGITS.encode("utf-16-le")), kind="W"))
         return Producer(client.socket, frame, tuple(patches))
 
-    def consumer(self, queue: str, number: int) -> Consumer:
+    def consumer(self, queue: str, number: int, prefetch: int = 0) -> Consumer:
         client = LinkClient(self.port)
         create = packets.CreateConsumer(number, queue, None, False, True, 0)
         client.ask(create, packets.queue_query_response_type(_VERSION))

@@ -16,7 +16,7 @@ and the end. Not here: packets, channels, confirmation windows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from understudy.errors import BrokerError, TransactionRolledBack
@@ -97,6 +97,32 @@ class ServerSession:
             return
         if done is not None:
             self._office.acceptance.answer(state.order, done, self._office.store.context.appended)
+
+    def accept(self, consumer_id: int, stretches: Iterable[Sequence[int]]) -> None:
+        """Accept deliveries in one record of the log. One that the consumer does not have fails; the others are
+        accepted.
+
+        Args:
+            consumer_id: Id of the consumer that has the deliveries.
+            stretches: Message ids; those of a stretch were delivered one after the other, and none between them is
+                outstanding.
+        """
+        state = self.state
+        transaction = None if state.auto_commit_acks else state.transaction
+        parts: list[Part] = []
+        try:
+            consumer = self._settling(consumer_id, transaction)
+            try:
+                for ids in stretches:
+                    if next(iter(consumer.delivering), None) == ids[0]:
+                        parts += consumer.take_through(ids[-1])
+                    else:
+                        parts += map(consumer.take_one, ids)
+            finally:
+                if parts:
+                    self._accept(consumer.queue, parts, transaction)
+        except BrokerError as error:
+            state.failed(error, None, transaction)
 
     def settle(self, consumer_id: int, message_id: int, outcome: Outcome, done: Done | None = None) -> None:
         """Settle one delivery (``outcomes``).

@@ -1,8 +1,10 @@
-"""Publishes of one channel that came together and go the same way: a batch of sends, without an object per message.
+"""Publishes of one channel that came together and go the same way: a batch of sends, without an object per message. And
+settlements of single deliveries that came together: one settlement.
 
-A run is made of neighbouring publishes with equal method frames, so their exchange and routing key are read and routed
-once (ADR 0193). Nothing is refused here: a publish that needs more than a place in queues, or that something is wrong
-with, is left for the way of single frames (``channel``), which has the errors.
+A run of publishes is made of neighbouring publishes with equal method frames, so their exchange and routing key are read and routed
+once (ADR 0193). A run of settlements is made of neighbouring basic.ack, basic.nack and basic.reject of one delivery each
+(ADR 0207). Nothing is refused here: a publish that needs more than a place in queues, or what something is wrong with, is
+left for the way of single frames (``channel``), which has the errors.
 """
 
 from __future__ import annotations
@@ -13,14 +15,18 @@ from typing import Final, NamedTuple
 from understudy.kernel.amqp091 import PublishLimits, PublishTarget, split_publishes
 from understudy.limits import AMQP091_CONTENTS_OF_CONNECTION_BYTES_MAX
 from understudy.protocols.amqp091 import names
-from understudy.protocols.amqp091.link import ConnectionLink
+from understudy.protocols.amqp091.deliveries import RETURNED, ChannelDeliveries
+from understudy.protocols.amqp091.link import ConnectionLink, Way
 from understudy.protocols.amqp091.publisher import REPLY_PREFIX, ChannelPublisher
+from understudy.routing.exchanges.exchange import Exchange
+from understudy.routing.exchanges.publishing import ONE_PRIORITY
+from understudy.session.outcomes import ACCEPTED, REJECTED
 from understudy.session.send_requests import SendRoute
 from understudy.session.session import ServerSession
 from understudy.wire.amqp091.codes import Amqp091Error
 from understudy.wire.amqp091.frames import FrameDecoder, FrameType
 from understudy.wire.amqp091.layout import decode_method, encode_method
-from understudy.wire.amqp091.methods import BasicPublish
+from understudy.wire.amqp091.methods import BasicAck, BasicNack, BasicPublish, BasicReject
 
 #: Encoded class and method of a publish.
 PUBLISH: Final = encode_method(BasicPublish(0, "", ""))[:4]
@@ -31,10 +37,10 @@ _AWAITED_BYTES_MAX: Final = 32 * 1024
 
 
 class Run(NamedTuple):
-    """Result of an attempt to take publishes together."""
+    """Result of an attempt to take publishes or settlements together."""
 
     taken: int
-    """Number of publishes."""
+    """Number of publishes or settlements."""
     awaits: bool
     """Whether more bytes are needed for the next publish."""
 
@@ -103,44 +109,40 @@ class PublishRuns:
             StoreError: the journal has failed.
         """
         state, link, publisher = self._session.state, self._link, self._publisher
-        peer = link.peer
-        method = _method_of(frame[_HEAD_BYTES:-1])
         if (
-            method is None
-            or self._single_count
+            self._single_count
             # each publish of such a channel has its number in the log
             or publisher.record is not None
             or state.sending_transaction is not None
-            or peer.content_bytes + decoder.held_bytes > AMQP091_CONTENTS_OF_CONNECTION_BYTES_MAX
+            or link.peer.content_bytes + decoder.held_bytes > AMQP091_CONTENTS_OF_CONNECTION_BYTES_MAX
         ):
             return _NONE
-        exchange = self._session.exchanges.find(peer.host + method.exchange)
-        if exchange is None or exchange.configuration.internal or exchange.read_only:
-            return _NONE
         decoder.more()
+        data, start, first, now_ms = decoder.data, decoder.offset, publisher.next_number, state.wall_ms()
         limits = PublishLimits(decoder.payload_max, count_max, self._office.store.settings.run_message_bytes_max)
-        user = peer.user.encode()
-        address = peer.host + method.exchange
-        start, first, now_ms = decoder.offset, publisher.next_number, state.wall_ms()
-        if method.exchange:
-            # an exchange may have many bindings: only a publish that can be taken is compared with them here
-            target = PublishTarget(_utf16(address), method.encoded_exchange, method.encoded_key, -1, user)
-            sends, cut = split_publishes(decoder.data, start, limits._replace(count_max=1), target, now_ms, first)
-            if sends is None:
-                return Run(0, cut and len(decoder.data) - start <= _AWAITED_BYTES_MAX)
-        publishing = self._office.routing.publishing
-        route = publishing.route_of_key(exchange, method.routing_key)
-        if route is None:
-            return _NONE
-        if not method.exchange:
-            address = route.queues[0].address.name
-        if not self._session.sends.permits_plain(address):
-            return _NONE
-        target = PublishTarget(_utf16(address), method.encoded_exchange, method.encoded_key, route.priority, user)
-        sends, cut = split_publishes(decoder.data, start, limits, target, now_ms, first)
-        awaits = cut and len(decoder.data) - (sends.end if sends is not None else start) <= _AWAITED_BYTES_MAX
+        way, sends, cut = link.ways.get(frame), None, False
+        if way is None:
+            aim = self._aim(frame)
+            if aim is None:
+                return _NONE
+            exchange, method, target = aim
+            if method.exchange:
+                # an exchange may have many bindings: only a publish that can be taken is compared with them here
+                sends, cut = split_publishes(data, start, limits._replace(count_max=1), target, now_ms, first)
+                if sends is None:
+                    return Run(0, cut and len(data) - start <= _AWAITED_BYTES_MAX)
+            way = self._way(exchange, method, target)
+            if way is None:
+                return _NONE
+            link.ways[frame] = way
+            if way.target is not target or (sends is not None and data.startswith(frame, sends.end)):
+                sends = None
+        if sends is None:
+            sends, cut = split_publishes(data, start, limits, way.target, now_ms, first)
+        awaits = cut and len(data) - (sends.end if sends is not None else start) <= _AWAITED_BYTES_MAX
         if sends is None:
             return Run(0, awaits)
+        exchange, route = way.exchange, way.route
         answered = publisher.answer_run if publisher.confirms else None
         # messages that are safe at once are confirmed within the call
         publisher.go_on_from(first + sends.count)
@@ -148,17 +150,98 @@ class PublishRuns:
         decoder.offset = sends.end
         if count < sends.count:
             # the others are looked at one by one: trying again for each would cost every one of them
-            decoder.offset = _start_of(decoder.data, start, count)
+            decoder.offset = _start_of(data, start, count)
             self._single_count = sends.count - count
             publisher.go_on_from(first + count)
             awaits = False
         if not count:
             return _NONE
         exchange.messages_in += count
-        full = publishing.when_room(route.queues, link, link.unblock)
+        full = self._office.routing.publishing.when_room(route.queues, link, link.unblock)
         if full is not None:
             link.block(full)
         return Run(count, awaits)
+
+    def _aim(self, frame: bytes) -> tuple[Exchange, _Method, PublishTarget] | None:
+        """The exchange of a publish that can be taken together with others, and the values of its message if its queues
+        ignore priorities.
+        """
+        method = _method_of(frame[_HEAD_BYTES:-1])
+        if method is None:
+            return None
+        peer = self._link.peer
+        name = peer.host + method.exchange
+        exchange = self._session.exchanges.find(name)
+        if exchange is None or exchange.configuration.internal or exchange.read_only:
+            return None
+        target = PublishTarget(
+            _utf16(name), method.encoded_exchange, method.encoded_key, ONE_PRIORITY, peer.user.encode()
+        )
+        return exchange, method, target
+
+    def _way(self, exchange: Exchange, method: _Method, target: PublishTarget) -> Way | None:
+        """The way of publishes; None: each of them has to be looked at."""
+        route = self._office.routing.publishing.route_of_key(exchange, method.routing_key)
+        if route is None:
+            return None
+        name = self._link.peer.host + method.exchange
+        if not method.exchange:
+            name = route.queues[0].address.name
+            target = target._replace(address=_utf16(name))
+        if not self._session.sends.permits_plain(name):
+            return None
+        if route.priority != target.priority:
+            target = target._replace(priority=route.priority)
+        return Way(exchange, route, target)
+
+
+#: What settles one delivery: number of the method in class basic, and its bits.
+_SETTLINGS: Final = {
+    (BasicAck.method_id, 0): ACCEPTED,
+    (BasicReject.method_id, 0): REJECTED,
+    (BasicReject.method_id, 1): RETURNED,
+    (BasicNack.method_id, 0): REJECTED,
+    (BasicNack.method_id, 2): RETURNED,
+}
+
+
+class SettlementRuns:
+    """Runs of settlements of one channel. Nothing is settled together in a group but neighbours that do the same, so
+    the order of the client holds.
+    """
+
+    def __init__(self, deliveries: ChannelDeliveries, publisher: ChannelPublisher) -> None:
+        self._deliveries = deliveries
+        self._publisher = publisher
+        self._single_count = 0
+        """Number of frames that come next and are taken one by one, because the first of them had to be."""
+
+    def single(self) -> None:
+        """A method was taken by its frame."""
+        self._single_count = max(0, self._single_count - 1)
+
+    def receive(self, decoder: FrameDecoder, count_max: int) -> Run | None:
+        """Take the settlements that come next, up to one that is to be refused or ignored.
+
+        Args:
+            decoder: The input of the connection; next comes a frame of this channel.
+            count_max: Most settlements.
+
+        Raises:
+            StoreError: the journal has failed.
+        """
+        if self._single_count:
+            return None
+        count = 0
+        for outcome, tags in decoder.settlements(_SETTLINGS, count_max):
+            settled = self._deliveries.settle_each(tags, outcome, transacted=self._publisher.transacted)
+            count += settled
+            if settled < len(tags):
+                # trying again for each of them would cost every one of them
+                self._single_count = len(tags) - settled
+                break
+        decoder.skip_settlements(count)
+        return Run(count, awaits=False)
 
 
 def _start_of(data: bytes, offset: int, number: int) -> int:
