@@ -58,8 +58,10 @@ def publish(route: tuple[str, str], given: BasicProperties, body: bytes, flags: 
 publishes = st.builds(
     publish, routes, properties, bodies, st.sampled_from((0, 0, 0, 0, 1, 1, 6)), st.sampled_from((1, 1, 1, 1, 2))
 )
-#: Several of one kind, so that there are runs.
-groups = st.builds(lambda one, count: one * count, publishes, st.integers(1, 6))
+#: Several of one kind, or of several kinds in turn, so that there are runs and runs that are taken queue by queue.
+groups = st.builds(
+    lambda one, count: b"".join(one) * count, st.lists(publishes, min_size=1, max_size=3), st.integers(1, 6)
+)
 others = st.sampled_from(
     (
         *[method_frame(m.BasicAck(1, multiple=True), 1), method_frame(m.TxSelect(), 2), method_frame(m.TxCommit(), 2)],
@@ -251,3 +253,24 @@ def test_acknowledgements_of_single_deliveries_become_one_record_for_each_queue(
     assert len(client.received()) == 8
     queues = client.node.world.office.directory.queues
     assert {name: queue.message_count for name, queue in queues.items()} == {"dead": 0, "first": 0, "second": 8}
+
+
+def test_publishes_to_queues_in_turn_are_taken_queue_by_queue() -> None:
+    """Without this the tests above would compare one way with itself."""
+    client = started(runs=True)
+    given = BasicProperties(delivery_mode=2)
+    once = b"".join(publish(("", queue), given, b"body", 0, 1) for queue in ("first", "second", "third"))
+    client.send_bytes(once)
+    client.received()
+    client.send_bytes(once * 10)
+    ids = {
+        name: [message.message_id for message, _ in waiting(queue)]
+        for name, queue in client.node.world.office.directory.queues.items()
+    }
+    # the ways of the first two were not known before, so their first publishes were taken alone
+    begin = ids["third"][1]
+    assert ids["third"][1:] == list(range(begin, begin + 10))
+    assert ids["first"][2:] == list(range(begin + 10, begin + 19))
+    assert ids["second"][2:] == list(range(begin + 19, begin + 28))
+    (answer,) = client.received()
+    assert answer.method == m.BasicAck(33, multiple=True)

@@ -9,7 +9,9 @@ from understudy.protocols.amqp091.unacknowledged import DeliveredRange, Unacknow
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(("add", "add", "add list", "take", "take", "take each", "take each", "take through", "take all", "restore")),
+        st.sampled_from(
+            ("add", "add", "add list", "take", "take", "take each", "take each", "take through", "take all", "restore")
+        ),
         st.integers(0, 40), st.integers(1, 6),
     ), max_size=60,
 )  # fmt: skip

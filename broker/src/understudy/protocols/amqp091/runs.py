@@ -1,10 +1,11 @@
-"""Publishes of one channel that came together and go the same way: a batch of sends, without an object per message. And
-settlements of single deliveries that came together: one settlement.
+"""Publishes of one channel that came together: batches of sends, without an object per message. And settlements of
+single deliveries that came together: one settlement.
 
-A run of publishes is made of neighbouring publishes with equal method frames, so their exchange and routing key are read and routed
-once (ADR 0193). A run of settlements is made of neighbouring basic.ack, basic.nack and basic.reject of one delivery each
-(ADR 0207). Nothing is refused here: a publish that needs more than a place in queues, or what something is wrong with, is
-left for the way of single frames (``channel``), which has the errors.
+A run of publishes is made of neighbouring publishes with equal method frames, so their exchange and routing key are
+read and routed once (ADR 0193). Short runs that follow each other and go to different queues are taken queue by queue.
+A run of settlements is made of neighbouring basic.ack, basic.nack and basic.reject of one delivery each (ADR 0207).
+Nothing is refused here: a publish that needs more than a place in queues, or with which something is wrong, is left for
+the way of single frames (``channel``), which has the errors.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from understudy.kernel import DURABLE, Sends
 from understudy.kernel.amqp091 import PublishLimits, PublishTarget, split_publishes
 from understudy.limits import AMQP091_CONTENTS_OF_CONNECTION_BYTES_MAX
 from understudy.protocols.amqp091 import names
@@ -20,6 +22,7 @@ from understudy.protocols.amqp091.link import ConnectionLink, Way
 from understudy.protocols.amqp091.publisher import REPLY_PREFIX, ChannelPublisher
 from understudy.routing.exchanges.exchange import Exchange
 from understudy.routing.exchanges.publishing import ONE_PRIORITY
+from understudy.routing.queues.queue import Queue
 from understudy.session.outcomes import ACCEPTED, REJECTED
 from understudy.session.send_requests import SendRoute
 from understudy.session.session import ServerSession
@@ -46,6 +49,20 @@ class Run(NamedTuple):
 
 
 _NONE: Final = Run(0, awaits=False)
+#: Bytes of a frame up to the end of its channel.
+_CHANNEL_END: Final = 3
+#: Publishes of a run that are taken queue by queue with others; longer runs gain nothing from that.
+_PARTED_MAX: Final = 8
+_UNLIMITED: Final = 1 << 62
+
+
+class _Publishes(NamedTuple):
+    """Publishes that go one way, as messages."""
+
+    way: Way
+    sends: Sends
+    awaits: bool
+    """Whether more bytes are needed for the publish after them."""
 
 
 class _Method(NamedTuple):
@@ -85,6 +102,7 @@ class PublishRuns:
         self._session = session
         self._publisher = publisher
         self._office = session.state.office
+        self._longest_bytes = self._office.store.settings.run_message_bytes_max
         self._single_count = 0
         """Number of publishes that come next and are taken one by one, because the first of them had to be."""
 
@@ -118,9 +136,29 @@ class PublishRuns:
         ):
             return _NONE
         decoder.more()
-        data, start, first, now_ms = decoder.data, decoder.offset, publisher.next_number, state.wall_ms()
-        limits = PublishLimits(decoder.payload_max, count_max, self._office.store.settings.run_message_bytes_max)
-        way, sends, cut = link.ways.get(frame), None, False
+        limits = PublishLimits(decoder.payload_max, count_max, self._longest_bytes)
+        start, first = decoder.offset, publisher.next_number
+        next_one = self._split(decoder, frame, limits, first)
+        if isinstance(next_one, Run):
+            return next_one
+        if self._may_part(next_one):
+            parts = self._parts(decoder, limits, first, next_one)
+            if len(parts) > 1:
+                return self._take_apart(parts, first)
+        return self._take(decoder, start, next_one, first)
+
+    def _split(self, decoder: FrameDecoder, frame: bytes, limits: PublishLimits, first: int) -> _Publishes | Run:
+        """The publishes that come next and go one way, as messages; a result without one: the first one is not taken.
+
+        Args:
+            decoder: The input of the connection, which is not changed.
+            frame: The method frame.
+            limits: Limits of the messages.
+            first: Number of the first one.
+        """
+        data, start, now_ms = decoder.data, decoder.offset, self._session.state.wall_ms()
+        ways = self._link.ways
+        way, sends, cut = ways.get(frame), None, False
         if way is None:
             aim = self._aim(frame)
             if aim is None:
@@ -134,33 +172,97 @@ class PublishRuns:
             way = self._way(exchange, method, target)
             if way is None:
                 return _NONE
-            link.ways[frame] = way
+            ways[frame] = way
             if way.target is not target or (sends is not None and data.startswith(frame, sends.end)):
                 sends = None
         if sends is None:
             sends, cut = split_publishes(data, start, limits, way.target, now_ms, first)
         awaits = cut and len(data) - (sends.end if sends is not None else start) <= _AWAITED_BYTES_MAX
-        if sends is None:
-            return Run(0, awaits)
-        exchange, route = way.exchange, way.route
+        return _Publishes(way, sends, awaits) if sends is not None else Run(0, awaits)
+
+    def _take(self, decoder: FrameDecoder, start: int, publishes: _Publishes, first: int) -> Run:
+        """Take publishes that go one way; they begin at ``start``. Raises StoreError."""
+        publisher, (way, sends, awaits) = self._publisher, publishes
         answered = publisher.answer_run if publisher.confirms else None
         # messages that are safe at once are confirmed within the call
         publisher.go_on_from(first + sends.count)
-        count = self._session.sends.send_routed(sends, 0, SendRoute(route.address, route.queues, answered))
+        route = SendRoute(way.route.address, way.route.queues, answered)
+        count = self._session.sends.send_routed(sends, 0, route)
         decoder.offset = sends.end
         if count < sends.count:
             # the others are looked at one by one: trying again for each would cost every one of them
-            decoder.offset = _start_of(data, start, count)
+            decoder.offset = _start_of(decoder.data, start, count)
             self._single_count = sends.count - count
             publisher.go_on_from(first + count)
             awaits = False
         if not count:
             return _NONE
-        exchange.messages_in += count
-        full = self._office.routing.publishing.when_room(route.queues, link, link.unblock)
+        way.exchange.messages_in += count
+        self._check_room(way)
+        return Run(count, awaits)
+
+    def _check_room(self, way: Way) -> None:
+        """Read nothing more from a connection that has filled an address."""
+        link = self._link
+        full = self._office.routing.publishing.when_room(way.route.queues, link, link.unblock)
         if full is not None:
             link.block(full)
-        return Run(count, awaits)
+
+    def _may_part(self, publishes: _Publishes) -> bool:
+        """Whether publishes may be taken before or after those of other queues that came with them: they are few, and
+        nothing can keep one of them from being taken.
+        """
+        way, sends, awaits = publishes
+        queues, store = way.route.queues, self._office.store
+        if (
+            sends.count > _PARTED_MAX or awaits or len(queues) > 1 or not queues[0].durable
+            or queues[0].address.limited or store.full
+        ):  # fmt: skip
+            return False
+        count, _, kind = sends.alike(0, self._longest_bytes, queues[0].routing_type, _UNLIMITED, _UNLIMITED)
+        return count == sends.count and kind & DURABLE > 0
+
+    def _parts(
+        self, decoder: FrameDecoder, limits: PublishLimits, first: int, publishes: _Publishes
+    ) -> list[_Publishes]:
+        """These publishes and those of the channel that follow, go ways that are known, and may be taken apart from
+        them. The decoder is moved behind all of them.
+        """
+        parts, count = [publishes], publishes.sends.count
+        head, ways = decoder.data[decoder.offset : decoder.offset + _CHANNEL_END], self._link.ways
+        decoder.offset = publishes.sends.end
+        while count < limits.count_max:
+            frame = decoder.method_frame(PUBLISH)
+            if frame is None or frame not in ways or not frame.startswith(head):
+                break
+            count_max = min(limits.count_max - count, _PARTED_MAX + 1)
+            further = self._split(
+                decoder, frame, PublishLimits(limits.payload_max, count_max, limits.body_max), first + count
+            )
+            if isinstance(further, Run) or not self._may_part(further):
+                break
+            parts.append(further)
+            count += further.sends.count
+            decoder.offset = further.sends.end
+        return parts
+
+    def _take_apart(self, parts: list[_Publishes], first: int) -> Run:
+        """Take publishes queue by queue. All are confirmed together, when the last one is safe. Raises StoreError."""
+        publisher = self._publisher
+        by_queue: dict[Queue, list[_Publishes]] = {}
+        for each in parts:
+            by_queue.setdefault(each.way.route.queues[0], []).append(each)
+        count = sum([each.sends.count for each in parts])
+        publisher.go_on_from(first + count)
+        for of_queue in by_queue.values():
+            for way, sends, _ in of_queue:
+                taken = self._session.sends.send_routed(sends, 0, SendRoute(way.route.address, way.route.queues, None))
+                assert taken == sends.count, f"{taken} of {sends.count} taken"
+                way.exchange.messages_in += taken
+            self._check_room(way)
+        if publisher.confirms:
+            publisher.answer(first + count - 1)
+        return Run(count, awaits=False)
 
     def _aim(self, frame: bytes) -> tuple[Exchange, _Method, PublishTarget] | None:
         """The exchange of a publish that can be taken together with others, and the values of its message if its queues
