@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from understudy.errors import BrokerError, TransactionRolledBack
+from understudy.errors import BrokerError, IllegalState, TransactionRolledBack
 from understudy.routing.post_office import Done
 from understudy.routing.queues.queue import Queue
 from understudy.session.callback import SessionCallback, SessionSecurity
@@ -112,15 +112,18 @@ class ServerSession:
         parts: list[Part] = []
         try:
             consumer = self._settling(consumer_id, transaction)
-            try:
-                for ids in stretches:
-                    if next(iter(consumer.delivering), None) == ids[0]:
-                        parts += consumer.take_through(ids[-1])
-                    else:
-                        parts += map(consumer.take_one, ids)
-            finally:
-                if parts:
-                    self._accept(consumer.queue, parts, transaction)
+            delivering = consumer.delivering
+            for ids in stretches:
+                if next(iter(delivering), None) == ids[0] and ids[-1] in delivering:
+                    parts += consumer.take_through(ids[-1])
+                    continue
+                for message_id in ids:
+                    try:
+                        parts.append(consumer.take_one(message_id))
+                    except IllegalState as error:
+                        state.failed(error, None, transaction)
+            if parts:
+                self._accept(consumer.queue, parts, transaction)
         except BrokerError as error:
             state.failed(error, None, transaction)
 

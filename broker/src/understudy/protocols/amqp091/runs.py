@@ -103,6 +103,7 @@ class PublishRuns:
         self._publisher = publisher
         self._office = session.state.office
         self._longest_bytes = self._office.store.settings.run_message_bytes_max
+        self._limits = PublishLimits(0, 0, self._longest_bytes)
         self._single_count = 0
         """Number of publishes that come next and are taken one by one, because the first of them had to be."""
 
@@ -136,12 +137,14 @@ class PublishRuns:
         ):
             return _NONE
         decoder.more()
-        limits = PublishLimits(decoder.payload_max, count_max, self._longest_bytes)
+        limits = self._limits
+        if limits.count_max != count_max or limits.payload_max != decoder.payload_max:
+            limits = self._limits = PublishLimits(decoder.payload_max, count_max, self._longest_bytes)
         start, first = decoder.offset, publisher.next_number
         next_one = self._split(decoder, frame, limits, first)
         if isinstance(next_one, Run):
             return next_one
-        if self._may_part(next_one):
+        if next_one.sends.end < len(decoder.data) and self._may_part(next_one):
             parts = self._parts(decoder, limits, first, next_one)
             if len(parts) > 1:
                 return self._take_apart(parts, first)
@@ -272,10 +275,11 @@ class PublishRuns:
         if method is None:
             return None
         peer = self._link.peer
-        name = peer.host + method.exchange
-        exchange = self._session.exchanges.find(name)
+        exchange = self._session.exchanges.find(peer.host + method.exchange)
         if exchange is None or exchange.configuration.internal or exchange.read_only:
             return None
+        # through the default exchange the message has the address of its queue, which most often has its name
+        name = peer.host + (method.exchange or method.routing_key)
         target = PublishTarget(
             _utf16(name), method.encoded_exchange, method.encoded_key, ONE_PRIORITY, peer.user.encode()
         )
@@ -286,12 +290,12 @@ class PublishRuns:
         route = self._office.routing.publishing.route_of_key(exchange, method.routing_key)
         if route is None:
             return None
-        name = self._link.peer.host + method.exchange
-        if not method.exchange:
-            name = route.queues[0].address.name
-            target = target._replace(address=_utf16(name))
+        host = self._link.peer.host
+        name = host + method.exchange if method.exchange else route.queues[0].address.name
         if not self._session.sends.permits_plain(name):
             return None
+        if not method.exchange and name != host + method.routing_key:
+            target = target._replace(address=_utf16(name))
         if route.priority != target.priority:
             target = target._replace(priority=route.priority)
         return Way(exchange, route, target)
