@@ -82,15 +82,7 @@ class AmqpLink:
     def producer(self, queue: str, content: Content) -> Producer:
         client = _Client(self.port)
         client.ask(_method(1, 85, 10, b"\0"), (85, 11))
-        body = content.body
-        step = _FRAME_BYTES_MAX - 8
-        frame = b"".join(
-            (
-                _method(1, 60, 40, b"\0\0" + _short("") + _short(queue) + b"\0"),
-                _frame(_HEADER, 1, struct.pack(">HHQ", 60, 0, len(body)) + _basic_properties(content)),
-                *(_frame(_BODY, 1, body[offset : offset + step]) for offset in range(0, len(body), step)),
-            )
-        )
+        frame = self.publish(queue, content)
         patches = [Patch(frame.index(NUMBER), body=True)]
         at = frame.find(DIGITS.encode())
         while at >= 0:
@@ -98,9 +90,21 @@ class AmqpLink:
             at = frame.find(DIGITS.encode(), at + 1)
         return Producer(client.socket, frame, tuple(patches))
 
-    def consumer(self, queue: str, number: int) -> Consumer:
+    def publish(self, queue: str, content: Content) -> bytes:
+        """The frames of a message."""
+        body = content.body
+        step = _FRAME_BYTES_MAX - 8
+        return b"".join(
+            (
+                _method(1, 60, 40, b"\0\0" + _short("") + _short(queue) + b"\0"),
+                _frame(_HEADER, 1, struct.pack(">HHQ", 60, 0, len(body)) + _basic_properties(content)),
+                *(_frame(_BODY, 1, body[offset : offset + step]) for offset in range(0, len(body), step)),
+            )
+        )
+
+    def consumer(self, queue: str, number: int, prefetch: int = 0) -> Consumer:
         client = _Client(self.port)
-        client.ask(_method(1, 60, 10, struct.pack(">IHB", 0, _PREFETCH, 0)), (60, 11))
+        client.ask(_method(1, 60, 10, struct.pack(">IHB", 0, prefetch or _PREFETCH, 0)), (60, 11))
         # no-wait, so that nothing but deliveries comes
         start = _method(1, 60, 20, b"\0\0" + _short(queue) + _short(f"c{number}") + b"\x08" + _long(b""))
         return Consumer(client.socket, start)

@@ -47,5 +47,20 @@ SIZES: Final[dict[str, tuple[str, Load]]] = {
         ("5-MB", 5_000_000),
     )
 }
-FAMILIES: Final = {"sizes": tuple(SIZES)}
-ALL: Final = {**CASES, **SIZES}
+#: The family ``amqp``, which only clients of AMQP 0-9-1 have.
+AMQP: Final[dict[str, tuple[str, Load]]] = {
+    "amqp-ack-each": (
+        "1 producer, 1 consumer, 1,000 unconfirmed, each acknowledged alone",
+        Load(backlog_max=10_000, ack_batch=1, prefetch=1000),
+    ),
+    "amqp-workers": (
+        "1 producer, 8 consumers of one queue with a prefetch of 10, each acknowledged alone",
+        Load(backlog_max=10_000, consumers=8, ack_batch=1, prefetch=10),
+    ),
+    "amqp-in-turn": (
+        "1 producer on one channel to 10 queues in turn, 1,000 unconfirmed, 10 consumers",
+        Load(queues=10, backlog_max=1_000, in_turn=True),
+    ),
+}
+FAMILIES: Final = {"sizes": tuple(SIZES), "amqp": tuple(AMQP)}
+ALL: Final = {**CASES, **SIZES, **AMQP}

@@ -68,9 +68,9 @@ class Across:
         """See ``Link``."""
         return self._first.producer(queue, content)
 
-    def consumer(self, queue: str, number: int) -> Consumer:
+    def consumer(self, queue: str, number: int, prefetch: int = 0) -> Consumer:
         """See ``Link``."""
-        return self._second.consumer(queue, number)
+        return self._second.consumer(queue, number, prefetch)
 
 
 @dataclass(frozen=True, slots=True)

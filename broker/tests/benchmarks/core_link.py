@@ -65,7 +65,7 @@ class CoreLink:
             patches.append(Patch(frame.index(DIGITS.encode("utf-16-le")), kind="W"))
         return Producer(client.socket, frame, tuple(patches))
 
-    def consumer(self, queue: str, number: int, *, auto_commit_acks: bool = True) -> Consumer:
+    def consumer(self, queue: str, number: int, prefetch: int = 0, *, auto_commit_acks: bool = True) -> Consumer:
         client = LinkClient(self.port, auto_commit_acks=auto_commit_acks)
         create = packets.CreateConsumer(number, queue, None, False, True, 0)
         client.ask(create, packets.queue_query_response_type(_VERSION))

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from benchmarks.content import BODY_BYTES, PLAIN, Content, Shape
 
@@ -95,7 +95,25 @@ class Link(Protocol):
 
     def producer(self, queue: str, content: Content) -> Producer: ...
 
-    def consumer(self, queue: str, number: int) -> Consumer: ...
+    def consumer(self, queue: str, number: int, prefetch: int = 0) -> Consumer:
+        """Connect a consumer.
+
+        Args:
+            queue: Name of its queue.
+            number: Number of the consumer at this queue.
+            prefetch: Deliveries that it may have unacknowledged; 0: the wire format's own number. Only ``Further``
+                links have another one.
+        """
+        ...
+
+
+@runtime_checkable
+class Further(Protocol):
+    """A wire format of which one producer can send to several queues."""
+
+    def publish(self, queue: str, content: Content) -> bytes:
+        """The frame of a message to another queue."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -118,6 +136,15 @@ class Load:
     """False: the consumers come when the producers have ended, to see that all is there."""
     backlog_max: int = 50_000
     """Messages that may wait in a queue before its producers pause."""
+    prefetch: int = 0
+    """Deliveries that a consumer may have unacknowledged (AMQP 0-9-1 only); 0: as many as the wire format prefers."""
+    in_turn: bool = False
+    """Whether one producer sends to all queues in turn (AMQP 0-9-1 only)."""
+
+    @property
+    def of_amqp(self) -> bool:
+        """Whether only AMQP 0-9-1 has this case."""
+        return bool(self.prefetch) or self.in_turn
 
 
 @dataclass(frozen=True)
@@ -178,6 +205,8 @@ def run(
             f"body_bytes {load.body_bytes}",
             f"in_flight {load.in_flight}",
             f"ack_batch {load.ack_batch}",
+            f"queues_of_producer {load.queues if load.in_turn else 1}",
+            f"shared_queues {int(load.consumers > 1)}",
             f"rate {load.rate}",
             f"consume_during {int(load.consume_during)}",
             f"backlog_max {load.backlog_max}",
@@ -195,15 +224,21 @@ def run(
         names = [f"{queue}.{number}" for number in range(load.queues)]
         link.declare(names, durable=load.durable)
         for number, name in enumerate(names):
-            for _ in range(load.producers):
+            for _ in range(load.producers if not (load.in_turn and number) else 0):
                 producer = link.producer(name, content)
                 offset = os.lseek(frames, 0, os.SEEK_END)
                 _write_all(frames, producer.frame)
+                if load.in_turn:
+                    assert isinstance(link, Further), f"no producer of {link.protocol} sends to several queues"
+                    for further in names[1:]:
+                        frame = link.publish(further, content)
+                        assert len(frame) == len(producer.frame), "frames for queues in turn have one size"
+                        _write_all(frames, frame)
                 numbers = " ".join(map(str, producer.patches))
                 place = f"{offset} {len(producer.frame)}"
                 lines.append(f"producer {inherited(producer.socket)} {number} {place} {numbers}")
             for each in range(load.consumers):
-                consumer = link.consumer(name, each)
+                consumer = link.consumer(name, each, load.prefetch)
                 descriptor = inherited(consumer.socket)
                 prepared = consumer.acknowledgement.hex() or "-"
                 lines.append(f"consumer {descriptor} {number} {consumer.start.hex()} {prepared}")

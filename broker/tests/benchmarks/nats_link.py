@@ -68,7 +68,7 @@ class NatsLink:
             at = frame.find(DIGITS.encode(), at + 1)
         return Producer(client.socket, frame, tuple(patches))
 
-    def consumer(self, queue: str, number: int) -> Consumer:
+    def consumer(self, queue: str, number: int, prefetch: int = 0) -> Consumer:
         client = _Client(self.port)
         return Consumer(client.socket, f"SUB deliver.{_name(queue)} 1\r\n".encode())
 

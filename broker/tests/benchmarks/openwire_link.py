@@ -109,7 +109,7 @@ class OpenWireLink:
             patches.append(Patch(frame.index(DIGITS.encode()), kind="X"))
         return Producer(client.socket, frame, tuple(patches))
 
-    def consumer(self, queue: str, number: int) -> Consumer:
+    def consumer(self, queue: str, number: int, prefetch: int = 0) -> Consumer:
         client = _Client(self.port)
         consumer = _object(_CONSUMER_ID, _text(client.connection) + struct.pack(">qq", 1, 1))
         destination = _object(_QUEUE, _text(queue))

@@ -67,8 +67,10 @@ class Target:
         return AmqpLink(self.broker.port, "quorum") if self.name == "rabbitmq-quorum" else self.broker.link()
 
     def takes(self, case: str) -> bool:
-        """Whether the bodies of the case are not too large for it."""
+        """Whether the bodies of the case are not too large for it, and its protocol has the case."""
         most = self.broker.body_bytes_max
+        if ALL[case][1].of_amqp and self.link().protocol != AmqpLink.protocol:
+            return False
         return most is None or ALL[case][1].body_bytes <= most
 
     def median(self, run: str, figure: str) -> float | None:

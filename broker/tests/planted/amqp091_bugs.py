@@ -9,10 +9,11 @@ from planted.planting import Patch, planted
 from understudy.cluster.membership.session_moves import Answer, MoveStep, SessionMove
 from understudy.errors import BrokerError
 from understudy.protocols.amqp091.channel import Amqp091Channel
-from understudy.protocols.amqp091.deliveries import GENERATION_SHIFT, ChannelDeliveries, Settlement
+from understudy.protocols.amqp091.deliveries import GENERATION_SHIFT, ChannelDeliveries
 from understudy.protocols.amqp091.moves.departures import Departures
 from understudy.protocols.amqp091.publisher import ChannelPublisher
 from understudy.protocols.amqp091.runs import PublishRuns, Run
+from understudy.session.outcomes import Outcome
 from understudy.session.session import ServerSession
 from understudy.wire.amqp091.frames import FrameDecoder
 
@@ -71,8 +72,8 @@ def _commit_before_sync(patch: Patch) -> None:
 def _multiple_settles_all(patch: Patch) -> None:
     """An acknowledgement of several deliveries settles later ones too."""
 
-    def settle(self: ChannelDeliveries, tag: int, settlement: Settlement, *, multiple: bool, transacted: bool) -> None:
-        old(self, 0 if multiple else tag, settlement, multiple=multiple, transacted=transacted)
+    def settle(self: ChannelDeliveries, tag: int, outcome: Outcome, *, multiple: bool, transacted: bool) -> None:
+        old(self, 0 if multiple else tag, outcome, multiple=multiple, transacted=transacted)
 
     old = patch.replace(ChannelDeliveries, "settle", settle)
 
@@ -84,10 +85,10 @@ def _multiple_settles_all(patch: Patch) -> None:
 def _old_generation_settles(patch: Patch) -> None:
     """An acknowledgement of a delivery before a failover settles one after it."""
 
-    def settle(self: ChannelDeliveries, tag: int, settlement: Settlement, *, multiple: bool, transacted: bool) -> None:
+    def settle(self: ChannelDeliveries, tag: int, outcome: Outcome, *, multiple: bool, transacted: bool) -> None:
         number = tag & (1 << GENERATION_SHIFT) - 1
         present = self.generation << GENERATION_SHIFT | number
-        old(self, present if number else tag, settlement, multiple=multiple, transacted=transacted)
+        old(self, present if number else tag, outcome, multiple=multiple, transacted=transacted)
 
     old = patch.replace(ChannelDeliveries, "settle", settle)
 

@@ -9,7 +9,9 @@ from understudy.protocols.amqp091.unacknowledged import DeliveredRange, Unacknow
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(("add", "add", "add list", "take", "take", "take through", "take all", "restore")),
+        st.sampled_from(
+            ("add", "add", "add list", "take", "take", "take each", "take each", "take through", "take all", "restore")
+        ),
         st.integers(0, 40), st.integers(1, 6),
     ), max_size=60,
 )  # fmt: skip
@@ -41,6 +43,15 @@ def test_ranges_are_the_deliveries_of_a_dictionary(program: list[tuple[str, int,
         elif action == "take":
             expected = [(number, model.pop(number))] if number in model else []
             found = ranges.take(number)
+        elif action == "take each":
+            # some rise, some fall, some come twice or are not outstanding
+            tags = [number + step * each % 5 for step in (1, -2) for each in range(count)]
+            for tag in tags:
+                if tag not in model:
+                    break
+                expected.append((tag, model.pop(tag)))
+            expected.sort()
+            found = ranges.take_each(tags)
         elif action == "take through":
             if number in model:
                 expected = [(tag, model.pop(tag)) for tag in sorted(model) if tag <= number]

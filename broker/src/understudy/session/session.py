@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from understudy.errors import BrokerError, TransactionRolledBack
+from understudy.errors import BrokerError, IllegalState, TransactionRolledBack
 from understudy.routing.post_office import Done
 from understudy.routing.queues.queue import Queue
 from understudy.session.callback import SessionCallback, SessionSecurity
@@ -97,6 +97,35 @@ class ServerSession:
             return
         if done is not None:
             self._office.acceptance.answer(state.order, done, self._office.store.context.appended)
+
+    def accept(self, consumer_id: int, stretches: Iterable[Sequence[int]]) -> None:
+        """Accept deliveries in one record of the log. One that the consumer does not have fails; the others are
+        accepted.
+
+        Args:
+            consumer_id: Id of the consumer that has the deliveries.
+            stretches: Message ids; those of a stretch were delivered one after the other, and none between them is
+                outstanding.
+        """
+        state = self.state
+        transaction = None if state.auto_commit_acks else state.transaction
+        parts: list[Part] = []
+        try:
+            consumer = self._settling(consumer_id, transaction)
+            delivering = consumer.delivering
+            for ids in stretches:
+                if next(iter(delivering), None) == ids[0] and ids[-1] in delivering:
+                    parts += consumer.take_through(ids[-1])
+                    continue
+                for message_id in ids:
+                    try:
+                        parts.append(consumer.take_one(message_id))
+                    except IllegalState as error:
+                        state.failed(error, None, transaction)
+            if parts:
+                self._accept(consumer.queue, parts, transaction)
+        except BrokerError as error:
+            state.failed(error, None, transaction)
 
     def settle(self, consumer_id: int, message_id: int, outcome: Outcome, done: Done | None = None) -> None:
         """Settle one delivery (``outcomes``).

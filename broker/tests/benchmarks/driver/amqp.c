@@ -7,8 +7,9 @@ enum { CHANNEL_CLOSE = 20 << 16 | 40, CONNECTION_CLOSE = 10 << 16 | 50 };
 
 static void acknowledge(struct connection *consumer, const uint8_t *tag)
 {
-    uint8_t out[21] = {METHOD, 0, 1, 0, 0, 0, 13, 0, 60, 0, 80, [19] = 1, [20] = END}; /* multiple */
+    uint8_t out[21] = {METHOD, 0, 1, 0, 0, 0, 13, 0, 60, 0, 80, [20] = END};
     __builtin_memcpy(out + 11, tag, 8);
+    out[19] = consumer->unacknowledged > 1; /* multiple */
     put(&consumer->out, out, sizeof out);
 }
 

@@ -6,8 +6,10 @@
  * format (core.c, amqp.c, openwire.c, nats.c).
  *
  * Every message carries (producer << 40 | sequence). Every confirmation must be for a message that waits for one,
- * every delivery must be the next of its producer and of the size that was sent: anything lost, repeated, cut or out of
- * order ends the run with an error. After the window everything sent must be confirmed and delivered. Prints one line of JSON.
+ * every delivery must be the next of its producer in its queue and of the size that was sent: anything lost, repeated,
+ * cut or out of order ends the run with an error. Consumers that share a queue each get a producer's messages in their
+ * order, and each message comes to one of them. After the window everything sent must be confirmed and delivered. Prints
+ * one line of JSON.
  */
 #define _GNU_SOURCE
 #include "driver.h"
@@ -30,12 +32,17 @@ enum { LATENCIES_MAX = 1 << 20, TURN_NS = 10000000 };
 
 static struct connection connections[CONNECTIONS_MAX], *consumers[CONNECTIONS_MAX];
 static struct queue queues[CONNECTIONS_MAX];
-static uint64_t next_of_producer[CONNECTIONS_MAX];
+static uint64_t next_of_producer[CONNECTIONS_MAX][CONNECTIONS_MAX]; /* by queue, of a shared queue by consumer */
+static struct seen {
+    uint8_t *bits;
+    uint64_t count;
+} seen_of_producer[CONNECTIONS_MAX];
 static int connection_count, consumer_count, epoll_fd, pids[PIDS_MAX], pid_count, measuring;
 static take_frames *take;
+static uint64_t queues_of_producer = 1; /* a producer sends to so many queues in turn */
 static uint64_t in_flight = 1, ack_batch = 50, backlog_max = 50000, rate, warmup_ms = 1000, window_ms = 3000;
 static uint64_t expected_bytes; /* of every body */
-static int consume_during;
+static int consume_during, shared_queues;
 static uint8_t *frames;
 static size_t frames_bytes;
 static uint64_t total_sent, total_confirmed, total_delivered, latency_count;
@@ -85,15 +92,36 @@ void confirmed(struct connection *producer, uint64_t sequence, int all_before)
         producer->oldest++;
 }
 
+/* The first delivery of a message whose queue has several consumers. */
+static void see(uint64_t producer, uint64_t sequence)
+{
+    struct seen *seen = &seen_of_producer[producer];
+    if (sequence >= seen->count) {
+        uint64_t count = 2 * sequence + (1 << 20);
+        seen->bits = realloc(seen->bits, count / 8 + 1);
+        memset(seen->bits + seen->count / 8, 0, count / 8 + 1 - seen->count / 8);
+        seen->count = count / 8 * 8;
+    }
+    if (seen->bits[sequence / 8] >> sequence % 8 & 1)
+        fail("producer %lu: two deliveries of %lu", producer, sequence);
+    seen->bits[sequence / 8] |= (uint8_t)(1 << sequence % 8);
+}
+
 void delivered(struct connection *consumer, const uint8_t *body, size_t body_bytes, size_t frame_bytes)
 {
     if (body_bytes != expected_bytes)
         fail("delivery of %zu bytes where %lu were sent", body_bytes, expected_bytes);
     uint64_t number = u64(body), producer = number >> 40, sequence = number & 0xFFFFFFFFFFu;
-    if (producer >= CONNECTIONS_MAX || sequence != next_of_producer[producer])
-        fail("producer %lu: delivery of %lu where %lu was next", producer, sequence,
-             producer < CONNECTIONS_MAX ? next_of_producer[producer] : 0);
-    next_of_producer[producer]++;
+    if (producer >= CONNECTIONS_MAX)
+        fail("delivery of an unknown producer %lu", producer);
+    uint64_t queue = (uint64_t)(consumer->queue - queues);
+    uint64_t *next = &next_of_producer[shared_queues ? consumer->index : (int)queue][producer];
+    uint64_t expected = *next ? *next : queue % queues_of_producer;
+    if (shared_queues ? sequence < expected : sequence != expected)
+        fail("producer %lu: delivery of %lu where %lu was next", producer, sequence, expected);
+    *next = sequence + queues_of_producer;
+    if (shared_queues)
+        see(producer, sequence);
     consumer->queue->delivered++;
     consumer->unacknowledged++;
     consumer->unacknowledged_bytes += frame_bytes;
@@ -114,11 +142,11 @@ static void set_digits(uint8_t *at, uint64_t number, int step)
         at[i * step] = (uint8_t)"0123456789abcdef"[number & 15];
 }
 
-static void write_numbers(struct connection *producer, uint64_t sequence)
+static void write_numbers(struct connection *producer, uint8_t *frame, uint64_t sequence)
 {
     for (int i = 0; i < producer->patch_count; i++) {
         struct patch *patch = &producer->patches[i];
-        uint8_t *at = producer->frame + patch->offset;
+        uint8_t *at = frame + patch->offset;
         uint64_t number = sequence + patch->base + (patch->body ? (uint64_t)producer->index << 40 : 0);
         switch (patch->kind) {
         case 'I':
@@ -139,11 +167,12 @@ static void write_numbers(struct connection *producer, uint64_t sequence)
 
 static void send_one(struct connection *producer, uint64_t now)
 {
-    uint64_t sequence = producer->sent++;
-    write_numbers(producer, sequence);
-    put(&producer->out, producer->frame, producer->frame_bytes);
+    uint64_t sequence = producer->sent++, turn = sequence % queues_of_producer;
+    uint8_t *frame = producer->frame + turn * producer->frame_bytes;
+    write_numbers(producer, frame, sequence);
+    put(&producer->out, frame, producer->frame_bytes);
     producer->sent_ns[sequence % RING] = now;
-    producer->queue->sent++;
+    producer->queue[turn].sent++;
     total_sent++;
 }
 
@@ -334,14 +363,14 @@ static void map_frames(int fd)
         fail("frames: %s", strerror(errno));
 }
 
-/* producer FD QUEUE OFFSET BYTES (its frame) then for each number to write over: OFFSET:KIND:BASE:BODY */
+/* producer FD QUEUE OFFSET BYTES (its frame, and behind it those for the queues after its first one) then for each number to write over: OFFSET:KIND:BASE:BODY */
 static void add_producer(char *rest)
 {
     char *fd = strtok(rest, " "), *queue = strtok(NULL, " "), *offset = strtok(NULL, " "), *bytes = strtok(NULL, " ");
     struct connection *producer = add_connection(atoi(fd), atoi(queue), 1);
     size_t begin = strtoull(offset, NULL, 10);
     producer->frame_bytes = strtoull(bytes, NULL, 10);
-    if (begin > frames_bytes || producer->frame_bytes > frames_bytes - begin)
+    if (begin > frames_bytes || queues_of_producer * producer->frame_bytes > frames_bytes - begin)
         fail("frame outside of the file: %zu bytes at %zu", producer->frame_bytes, begin);
     producer->frame = frames + begin;
     producer->sent_ns = calloc(RING, sizeof *producer->sent_ns);
@@ -399,6 +428,10 @@ static void read_plan(void)
             in_flight = strtoull(value, NULL, 10);
         else if (!strcmp(line, "ack_batch"))
             ack_batch = strtoull(value, NULL, 10);
+        else if (!strcmp(line, "queues_of_producer"))
+            queues_of_producer = strtoull(value, NULL, 10);
+        else if (!strcmp(line, "shared_queues"))
+            shared_queues = atoi(value);
         else if (!strcmp(line, "backlog_max"))
             backlog_max = strtoull(value, NULL, 10);
         else if (!strcmp(line, "rate"))

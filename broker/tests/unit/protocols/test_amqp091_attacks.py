@@ -300,12 +300,12 @@ def test_a_turn_ends_when_runs_have_taken_its_time(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(client.handler, "_receive_run", slow)
     publishes = [content_frames(m.BasicPublish(0, "", queue), NO_PROPERTIES, b"body", 1, 4096) for queue in ("q", "r")]
-    turns = [client.handler.receive_data(b"".join(publishes) * 2)]
+    turns = [client.handler.receive_data(b"".join(publishes) * 3)]
     while turns[-1]:
         turns.append(client.handler.receive_data(b""))
-    assert sum(taken) == 4
+    assert sum(taken) == 6
     assert len(turns) == 3
-    assert [node.world.office.directory.queues[queue].message_count for queue in ("q", "r")] == [3, 3]
+    assert [node.world.office.directory.queues[queue].message_count for queue in ("q", "r")] == [4, 4]
 
 
 @pytest.mark.parametrize("refused", [m.QueueDeclare(0, "missing", passive=True), m.ConnectionOpen("/")])

@@ -44,6 +44,21 @@ def test_an_acknowledgement_of_many_goes_over_all_consumers_and_queues_of_the_ch
     }  # fmt: skip
 
 
+def test_deliveries_that_are_accepted_together_do_not_depend_on_each_other() -> None:
+    node = AmqpNode()
+    client = node.channel()
+    declared(client, durable=True)
+    for body in (b"1", b"2", b"3"):
+        client.publish("q", body, delivery_mode=2)
+    client.send(m.BasicConsume(0, "q", "t"))
+    session = client.handler.channels[1].session
+    ((consumer_id, consumer),) = session.consumers.by_id.items()
+    first, second, third = consumer.delivering
+    session.accept(consumer_id, [[1, third], [first]])
+    assert list(consumer.delivering) == [second]
+    assert node.world.office.directory.queues["q"].message_count == 1
+
+
 @pytest.mark.parametrize("settle_", [m.BasicAck(1), m.BasicAck(7), m.BasicNack(1), m.BasicReject(1)])
 def test_a_tag_that_is_not_outstanding_closes_the_channel_and_returns_its_deliveries(settle_: Any) -> None:
     node = AmqpNode()

@@ -32,7 +32,7 @@ from understudy.protocols.amqp091.messages import Publish
 from understudy.protocols.amqp091.output import ChannelOutput
 from understudy.protocols.amqp091.publisher import ChannelPublisher
 from understudy.protocols.amqp091.refusals import refusal
-from understudy.protocols.amqp091.runs import PublishRuns, Run
+from understudy.protocols.amqp091.runs import PUBLISH, PublishRuns, Run, SettlementRuns
 from understudy.session.session import ServerSession
 from understudy.store.messages.reference import Part
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
@@ -129,6 +129,7 @@ class Amqp091Channel(Machine[State, Event]):
         self._runs = PublishRuns(link, self.session, self.publisher)
         self.deliveries = ChannelDeliveries(link, self.session, self.output)
         self.declares = Declares()
+        self._settlements = SettlementRuns(self.deliveries, self.publisher)
         self.lost = False
         """Whether deliveries went back to their queues since the client has last read the status of the channel."""
         self.reply_tag: str | None = None
@@ -168,6 +169,7 @@ class Amqp091Channel(Machine[State, Event]):
         method: Method | None = None
         try:
             if kind == FrameType.METHOD:
+                self._settlements.single()
                 if self.content.open:
                     raise Amqp091Error(ReplyCode.UNEXPECTED_FRAME, "a method between the frames of a content")
                 method = decode_method(payload)
@@ -178,18 +180,20 @@ class Amqp091Channel(Machine[State, Event]):
             forget_frames(error)
             self._fail(error, method)
 
-    def receive_run(self, decoder: FrameDecoder, frame: bytes, count_max: int) -> Run | None:
-        """Take publishes that come next together; None: they are taken by their frames.
+    def receive_run(self, decoder: FrameDecoder, count_max: int) -> Run | None:
+        """Take publishes or settlements that come next together; None: they are taken by their frames.
 
         Args:
-            decoder: The input of the connection; next comes the method frame of a publish on this channel.
-            frame: The method frame, which is whole.
-            count_max: Most publishes.
+            decoder: The input of the connection; next comes a frame of this channel.
+            count_max: Most publishes or settlements.
         """
         if self._state is not State.OPEN or self.content.open:
             return None
         try:
-            return self._runs.receive(decoder, frame, count_max)
+            frame = decoder.method_frame(PUBLISH)
+            if frame is not None:
+                return self._runs.receive(decoder, frame, count_max)
+            return self._settlements.receive(decoder, count_max)
         except BrokerError as error:
             forget_frames(error)
             self._fail(error, None)

@@ -22,11 +22,11 @@ from understudy.protocols.amqp091.channel import Amqp091Channel, shortened
 from understudy.protocols.amqp091.channel import Event as ChannelEvent
 from understudy.protocols.amqp091.handshake import Handshake
 from understudy.protocols.amqp091.heart import Heart
-from understudy.protocols.amqp091.link import Amqp091Services, HeldInput, Peer
+from understudy.protocols.amqp091.link import Amqp091Services, HeldInput, Peer, Way
 from understudy.protocols.amqp091.requests import HANDLERS
 from understudy.protocols.amqp091.resumption.kept_channels import KeptChannels
 from understudy.protocols.amqp091.resumption.request import channel_request
-from understudy.protocols.amqp091.runs import PUBLISH, Run
+from understudy.protocols.amqp091.runs import Run
 from understudy.protocols.liveness import Liveness
 from understudy.routing.memory import AddressMemory
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
@@ -120,6 +120,7 @@ class Amqp091Connection(Machine[State, Event]):
         self._heart = Heart(connection, shared.sessions.post_office.timers, self._is_unread)
         self._blocked: str | None = None
         """Name of the full address because of which nothing is read."""
+        self.ways: dict[bytes, Way] = {}
         self._awaited_since_ms = 0
         """Monotonic time since which the rest of a publish is awaited; 0: none is."""
         shared.connections.opened(self)
@@ -163,6 +164,7 @@ class Amqp091Connection(Machine[State, Event]):
             return False
         clock = self.services.shared.clock
         now_ms = clock.monotonic_ms()
+        self.ways.clear()
         left = _FRAMES_PER_TURN
         while left > 0:
             if self.held.waiting and self._state is State.OPEN and self.held.stops(self.channels):
@@ -176,6 +178,8 @@ class Amqp091Connection(Machine[State, Event]):
             self._awaited_since_ms = 0
             if run is not None and run.taken:
                 left -= run.taken
+                if not self._decoder.held_bytes:
+                    return False
             elif not self._receive_next(now_ms):
                 return False
             else:
@@ -199,16 +203,16 @@ class Amqp091Connection(Machine[State, Event]):
             return False
         if frame is None:
             return False
+        self.ways.clear()
         self._receive(frame, now_ms)
         return self._state is not State.CLOSED and self._state not in _WAITING
 
     def _receive_run(self, count_max: int) -> Run | None:
-        """Take publishes that came together; None: the next frame is taken alone."""
-        frame = self._decoder.method_frame(PUBLISH)
-        if frame is None or self._state is not State.OPEN:
+        """Take publishes or settlements that came together; None: the next frame is taken alone."""
+        if self._state is not State.OPEN:
             return None
-        channel = self.channels.get(int.from_bytes(frame[1:3], "big"))
-        return channel.receive_run(self._decoder, frame, count_max) if channel is not None else None
+        channel = self.channels.get(self._decoder.next_channel)
+        return channel.receive_run(self._decoder, count_max) if channel is not None else None
 
     def _receive(self, frame: Frame, now_ms: int) -> None:
         try:

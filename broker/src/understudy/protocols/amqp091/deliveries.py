@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable
-from enum import Enum, auto
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -45,7 +44,7 @@ from understudy.protocols.amqp091.prefetch import (
 from understudy.protocols.amqp091.resumption.kept_consumer import KeptConsumer
 from understudy.protocols.amqp091.unacknowledged import DeliveredRange, Unacknowledged
 from understudy.routing.queues.queue import Queue
-from understudy.session.outcomes import ACCEPTED, REJECTED, Outcome, modified
+from understudy.session.outcomes import ACCEPTED, Outcome, modified
 from understudy.session.session import ServerSession
 from understudy.store.messages.reference import MessageReference, Part, RunSlice
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
@@ -60,14 +59,6 @@ RETURNED = modified(delivery_failed=True)
 GENERATION_SHIFT: Final = 48
 #: Consumers that were cancelled and of which the status of a channel tells, the newest ones.
 _CANCELLED_MAX: Final = 100
-
-
-class Settlement(Enum):
-    """Ways in which a client settles deliveries."""
-
-    ACCEPT = auto()
-    REJECT = auto()
-    RETURN = auto()
 
 
 @dataclass(slots=True)
@@ -102,7 +93,7 @@ class ChannelDeliveries:
         self.last_tag = 0
         """Tag of the last delivery; without one the generation with the number 0."""
         self._unacknowledged = Unacknowledged()
-        self.deferred: list[tuple[Settlement, list[DeliveredRange]]] = []
+        self.deferred: list[tuple[Outcome, list[DeliveredRange]]] = []
         """Settlements of the open transaction."""
         self.keeps = False
         """Whether consumers and deliveries may outlive the connection."""
@@ -363,12 +354,12 @@ class ChannelDeliveries:
 
     # --- settling --------------------------------------------------------------------------------
 
-    def settle(self, tag: int, settlement: Settlement, *, multiple: bool, transacted: bool) -> None:
+    def settle(self, tag: int, outcome: Outcome, *, multiple: bool, transacted: bool) -> None:
         """Settle one delivery, or all up to one.
 
         Args:
             tag: Delivery tag; 0 with ``multiple``: all.
-            settlement: What becomes of them.
+            outcome: What becomes of them.
             multiple: Whether earlier deliveries are settled too.
             transacted: Whether the commit settles them.
 
@@ -386,16 +377,42 @@ class ChannelDeliveries:
                     raise names.refused(f"unknown delivery tag {tag}")
                 self._link.services.shared.connections.stale_acknowledgements += 1
                 taken = self._unacknowledged.take_before(tag) if multiple else []
+        self._settle(outcome, taken, transacted=transacted)
+
+    def settle_each(self, tags: Sequence[int], outcome: Outcome, *, transacted: bool) -> int:
+        """Settle single deliveries together, up to the first one that ``settle`` would not find.
+
+        Args:
+            tags: Delivery tags.
+            outcome: What becomes of them.
+            transacted: Whether the commit settles them.
+
+        Returns:
+            How many were settled.
+        """
+        if outcome is ACCEPTED:
+            taken = self._unacknowledged.take_each(tags)
+            self._settle(outcome, taken, transacted=transacted)
+            return sum([len(each.ids) for each in taken])
+        # dead letters come in the order of the client
+        for count, tag in enumerate(tags):
+            taken = self._unacknowledged.take(tag)
+            if not taken:
+                return count
+            self._settle(outcome, taken, transacted=transacted)
+        return len(tags)
+
+    def _settle(self, outcome: Outcome, taken: list[DeliveredRange], *, transacted: bool) -> None:
         if not transacted:
-            self._apply(settlement, taken)
+            self._apply(outcome, taken)
         elif taken:
-            self.deferred.append((settlement, taken))
+            self.deferred.append((outcome, taken))
 
     def settle_deferred(self) -> None:
         """Settle what the open transaction has settled; its commit follows."""
         deferred, self.deferred = self.deferred, []
-        for settlement, taken in deferred:
-            self._apply(settlement, taken)
+        for outcome, taken in deferred:
+            self._apply(outcome, taken)
 
     def restore_deferred(self) -> None:
         """The transaction is rolled back: its deliveries are outstanding again."""
@@ -541,12 +558,10 @@ class ChannelDeliveries:
         self._return(self._unacknowledged.take_all(), delay_redelivery=True)
         self._session.consumers.resume_deliveries()
 
-    def _apply(self, settlement: Settlement, taken: list[DeliveredRange]) -> None:
-        by_consumer = _by_consumer(taken)
-        outcome = {Settlement.ACCEPT: ACCEPTED, Settlement.REJECT: REJECTED, Settlement.RETURN: RETURNED}[settlement]
-        for consumer_id, ranges in by_consumer.items():
+    def _apply(self, outcome: Outcome, taken: list[DeliveredRange]) -> None:
+        for consumer_id, ranges in _by_consumer(taken).items():
             self._settle_of(consumer_id, ranges, outcome)
-        if by_consumer:
+        if taken:
             self._session.consumers.resume_deliveries()
 
     def _settle_of(self, consumer_id: int, ranges: list[DeliveredRange], outcome: Outcome) -> None:
@@ -555,19 +570,18 @@ class ChannelDeliveries:
         if consumer is None:
             # its queue was deleted, with its messages
             return
-        first = next(iter(consumer.delivering), None)
-        if outcome is ACCEPTED and first == ranges[0].ids[0]:
-            # deliveries are acknowledged in their order, so these are the first ones of the consumer
-            session.acknowledge(consumer_id, ranges[-1].ids[-1])
+        if outcome is ACCEPTED:
+            session.accept(consumer_id, [each.ids for each in ranges])
         else:
             for each in ranges:
                 for message_id in each.ids:
                     session.settle(consumer_id, message_id, outcome)
         flow = consumer.flow
         if isinstance(flow, ConsumerPrefetch):
-            flow.settled(sum(len(each.ids) for each in ranges))
-        session.consumers.forget_retired(consumer)
-        self._forget(consumer_id)
+            flow.settled(sum([len(each.ids) for each in ranges]))
+        if consumer.retired:
+            session.consumers.forget_retired(consumer)
+            self._forget(consumer_id)
 
 
 def _by_consumer(taken: Iterable[DeliveredRange]) -> dict[int, list[DeliveredRange]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
+from understudy.kernel.amqp091 import PublishTarget
 from understudy.limits import AMQP091_HELD_INPUT_BYTES_PAUSE, AMQP091_OPENS_PER_SECOND_MAX
 from understudy.ports import Clock, SealableConnection, Timers
 from understudy.protocols.amqp091.known_hosts import KnownHosts
@@ -16,6 +17,8 @@ from understudy.protocols.amqp091.moves.mover import SessionMover
 from understudy.protocols.amqp091.sessions import ClientSessions
 from understudy.protocols.handlers import AcceptorOptions
 from understudy.protocols.services import ProtocolServices
+from understudy.routing.exchanges.exchange import Exchange
+from understudy.routing.exchanges.publishing import KeyRoute
 from understudy.routing.memory import AddressMemory
 from understudy.session.connection_scope import ConnectionScope
 from understudy.wire.amqp091.codes import Amqp091Error
@@ -61,6 +64,17 @@ class Peer:
     channel_max: int = 0
     content_bytes: int = 0
     """Bytes of messages of all channels that have not come whole."""
+
+
+class Way(NamedTuple):
+    """The way of publishes with one method frame on one channel, as long as nothing but such publishes and settlements
+    is carried out.
+    """
+
+    exchange: Exchange
+    route: KeyRoute
+    target: PublishTarget
+    """Values of their messages."""
 
 
 class HeldInput:
@@ -136,6 +150,8 @@ class ConnectionLink(Protocol):
     scope: ConnectionScope
     peer: Peer
     held: HeldInput
+    ways: dict[bytes, Way]
+    """Ways that were found in this turn, by method frames of publishes; a frame that is carried out alone ends them."""
 
     def send_bytes(self, data: bytes) -> None:
         """Send whole frames."""

@@ -107,7 +107,7 @@ class ChannelPublisher:
                     log.info("publish dropped", extra=extra | {"error": str(error)})
                 else:
                     self.rejected.append(number)
-                    self._answer(number, error)
+                    self.answer(number, error)
                 return
             if routed:
                 return
@@ -115,14 +115,15 @@ class ChannelPublisher:
             self._return(publish)
             if number:
                 self.returned.append(number)
-                self._answer(number)
+                self.answer(number)
         elif number:
             if self.record is not None:
                 self.record.store_number(number)
-            self._answer(number)
+            self.answer(number)
 
-    def _answer(self, number: int, error: BrokerError | None = None) -> None:
-        """Confirm a publish that no queue has got, or refuse it, when the log has its number.
+    def answer(self, number: int, error: BrokerError | None = None) -> None:
+        """Confirm a publish, or refuse it, when everything is safe that its channel has sent before and the log has its
+        number.
 
         Args:
             number: Number of the publish.

@@ -9,10 +9,11 @@ from typing import Any, Final
 from understudy.errors import BrokerError
 from understudy.protocols.amqp091 import names
 from understudy.protocols.amqp091.channel import Amqp091Channel, Event
-from understudy.protocols.amqp091.deliveries import Settlement
+from understudy.protocols.amqp091.deliveries import RETURNED
 from understudy.protocols.amqp091.resumption.kept_consumer import KeptConsumer
 from understudy.routing.exchanges.exchange import ExchangeBinding
 from understudy.routing.queues.queue import Queue
+from understudy.session.outcomes import ACCEPTED, REJECTED, Outcome
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
 from understudy.wire.amqp091.layout import Method
@@ -290,20 +291,20 @@ def _get(channel: Amqp091Channel, method: m.BasicGet) -> None:
 
 
 def _ack(channel: Amqp091Channel, method: m.BasicAck) -> None:
-    _settle(channel, method.delivery_tag, Settlement.ACCEPT, multiple=method.multiple)
+    _settle(channel, method.delivery_tag, ACCEPTED, multiple=method.multiple)
 
 
 def _nack(channel: Amqp091Channel, method: m.BasicNack) -> None:
-    settlement = Settlement.RETURN if method.requeue else Settlement.REJECT
-    _settle(channel, method.delivery_tag, settlement, multiple=method.multiple)
+    outcome = RETURNED if method.requeue else REJECTED
+    _settle(channel, method.delivery_tag, outcome, multiple=method.multiple)
 
 
 def _reject(channel: Amqp091Channel, method: m.BasicReject) -> None:
-    _settle(channel, method.delivery_tag, Settlement.RETURN if method.requeue else Settlement.REJECT, multiple=False)
+    _settle(channel, method.delivery_tag, RETURNED if method.requeue else REJECTED, multiple=False)
 
 
-def _settle(channel: Amqp091Channel, tag: int, settlement: Settlement, *, multiple: bool) -> None:
-    channel.deliveries.settle(tag, settlement, multiple=multiple, transacted=channel.publisher.transacted)
+def _settle(channel: Amqp091Channel, tag: int, outcome: Outcome, *, multiple: bool) -> None:
+    channel.deliveries.settle(tag, outcome, multiple=multiple, transacted=channel.publisher.transacted)
 
 
 def _recover(channel: Amqp091Channel, method: m.BasicRecover) -> None:

@@ -87,12 +87,51 @@ class Unacknowledged:
     def take(self, tag: int) -> list[DeliveredRange]:
         """Take one delivery; nothing if there is none of this tag."""
         index = self._index(tag)
-        if index < 0:
-            return []
+        return [self._cut(index, tag, tag + 1)] if index >= 0 else []
+
+    def take_each(self, tags: Sequence[int]) -> list[DeliveredRange]:
+        """Take deliveries, up to the first one that is not outstanding. Returns them in the order of their tags.
+
+        Args:
+            tags: Tags in any order.
+        """
+        if len(tags) == 1:
+            return self.take(tags[0])
+        ordered = sorted(set(tags))
+        stretches = _stretches(ordered)
+        if len(ordered) == len(tags) and all(self._has(first, end) for first, end in stretches):
+            return [taken for first, end in stretches for taken in self._take_stretch(first, end)]
+        single: list[DeliveredRange] = []
+        for tag in tags:
+            taken = self.take(tag)
+            if not taken:
+                break
+            single += taken
+        return sorted(single, key=_first_tag)
+
+    def _has(self, first: int, end: int) -> bool:
+        """Whether all deliveries from a tag to another one, which is excluded, are outstanding."""
+        while first < end:
+            index = self._index(first)
+            if index < 0:
+                return False
+            first = self._ranges[index].end_tag
+        return True
+
+    def _take_stretch(self, first: int, end: int) -> Iterator[DeliveredRange]:
+        """Take all deliveries from a tag to another one, which is excluded; all are outstanding."""
+        while first < end:
+            index = self._index(first)
+            taken = self._cut(index, first, min(end, self._ranges[index].end_tag))
+            first = taken.end_tag
+            yield taken
+
+    def _cut(self, index: int, first: int, end: int) -> DeliveredRange:
+        """Take the deliveries from a tag to another one, which is excluded, out of a range that has them."""
         found = self._ranges[index]
-        taken = found if found.first_tag == tag else found.split(tag)
-        rest = taken.split(tag + 1)
-        self._count -= 1
+        taken = found if found.first_tag == first else found.split(first)
+        rest = taken.split(end)
+        self._count -= end - first
         if taken is found and rest.ids:
             self._ranges[index] = rest
         elif taken is found and index == self._begin:
@@ -102,7 +141,7 @@ class Unacknowledged:
             del self._ranges[index]
         elif rest.ids:
             self._ranges.insert(index + 1, rest)
-        return [taken]
+        return taken
 
     def take_through(self, tag: int) -> list[DeliveredRange]:
         """Take all deliveries up to one; nothing if there is none of this tag."""
@@ -145,6 +184,23 @@ class Unacknowledged:
         if self._begin >= _TAKEN_MAX and 2 * self._begin >= len(self._ranges):
             del self._ranges[: self._begin]
             self._begin = 0
+
+
+def _stretches(tags: list[int]) -> list[tuple[int, int]]:
+    """Tags that follow each other as pairs of the first one and the one after the last.
+
+    Args:
+        tags: Different tags in rising order.
+    """
+    found: list[tuple[int, int]] = []
+    first = end = tags[0]
+    for tag in tags:
+        if tag != end:
+            found.append((first, end))
+            first = tag
+        end = tag + 1
+    found.append((first, end))
+    return found
 
 
 def _first_tag(each: DeliveredRange) -> int:

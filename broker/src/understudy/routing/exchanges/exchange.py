@@ -291,7 +291,10 @@ class ExchangeConfiguration:
 class Exchange:
     """One exchange with its bindings."""
 
-    __slots__ = ("bindings", "configuration", "incoming", "matcher", "messages_in", "messages_unrouted", "predeclared")
+    __slots__ = (
+        "bindings", "configuration", "incoming", "is_default", "matcher", "messages_in", "messages_unrouted", "name",
+        "predeclared", "read_only",
+    )  # fmt: skip
 
     def __init__(self, configuration: ExchangeConfiguration, *, predeclared: bool = False) -> None:
         """Make an exchange without bindings.
@@ -308,6 +311,12 @@ class Exchange:
             raise ExchangeMismatch(f"{configuration.type!r} is not one of the types {', '.join(_MATCHERS)}")
         self.configuration = configuration
         self.predeclared = predeclared
+        self.name = configuration.name
+        """Full name."""
+        self.is_default = predeclared and not self.name.rpartition("/")[2]
+        """Whether it is the default exchange of a virtual host, which leads to each queue by its name."""
+        self.read_only = predeclared and self.name.endswith(KNOWN_HOSTS)
+        """Whether no message of a client goes through it, whatever leads to it."""
         self.matcher: Matcher = matcher()
         self.bindings: dict[ExchangeBinding, None] = {}
         """Bindings of which it is the source, in the order in which they were made."""
@@ -317,21 +326,6 @@ class Exchange:
         """Number of messages that were published to it since the activation."""
         self.messages_unrouted = 0
         """Number of those that no queue got."""
-
-    @property
-    def name(self) -> str:
-        """Full name."""
-        return self.configuration.name
-
-    @property
-    def is_default(self) -> bool:
-        """Whether it is the default exchange of a virtual host, which leads to each queue by its name."""
-        return self.predeclared and not self.name.rpartition("/")[2]
-
-    @property
-    def read_only(self) -> bool:
-        """Whether no message of a client goes through it, whatever leads to it."""
-        return self.predeclared and self.name.endswith(KNOWN_HOSTS)
 
     @property
     def durable(self) -> bool:

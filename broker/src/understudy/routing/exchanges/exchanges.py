@@ -235,8 +235,9 @@ class Exchanges:
             if reached is None:
                 return None
             found = reached
-        if any(queue.filter is not None or not queue.enabled or queue.purge_on_no_consumers for queue in found):
-            return None
+        for queue in found:
+            if queue.filter is not None or not queue.enabled or queue.purge_on_no_consumers:
+                return None
         return tuple(found)
 
     def _reached(

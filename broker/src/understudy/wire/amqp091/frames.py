@@ -7,12 +7,15 @@ the read.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
 from understudy.wire.amqp091.layout import Method, encode_method
 from understudy.wire.amqp091.properties import encode_header
+
+T = TypeVar("T")
 
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
 #: The header of AMQP 0-9, which is served as 0-9-1.
@@ -26,6 +29,12 @@ _HEAD = struct.Struct(">BHI")
 _END: Final = bytes((FRAME_END,))
 #: Layout of a basic.ack frame: type, channel, size, class, method, delivery tag, multiple, end.
 _ACK = struct.Struct(">BHIHHQ?B")
+#: Layout of the frame of a method that settles deliveries: type, channel, size and class; method, delivery tag, bits,
+#: end.
+_SETTLEMENT = struct.Struct(">9sHQBB")
+#: Size of the payload of such a frame, and its class.
+_SETTLEMENT_HEAD: Final = struct.pack(">IH", _SETTLEMENT.size - OVERHEAD_BYTES, 60)
+_SETTLEMENT_HEAD_OFFSET: Final = 3
 
 
 class FrameType(IntEnum):
@@ -88,6 +97,8 @@ class FrameDecoder:
     def next_channel(self) -> int:
         """Channel of the frame that comes next; 0 until its head has come."""
         head = self.data[self.offset : self.offset + 3]
+        if len(head) == 3:
+            return head[1] << 8 | head[2]
         head += self._more[: 3 - len(head)]
         return int.from_bytes(head[1:], "big") if len(head) == 3 else 0
 
@@ -103,6 +114,41 @@ class FrameDecoder:
             return None
         end = begin + int.from_bytes(data[start + 3 : begin], "big") + 1
         return data[start:end] if end <= len(data) else None
+
+    def settlements(self, settlings: Mapping[tuple[int, int], T], count_max: int) -> list[tuple[T, list[int]]]:
+        """The whole frames that come next and settle one delivery each, on one channel; they stay.
+
+        Args:
+            settlings: Method (its number in class basic) and bits of the frames that are meant, and what they do.
+            count_max: Most frames.
+
+        Returns:
+            Delivery tags in the order of their frames, those of neighbours that do the same together.
+        """
+        data, start = self.data, self.offset
+        if not data.startswith(_SETTLEMENT_HEAD, start + _SETTLEMENT_HEAD_OFFSET) or data[start] != FrameType.METHOD:
+            return []
+        found: list[tuple[T, list[int]]] = []
+        first = data[start : start + _SETTLEMENT_HEAD_OFFSET + len(_SETTLEMENT_HEAD)]
+        count = min((len(data) - start) // _SETTLEMENT.size, count_max)
+        same: tuple[int, int] | None = None
+        frames = memoryview(data)[start : start + count * _SETTLEMENT.size]
+        for head, method, tag, bits, end in _SETTLEMENT.iter_unpack(frames):
+            if head != first or end != FRAME_END:
+                break
+            if (method, bits) != same:
+                same = method, bits
+                settling = settlings.get(same)
+                if settling is None:
+                    break
+                tags: list[int] = []
+                found.append((settling, tags))
+            tags.append(tag)
+        return found
+
+    def skip_settlements(self, count: int) -> None:
+        """Take frames that ``settlements`` has found."""
+        self.offset += count * _SETTLEMENT.size
 
     def next(self) -> Frame | None:
         """The next whole frame; None: more bytes are needed.
