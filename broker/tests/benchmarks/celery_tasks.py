@@ -66,7 +66,7 @@ class Row:
     name: str
     broker: Broker
     samples: dict[str, list[Figures]] = field(default_factory=dict)
-    """By case."""
+    """Figures of each run, by case."""
     failures: dict[str, str] = field(default_factory=dict)
     """Reason of the failed run of a case, by case."""
 

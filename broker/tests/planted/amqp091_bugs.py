@@ -12,7 +12,8 @@ from understudy.protocols.amqp091.channel import Amqp091Channel
 from understudy.protocols.amqp091.deliveries import GENERATION_SHIFT, ChannelDeliveries
 from understudy.protocols.amqp091.moves.departures import Departures
 from understudy.protocols.amqp091.publisher import ChannelPublisher
-from understudy.protocols.amqp091.runs import PublishRuns, Run
+from understudy.protocols.amqp091.runs.publishes import PublishRuns
+from understudy.protocols.amqp091.runs.ways import Run
 from understudy.session.outcomes import Outcome
 from understudy.session.session import ServerSession
 from understudy.wire.amqp091.frames import FrameDecoder

@@ -66,7 +66,7 @@ def test_a_declare_counts_earlier_messages_only() -> None:
 
 
 def test_a_queue_that_the_client_knows_is_declared_again_without_waiting_for_the_disk() -> None:
-    """As Celery does before each publish. A passive declare, which asks for the number of messages, waits for them."""
+    """Celery declares its queue before each publish. A passive declare waits: it asks for the number of messages."""
     node, client = started()
     declare = m.QueueDeclare(0, "q", durable=True)
     client.send_bytes(content(b"1", channel=2) + frame(declare, 2))

@@ -32,7 +32,9 @@ from understudy.protocols.amqp091.messages import Publish
 from understudy.protocols.amqp091.output import ChannelOutput
 from understudy.protocols.amqp091.publisher import ChannelPublisher
 from understudy.protocols.amqp091.refusals import refusal
-from understudy.protocols.amqp091.runs import PUBLISH, PublishRuns, Run, SettlementRuns
+from understudy.protocols.amqp091.runs.publishes import PUBLISH, PublishRuns
+from understudy.protocols.amqp091.runs.settlements import SettlementRuns
+from understudy.protocols.amqp091.runs.ways import Run
 from understudy.session.session import ServerSession
 from understudy.store.messages.reference import Part
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode

@@ -22,11 +22,11 @@ from understudy.protocols.amqp091.channel import Amqp091Channel, shortened
 from understudy.protocols.amqp091.channel import Event as ChannelEvent
 from understudy.protocols.amqp091.handshake import Handshake
 from understudy.protocols.amqp091.heart import Heart
-from understudy.protocols.amqp091.link import Amqp091Services, HeldInput, Peer, Way
+from understudy.protocols.amqp091.link import Amqp091Services, HeldInput, Peer
 from understudy.protocols.amqp091.requests import HANDLERS
 from understudy.protocols.amqp091.resumption.kept_channels import KeptChannels
 from understudy.protocols.amqp091.resumption.request import channel_request
-from understudy.protocols.amqp091.runs import Run
+from understudy.protocols.amqp091.runs.ways import Run, Way
 from understudy.protocols.liveness import Liveness
 from understudy.routing.memory import AddressMemory
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes

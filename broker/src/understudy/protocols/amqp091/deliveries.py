@@ -75,6 +75,32 @@ class _ConsumerOfChannel:
     """Values of the frames of its deliveries; None: those of basic.get, which are made one by one."""
 
 
+def _announcement(
+    link: ConnectionLink, consumer: _ConsumerOfChannel, message: Message, tag: int, *, redelivered: bool
+) -> tuple[Method, bytes]:
+    """Method and property list of a delivery."""
+    queue, list_bytes_max = consumer.queue, _property_bytes_max(link)
+    name = queue.name.removeprefix(link.peer.host)
+    if isinstance(message, LargeMessage) and not is_stored_otherwise(message):
+        delivery = large_list(message, name, list_bytes_max)
+    else:
+        delivery = to_delivery(message, name, list_bytes_max)
+    if consumer.tag:
+        method = BasicDeliver(consumer.tag, tag, redelivered, delivery.exchange, delivery.routing_key)
+        return method, delivery.properties
+    waiting = len(queue.pending)
+    return BasicGetOk(tag, redelivered, delivery.exchange, delivery.routing_key, waiting), delivery.properties
+
+
+def _property_bytes_max(link: ConnectionLink) -> int:
+    """Longest property list that fits into a frame. Bytes."""
+    return link.peer.frame_max - HEADER_FRAME_BYTES
+
+
+def _frame_of(channel: int, link: ConnectionLink, tag: str) -> DeliveryFrame:
+    return DeliveryFrame(channel, link.peer.frame_max, encode_short(tag))
+
+
 class ChannelDeliveries:
     """Consumers and deliveries of one channel."""
 
@@ -185,12 +211,12 @@ class ChannelDeliveries:
             flow = ConsumerPrefetch(self.prefetch, prefetch, alone=method.exclusive)
         self._next_id += 1
         self._session.consumers.create(self._next_id, queue.name, priority=priority, flow=flow)
-        self._by_id[self._next_id] = _ConsumerOfChannel(tag, queue, flow, kept, self._frame(tag))
+        frame = _frame_of(self._output.number, self._link, tag)
+        self._by_id[self._next_id] = _ConsumerOfChannel(
+            tag, queue, flow, kept, _frame_of(self._output.number, self._link, tag)
+        )
         self._by_tag[tag] = self._next_id
         self.cancelled.pop(tag, None)
-
-    def _frame(self, tag: str) -> DeliveryFrame:
-        return DeliveryFrame(self._output.number, self._link.peer.frame_max, encode_short(tag))
 
     def cancel(self, tag: str) -> None:
         """End a consumer; its deliveries stay to be settled. Does nothing if there is none of this tag."""
@@ -298,13 +324,8 @@ class ChannelDeliveries:
 
     def _send_whole(self, message: Message, method: Method, properties: bytes, stored: bytes) -> int:
         """Send a message whose whole body is known. Returns the bytes of the frames."""
-        properties, body = whole_content(message, properties, stored, self._property_bytes_max)
+        properties, body = whole_content(message, properties, stored, _property_bytes_max(self._link))
         return self._output.send_content(method, properties, body)
-
-    @property
-    def _property_bytes_max(self) -> int:
-        """Longest property list that fits into a frame."""
-        return self._link.peer.frame_max - HEADER_FRAME_BYTES
 
     def deliver_large(self, consumer_id: int, message: LargeMessage, delivery_count: int) -> int:
         """Send all of a large message but its body, or nothing if the size of its content is known only when all of the
@@ -320,36 +341,18 @@ class ChannelDeliveries:
         """Announce the next delivery, which is outstanding from now on. Returns its method and property list."""
         consumer = self._by_id[consumer_id]
         redelivered = delivery_count > 1 or message.message_id <= self.id_before_activation
-        announced = self._announcement(consumer, message, self.last_tag + 1, redelivered=redelivered)
+        announced = _announcement(self._link, consumer, message, self.last_tag + 1, redelivered=redelivered)
         self.last_tag += 1
         if not consumer.flow.settles:
             self._unacknowledged.add(self.last_tag, consumer_id, range(message.message_id, message.message_id + 1))
         return announced
-
-    def _announcement(
-        self, consumer: _ConsumerOfChannel, message: Message, tag: int, *, redelivered: bool
-    ) -> tuple[Method, bytes]:
-        peer, queue = self._link.peer, consumer.queue
-        room_bytes = self._property_bytes_max
-        name = queue.name.removeprefix(peer.host)
-        if isinstance(message, LargeMessage) and not is_stored_otherwise(message):
-            delivery = large_list(message, name, room_bytes)
-        else:
-            delivery = to_delivery(message, name, room_bytes)
-        if consumer.tag:
-            return (
-                BasicDeliver(consumer.tag, tag, redelivered, delivery.exchange, delivery.routing_key),
-                delivery.properties,
-            )
-        waiting = len(queue.pending)
-        return BasicGetOk(tag, redelivered, delivery.exchange, delivery.routing_key, waiting), delivery.properties
 
     def deliver_reply(self, publish: Publish, tag: str) -> None:
         """Send a message that no queue has: a reply."""
         self.last_tag += 1
         method = BasicDeliver(tag, self.last_tag, False, publish.exchange, publish.routing_key)
         # the requester may have agreed to smaller frames than the publisher of the reply
-        properties = fitting(publish.encoded, self._property_bytes_max)
+        properties = fitting(publish.encoded, _property_bytes_max(self._link))
         self._output.send_content(method, properties, publish.body)
 
     # --- settling --------------------------------------------------------------------------------
@@ -460,7 +463,7 @@ class ChannelDeliveries:
         self._link = link
         for consumer in self._by_id.values():
             if consumer.frame is not None:
-                consumer.frame = self._frame(consumer.tag)
+                consumer.frame = _frame_of(self._output.number, self._link, consumer.tag)
 
     def detach(self) -> None:
         """Stop deliveries: the connection is gone."""
@@ -521,7 +524,7 @@ class ChannelDeliveries:
             return False
         if isinstance(message, LargeMessage):
             return False
-        method, properties = self._announcement(consumer, message, tag, redelivered=True)
+        method, properties = _announcement(self._link, consumer, message, tag, redelivered=True)
         self._send_whole(message, method, properties, message.body)
         return True
 

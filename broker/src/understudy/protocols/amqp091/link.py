@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
-from understudy.kernel.amqp091 import PublishTarget
 from understudy.limits import AMQP091_HELD_INPUT_BYTES_PAUSE, AMQP091_OPENS_PER_SECOND_MAX
 from understudy.ports import Clock, SealableConnection, Timers
 from understudy.protocols.amqp091.known_hosts import KnownHosts
 from understudy.protocols.amqp091.messages import Publish
 from understudy.protocols.amqp091.moves.mover import SessionMover
+from understudy.protocols.amqp091.runs.ways import Way
 from understudy.protocols.amqp091.sessions import ClientSessions
 from understudy.protocols.handlers import AcceptorOptions
 from understudy.protocols.services import ProtocolServices
-from understudy.routing.exchanges.exchange import Exchange
-from understudy.routing.exchanges.publishing import KeyRoute
 from understudy.routing.memory import AddressMemory
 from understudy.session.connection_scope import ConnectionScope
 from understudy.wire.amqp091.codes import Amqp091Error
@@ -64,17 +62,6 @@ class Peer:
     channel_max: int = 0
     content_bytes: int = 0
     """Bytes of messages of all channels that have not come whole."""
-
-
-class Way(NamedTuple):
-    """The way of publishes with one method frame on one channel, as long as nothing but such publishes and settlements
-    is carried out.
-    """
-
-    exchange: Exchange
-    route: KeyRoute
-    target: PublishTarget
-    """Values of their messages."""
 
 
 class HeldInput:

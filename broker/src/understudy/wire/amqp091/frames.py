@@ -119,7 +119,7 @@ class FrameDecoder:
         """The whole frames that come next and settle one delivery each, on one channel; they stay.
 
         Args:
-            settlings: Method (its number in class basic) and bits of the frames that are meant, and what they do.
+            settlings: Value for each frame that is meant, by its method (the number in class basic) and bits.
             count_max: Most frames.
 
         Returns:

@@ -1,11 +1,9 @@
-"""Publishes of one channel that came together: batches of sends, without an object per message. And settlements of
-single deliveries that came together: one settlement.
+"""Publishes of one channel that came together: batches of sends, without an object per message.
 
-A run of publishes is made of neighbouring publishes with equal method frames, so their exchange and routing key are
-read and routed once (ADR 0193). Short runs that follow each other and go to different queues are taken queue by queue.
-A run of settlements is made of neighbouring basic.ack, basic.nack and basic.reject of one delivery each (ADR 0207).
-Nothing is refused here: a publish that needs more than a place in queues, or with which something is wrong, is left for
-the way of single frames (``channel``), which has the errors.
+A run is made of neighbouring publishes with equal method frames, so their exchange and routing key are read and routed
+once (ADR 0193). Short runs that follow each other and go to different queues are taken queue by queue (ADR 0207).
+Nothing is refused here: a publish that needs more than a place in queues, or with which something is wrong, is taken by
+its frames (``channel``), which has the errors.
 """
 
 from __future__ import annotations
@@ -17,19 +15,18 @@ from understudy.kernel import DURABLE, Sends
 from understudy.kernel.amqp091 import PublishLimits, PublishTarget, split_publishes
 from understudy.limits import AMQP091_CONTENTS_OF_CONNECTION_BYTES_MAX
 from understudy.protocols.amqp091 import names
-from understudy.protocols.amqp091.deliveries import RETURNED, ChannelDeliveries
-from understudy.protocols.amqp091.link import ConnectionLink, Way
+from understudy.protocols.amqp091.link import ConnectionLink
 from understudy.protocols.amqp091.publisher import REPLY_PREFIX, ChannelPublisher
+from understudy.protocols.amqp091.runs.ways import Run, Way
 from understudy.routing.exchanges.exchange import Exchange
 from understudy.routing.exchanges.publishing import ONE_PRIORITY
 from understudy.routing.queues.queue import Queue
-from understudy.session.outcomes import ACCEPTED, REJECTED
 from understudy.session.send_requests import SendRoute
 from understudy.session.session import ServerSession
 from understudy.wire.amqp091.codes import Amqp091Error
 from understudy.wire.amqp091.frames import FrameDecoder, FrameType
 from understudy.wire.amqp091.layout import decode_method, encode_method
-from understudy.wire.amqp091.methods import BasicAck, BasicNack, BasicPublish, BasicReject
+from understudy.wire.amqp091.methods import BasicPublish
 
 #: Encoded class and method of a publish.
 PUBLISH: Final = encode_method(BasicPublish(0, "", ""))[:4]
@@ -37,15 +34,6 @@ PUBLISH: Final = encode_method(BasicPublish(0, "", ""))[:4]
 _HEAD_BYTES: Final = 7
 #: Bytes for which a publish that has not come whole is waited for before its frames are taken one by one.
 _AWAITED_BYTES_MAX: Final = 32 * 1024
-
-
-class Run(NamedTuple):
-    """Result of an attempt to take publishes or settlements together."""
-
-    taken: int
-    """Number of publishes or settlements."""
-    awaits: bool
-    """Whether more bytes are needed for the next publish."""
 
 
 _NONE: Final = Run(0, awaits=False)
@@ -229,7 +217,7 @@ class PublishRuns:
         self, decoder: FrameDecoder, limits: PublishLimits, first: int, publishes: _Publishes
     ) -> list[_Publishes]:
         """These publishes and those of the channel that follow, go ways that are known, and may be taken apart from
-        them. The decoder is moved behind all of them.
+        them. The decoder goes on after all of them.
         """
         parts, count = [publishes], publishes.sends.count
         head, ways = decoder.data[decoder.offset : decoder.offset + _CHANNEL_END], self._link.ways
@@ -299,55 +287,6 @@ class PublishRuns:
         if route.priority != target.priority:
             target = target._replace(priority=route.priority)
         return Way(exchange, route, target)
-
-
-#: What settles one delivery: number of the method in class basic, and its bits.
-_SETTLINGS: Final = {
-    (BasicAck.method_id, 0): ACCEPTED,
-    (BasicReject.method_id, 0): REJECTED,
-    (BasicReject.method_id, 1): RETURNED,
-    (BasicNack.method_id, 0): REJECTED,
-    (BasicNack.method_id, 2): RETURNED,
-}
-
-
-class SettlementRuns:
-    """Runs of settlements of one channel. Nothing is settled together in a group but neighbours that do the same, so
-    the order of the client holds.
-    """
-
-    def __init__(self, deliveries: ChannelDeliveries, publisher: ChannelPublisher) -> None:
-        self._deliveries = deliveries
-        self._publisher = publisher
-        self._single_count = 0
-        """Number of frames that come next and are taken one by one, because the first of them had to be."""
-
-    def single(self) -> None:
-        """A method was taken by its frame."""
-        self._single_count = max(0, self._single_count - 1)
-
-    def receive(self, decoder: FrameDecoder, count_max: int) -> Run | None:
-        """Take the settlements that come next, up to one that is to be refused or ignored.
-
-        Args:
-            decoder: The input of the connection; next comes a frame of this channel.
-            count_max: Most settlements.
-
-        Raises:
-            StoreError: the journal has failed.
-        """
-        if self._single_count:
-            return None
-        count = 0
-        for outcome, tags in decoder.settlements(_SETTLINGS, count_max):
-            settled = self._deliveries.settle_each(tags, outcome, transacted=self._publisher.transacted)
-            count += settled
-            if settled < len(tags):
-                # trying again for each of them would cost every one of them
-                self._single_count = len(tags) - settled
-                break
-        decoder.skip_settlements(count)
-        return Run(count, awaits=False)
 
 
 def _start_of(data: bytes, offset: int, number: int) -> int:
