@@ -10,7 +10,9 @@ import pytest
 
 from benchmarks.backlog import Figures, Row, limit
 from benchmarks.cases import ALL, CASES, SIZES
-from benchmarks.goals import FLOOR, OURS_AMQP, judge, judge_jms
+from benchmarks.celery_tasks import Figures as CeleryFigures
+from benchmarks.celery_tasks import Row as CeleryRow
+from benchmarks.goals import FLOOR, OURS_AMQP, judge, judge_celery, judge_jms
 from benchmarks.jms import BESIDE
 from benchmarks.jms import CASES as JMS_CASES
 from benchmarks.jms_client import SOURCES as JMS_SOURCES
@@ -49,6 +51,15 @@ def test_the_best_peer_counts(tmp_path: Path) -> None:
     assert _verdicts(ours, slow, fast)["blocking/jms", "at least 1.5 times the best peer"] is False
     assert _verdicts(ours, slow)["latency/jms p99", "below the best peer's"] is True
     assert _verdicts(ours, slow, fast)["latency/jms p99", "below the best peer's"] is False
+
+
+@pytest.mark.parametrize(("rate", "met"), [(100, True), (99, False)])
+def test_tasks_of_celery_are_not_slower_than_over_rabbitmq(tmp_path: Path, rate: float, met: bool) -> None:
+    rows = [
+        CeleryRow(name, Understudy(tmp_path / name), {"plain": [CeleryFigures(per_s, 1, 1)]})
+        for name, per_s in (("understudy", rate), ("rabbitmq", 100))
+    ]
+    assert [(each.text, each.met) for each in judge_celery(rows, ["plain", "confirms"])] == [("plain", met)]
 
 
 def test_clients_of_amqp_have_goals_beside_rabbitmq(tmp_path: Path) -> None:
