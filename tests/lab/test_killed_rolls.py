@@ -89,19 +89,72 @@ def test_a_killed_roll_is_undone_and_site_works_again(cluster: Cluster) -> None:
     assert site.output.count("changed=0") == len(NODES)
 
 
-def test_site_beside_a_roll_that_runs_is_refused(cluster: Cluster) -> None:
+BESIDE_A_ROLL = (
+    "site",
+    "stop",
+    "uninstall",
+    "failover -e switch_pair=west",
+    "failback -e switch_pair=west",
+    "drain_node -e drain_node=b1",
+    "add_node -e add_nodes=b1,b2",
+)
+"""Playbooks that start, stop or install, with their inputs.
+
+rotate_tls would refuse this inventory because it has no certificates.
+"""
+
+
+def test_other_playbooks_and_modules_beside_a_roll_are_refused(cluster: Cluster) -> None:
+    lab = cluster.lab
     run = cluster.roll("Start primaries")
     run.await_held()
-    for playbook in ("site", "stop", "failover -e switch_pair=west", "rotate_tls"):
+    processes = cluster.processes(*NODES.values())
+    for playbook in BESIDE_A_ROLL:
         name, *options = playbook.split()
-        played = play(cluster.lab, INVENTORY, f"playbooks/{name}.yml", options=(*options, *cluster.next.options))
+        played = play(lab, INVENTORY, f"playbooks/{name}.yml", options=(*options, *cluster.next.options))
         assert played.code != 0, name
-        if name != "rotate_tls":  # refuses the inventory without certificates before
-            assert "is carried out by process" in plain(played.output), played.output[-3000:]
+        assert "is carried out by process" in plain(played.output), played.output[-3000:]
+    module = ("--module-name", "understudy.broker.instance", "--args", f"directory={INSTANCE} state=started")
+    refused = play(lab, INVENTORY, "a1", options=module, program="ansible")
+    assert refused.code != 0
+    assert "is in the roll" in plain(refused.output), refused.output[-3000:]
+    assert cluster.processes(*NODES.values()) == processes
     run.go()
     done = run.end()
     assert done.code == 0, done.output[-4000:]
     cluster.rolled()
+
+
+def test_site_crosses_a_killed_roll_where_it_is_told_to_and_the_roll_is_resumed(cluster: Cluster) -> None:
+    lab = cluster.lab
+    kill_before(cluster, "Start primaries")
+    crossing = ("--limit", "a1,a2", "--extra-vars", "broker_ignore_hold=true")
+    site = play(lab, INVENTORY, "playbooks/site.yml", options=(*cluster.next.options, *crossing))
+    assert site.code == 0, site.output[-3000:]
+    assert "A roll is ignored, because of broker_ignore_hold" in plain(site.output), site.output[-3000:]
+    await_service(lab, "east")
+    _played, report = health(cluster)
+    assert len(report["roll_unfinished"]) == 1  # type: ignore[arg-type]
+    releases = {each["name"]: each["running_release"].split("-")[0] for each in report["nodes"]}  # type: ignore[attr-defined]
+    assert releases == {
+        **dict.fromkeys(("a1", "a2"), cluster.next.version),
+        **dict.fromkeys(("b1", "b2"), cluster.now.version),
+    }
+    assert any("different releases" in problem for problem in report["problems"]), report  # type: ignore[attr-defined]
+    resumed = cluster.roll().end()
+    assert resumed.code == 0, resumed.output[-4000:]
+    cluster.rolled()
+    _played, report = health(cluster)
+    assert report["healthy"], report
+
+
+def test_a_misspelt_variable_is_refused_once_with_the_nearest_name(cluster: Cluster) -> None:
+    misspelt = ("--extra-vars", json.dumps({"broker_failbak": True}))
+    refused = play(cluster.lab, INVENTORY, "playbooks/site.yml", options=(*cluster.now.options, *misspelt))
+    assert refused.code != 0
+    said = plain(refused.output)
+    assert said.count("broker_failbak") == 1, refused.output[-3000:]
+    assert "did you mean broker_failback?" in said, refused.output[-3000:]
 
 
 def test_with_a_host_down_health_reports_all_others(cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ import re
 import pytest
 from understudy_lab.faults import Fault, cut_from, cut_power, endure, heal, kill, pause, power_on, resume, shut_down
 from understudy_lab.hosts import Lab
-from understudy_lab.pair import BACKUP, CLIENT, PRIMARY, UNITS, deploy, make_ready, play
+from understudy_lab.pair import BACKUP, CLIENT, PRIMARY, UNITS, deploy, make_ready, play, record
 from understudy_lab.traffic import record_idle_traffic
 
 TABLE = "quorum"
@@ -30,6 +30,7 @@ def test_a_second_deployment_changes_nothing(pair: Lab) -> None:
     # two playbooks show the host of the witness twice
     recaps = set(re.findall(r"^(\w+) +: ok=\d+ +changed=(\d+)", played.output, re.MULTILINE))
     assert recaps == {("witness", "0"), ("a1", "0"), ("a2", "0")}, played.output[-600:]
+    record(TABLE, {"play": "witness and site again", "seconds": round(played.seconds, 1)})
 
 
 def test_traffic_of_the_idle_pair(pair: Lab) -> None:

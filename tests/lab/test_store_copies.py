@@ -16,6 +16,7 @@ from understudy_lab.pair import (
     CLIENT,
     PRIMARY,
     UNDERSTUDY,
+    UNITS,
     Load,
     assert_kept,
     await_that,
@@ -31,7 +32,7 @@ from understudy_lab.pair import (
 TABLE = "store_copies"
 INVENTORY = "quorum"
 NAMES = {PRIMARY: "a1", BACKUP: "a2"}
-COPY = "/opt/understudy/backups/monday"
+COPIES = "/opt/understudy/backups"
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +60,30 @@ def test_the_store_is_copied_under_load(pair: Lab) -> None:
     load.await_progress(200)
     judge(load, {"play": "backup_store", "seconds": round(played.seconds, 1)})
     # the replica in sync was copied, not the active node
-    made = json.loads(pair.output(BACKUP, f"cat {COPY}/a2/backup.json"))
+    made = json.loads(pair.output(BACKUP, f"cat {COPIES}/monday/a2/backup.json"))
     assert made["reader"] is None
     assert made["sequence"] > 500
-    assert pair.execute(PRIMARY, f"ls {COPY}").code != 0
+    assert pair.execute(PRIMARY, f"ls {COPIES}/monday").code != 0
+
+
+def test_the_store_of_the_serving_node_is_copied_while_its_replica_is_down(pair: Lab) -> None:
+    active, passive = make_ready(pair)
+    load = Load(pair)
+    load.await_progress(500)
+    pair.output(passive, f"systemctl stop {UNITS[passive]}")
+    try:
+        load.await_progress(200)
+        played = play(pair, INVENTORY, "playbooks/backup_store.yml", options=("-e", "backup_name=serving"))
+        assert played.code == 0, played.output[-3000:]
+        load.await_progress(200)
+    finally:
+        pair.output(passive, f"systemctl start {UNITS[passive]}")
+    make_ready(pair)
+    judge(load, {"play": "backup_store of the serving node", "seconds": round(played.seconds, 1)})
+    made = json.loads(pair.output(active, f"cat {COPIES}/serving/{NAMES[active]}/backup.json"))
+    assert made["reader"], "the active node keeps its log for a named reader while it is copied"
+    assert made["sequence"] > 500
+    assert pair.execute(passive, f"ls {COPIES}/serving").code != 0
 
 
 @pytest.mark.parametrize("lost", [BACKUP, PRIMARY], ids=["backup", "primary"])
@@ -101,7 +122,7 @@ def test_a_copy_is_put_back_only_over_older_data_or_with_the_explicit_option(pai
         f"mkdir -p /opt/understudy/backups; cd /opt/understudy/backups; echo '{copied}' | base64 -d | tar xz;"
         " chown -R --reference=/opt/understudy/instance/run .",
     )
-    restore = ("-e", "restore_from=/opt/understudy/backups/a2")
+    restore = ("-e", f"restore_from={COPIES}/a2")
     refused = play(pair, INVENTORY, "playbooks/restore_store.yml", options=restore)
     assert refused.code != 0
     assert "runs; stop the pair first" in refused.output

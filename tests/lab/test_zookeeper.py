@@ -12,16 +12,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from understudy_lab.ensembles import HOSTS as HOSTS
+from understudy_lab.ensembles import SERVERS, Ensemble
 from understudy_lab.errors import run
 from understudy_lab.faults import Fault, cut_power, endure, power_on
 from understudy_lab.hosts import Lab
-from understudy_lab.pair import Load, assert_kept, longest_window_s, make_ready, play, record
 
-HOSTS = 6
-TABLE = "zookeeper"
-INVENTORY = "quorum_zookeeper"
-ADDRESSES = ("--inventory", "tests/lab/inventories/zookeeper.yml")
-SERVERS = ("h1", "h5", "h6")
+ZOOKEEPER = Ensemble("zookeeper", "quorum_zookeeper", "tests/lab/inventories/zookeeper.yml", "zookeeper")
 PACKAGES = ("zookeeper", "zookeeperd")
 
 
@@ -58,54 +55,20 @@ def _entry(package: Path) -> str:
     return f"{fields.rstrip()}\nFilename: ./{package.name}\nSize: {package.stat().st_size}\nSHA256: {digest}\n"
 
 
-def played(lab: Lab, playbook: str, *options: str) -> str:
-    """Output of a playbook that must succeed."""
-    done = play(lab, INVENTORY, playbook, options=(*ADDRESSES, *options))
-    assert done.code == 0, done.output[-3000:]
-    record(TABLE, {"play": playbook, "seconds": round(done.seconds, 1)})
-    return done.output
-
-
 @pytest.fixture(scope="module")
 def pair(lab: Lab, packages: Path) -> Lab:
     """The hosts with the ensemble and the pair deployed."""
-    played(lab, "tests/lab/playbooks/zookeeper_packages.yml", "--extra-vars", f"zookeeper_packages={packages}")
-    for playbook in ("playbooks/witness.yml", "playbooks/clients.yml", "playbooks/site.yml"):
-        played(lab, playbook)
-    return lab
-
-
-def started(lab: Lab) -> list[int]:
-    """The second at which the service of each server was started last."""
-    script = 'date -d "$(systemctl show --property=ActiveEnterTimestamp --value zookeeper)" +%s'
-    return [int(lab.output(host, script)) for host in SERVERS]
+    installed = f"zookeeper_packages={packages}"
+    ZOOKEEPER.played(lab, "tests/lab/playbooks/zookeeper_packages.yml", "--extra-vars", installed)
+    return ZOOKEEPER.deployed(lab)
 
 
 def test_a_second_deployment_changes_nothing(pair: Lab) -> None:
-    make_ready(pair)
-    for playbook in ("playbooks/witness.yml", "playbooks/site.yml"):
-        said = played(pair, playbook)
-        assert said.count("changed=0") == said.count("changed="), said[-600:]
+    ZOOKEEPER.deploy_again(pair)
 
 
 def test_a_roll_restarts_one_server_after_the_other_and_loses_nothing(pair: Lab) -> None:
-    make_ready(pair)
-    before = started(pair)
-    load = Load(pair)
-    load.await_progress()
-    said = played(pair, "playbooks/rolling_restart.yml")
-    after = started(pair)
-    assert all(new > old for new, old in zip(after, before, strict=True)), (before, after)
-    assert after == sorted(set(after)), f"servers began at the same time, or in another order: {after}"
-    assert said.index("Wait until the quorum is whole again") < said.index("Stop backups")
-    make_ready(pair)
-    load.await_progress()
-    report = load.end()
-    counts = report["counts"]
-    assert isinstance(counts, dict)
-    kept = {name: counts[name] for name in ("confirmed", "lost", "duplicated", "unresolved")}
-    record(TABLE, {"roll": "restart", "gap_s": round(longest_window_s(report), 1), **kept})
-    assert_kept(report)
+    ZOOKEEPER.restart_under_load(pair)
 
 
 FAULTS = [
@@ -116,4 +79,4 @@ FAULTS = [
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_nothing_is_lost_and_service_comes_back(pair: Lab, fault: Fault) -> None:
-    endure(pair, fault, TABLE)
+    endure(pair, fault, ZOOKEEPER.table)

@@ -7,6 +7,7 @@ the explicit option both nodes have the messages of the copy, and the newer ones
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,6 +103,29 @@ def test_a_lost_store_is_restored_without_an_option(pair: ReplicatedPair, tmp_pa
     backup.start()
     wait_logged(primary, "replica in sync", 2)
     consume(pair.url, 50)
+
+
+def test_a_primary_that_has_lost_all_its_files_copies_them_before_it_activates(pair: ReplicatedPair) -> None:
+    """A primary without a store would begin a new node beside the backup that serves."""
+    primary, backup = pair.primary, pair.backup
+    produce(pair.url, 100)
+    node_id = primary.facts()["node_id"]
+    primary.kill()
+    backup.wait_ready("active")
+    shutil.rmtree(primary.directory / "data")
+    done = data("set-aside", "--instance", primary.directory, "--copy-of", node_id)
+    assert done == {"set_aside": None, "copy_of": node_id}
+    primary.start()
+    wait_in_sync(backup, primary)
+    primary.wait_ready("passive")
+    assert primary.facts()["node_id"] == backup.facts()["node_id"] == node_id
+    backup.kill()
+    primary.wait_ready("active")
+    consume(pair.url, 100)
+
+
+def test_a_node_id_that_is_none_is_refused(pair: ReplicatedPair) -> None:
+    assert "'east' is no UUID" in data("set-aside", "--instance", pair.primary.directory, "--copy-of", "east", code=2)
 
 
 def test_an_older_copy_is_refused_where_only_the_note_of_the_node_is_newer(

@@ -121,20 +121,26 @@ def place_of(inventory: str) -> str:
 
 
 def play(
-    lab: Lab, inventory: str, *playbooks: str, options: Sequence[str] = (), timeout_s: float = PLAY_TIMEOUT_S
+    lab: Lab,
+    inventory: str,
+    *playbooks: str,
+    options: Sequence[str] = (),
+    timeout_s: float = PLAY_TIMEOUT_S,
+    program: str = "ansible-playbook",
 ) -> Played:
     """Runs playbooks against the hosts of a lab, as an operator does: over ssh, as an unprivileged user with sudo.
 
     Args:
         lab: the hosts.
         inventory: one of ``inventories``, or a path.
-        playbooks: paths.
-        options: of ``ansible-playbook``.
+        playbooks: paths; for the program ``ansible`` the pattern of the hosts.
+        options: of the program.
         timeout_s: for all playbooks together.
+        program: ``ansible-playbook``, or ``ansible`` for one module.
     """
     begun = time.monotonic()
     done = subprocess.run(
-        ["ansible-playbook", "--inventory", place_of(inventory), *playbooks, *options, *interpreter_for(lab)],
+        [program, "--inventory", place_of(inventory), *playbooks, *options, *interpreter_for(lab)],
         cwd=ROOT,
         env=environment(lab, RESULTS / "tasks" / Path(playbooks[-1]).stem),
         stdin=subprocess.DEVNULL,

@@ -221,3 +221,16 @@ def test_a_play_for_a_group_that_need_not_be_there_warns_of_nothing(path: Path) 
     for play in load(path):
         if "hosts" in play and play["hosts"] not in ALWAYS_THERE:
             assert "in groups else '!all'" in str(play["hosts"]) or "intersect(groups)" in str(play["hosts"])
+
+
+def test_a_replaced_node_is_told_which_store_it_copies_before_it_starts_and_one_node_serves_in_the_end() -> None:
+    plays = yaml.safe_load((PLAYBOOKS / "replace_host.yml").read_text())
+    tasks = [task for play in plays for task in play["tasks"]]
+    commands = [str(task.get("ansible.builtin.command", "")) for task in tasks]
+    (named,) = (number for number, command in enumerate(commands) if "'--copy-of', replace_node_id" in command)
+    (started,) = (number for number, task in enumerate(tasks) if "understudy.broker.instance" in task)
+    assert named < started
+    assert "node.ha_policy == 'replication'" in tasks[named]["when"]
+    (expected,) = (task for task in tasks if task["name"] == "Expect one node that serves, and one store")
+    assert tasks.index(expected) > started
+    assert len(expected["ansible.builtin.assert"]["that"]) == 2

@@ -44,6 +44,18 @@ def test_every_node_is_held_before_the_first_wave_and_released_after_the_last_on
         assert hold["understudy.broker.rollout_hold"].get("state", "held") == state
 
 
+def test_a_roll_ends_with_the_releases_of_all_nodes_and_an_update_or_rollback_fails_if_they_differ() -> None:
+    verify = load("rolling/waves.yml")[-1]
+    assert verify["hosts"] == "broker"
+    *asked, refusal = verify["tasks"]  # type: ignore[misc]
+    assert "understudy.broker.node_info" in asked[0]
+    assert refusal["ansible.builtin.assert"]["that"] == "rolling_drift | length == 0"
+    assert refusal["when"] == "rolling_kind != 'restart'"
+    found = yaml.safe_load((PLAYBOOKS / "vars/rolling.yml").read_text())["rolling_drift"]
+    assert asked[0]["register"] in found
+    assert "understudy.broker.release_drift" in found
+
+
 def test_every_step_names_its_run() -> None:
     text = (PLAYBOOKS / "rolling/waves.yml").read_text()
     steps = [task for task in text.split("- name: ") if "understudy.broker.rollout_step" in task]

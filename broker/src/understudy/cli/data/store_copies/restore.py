@@ -22,10 +22,11 @@ from understudy.cli.node.run import read_configuration
 from understudy.cli.node.serving import notes_directory
 from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, DiskFailed, JournalCorrupt, LargeMessageFailed, StoreBehind
-from understudy.ids import NodeId
+from understudy.ids import NodeId, uuid_bytes, uuid_text
 from understudy.runtime.base.disk import RealDisk
 from understudy.runtime.process.instance_lock import InstanceLock
 from understudy.store.node_lock import NodeLock
+from understudy.store.replication.replica_state import incomplete_copy, write_replica_state
 from understudy.store.replication.store_files import StoreDirectories
 from understudy.store.seen import Position, SeenPosition
 from understudy.tools.restore import Restore, Restored, set_aside, why_refused
@@ -128,31 +129,58 @@ def restore_copy(
     echo(json.dumps({**fields, "refused": reason}) if as_json else _text(done, place.store.log))
 
 
+def _node_id(context: click.Context, parameter: click.Parameter, value: str | None) -> NodeId | None:
+    if value is None:
+        return None
+    try:
+        return NodeId(uuid_text(uuid_bytes(value)))
+    except ValueError:
+        hint = "`understudy status` of the active node shows its node id"
+        raise click.BadParameter(f"{value!r} is no UUID; {hint}") from None
+
+
 @click.command("set-aside")
 @_INSTANCE
 @_SERVER
+@click.option(
+    "--copy-of",
+    "node_id",
+    metavar="NODE_ID",
+    callback=_node_id,
+    help="Node id of the active node of its pair: this node activates only once it has copied that store, also if it is"
+    " the primary and has never had one.",
+)
 @_JSON
 @click.pass_context
-def set_store_aside(context: click.Context, instance: Path, server: str | None, as_json: bool) -> None:
+def set_store_aside(
+    context: click.Context, instance: Path, server: str | None, node_id: NodeId | None, as_json: bool
+) -> None:
     """Move the store of a node that does not run to oldreplica.N, so that it copies the data of its partner.
 
-    Run it as the user of the broker. The node starts without a store afterwards.
+    Run it as the user of the broker. The node starts without a store afterwards. A primary without one begins a new
+    node, beside the partner that serves, unless --copy-of is given.
 
     \b
     Example: understudy data set-aside --instance /srv/broker
     """
     try:
         place = _Place(instance, server)
-        with place.locked():
+        with place.locked() as lock:
             number = set_aside(place.store)
             place.seen.forget()
+            if node_id is not None:
+                # first: a node that is interrupted here does not activate, and its partner refuses its former node id
+                write_replica_state(place.disk, place.store.log, incomplete_copy(node_id))
+                lock.adopt(node_id)
     except (BrokerError, OSError) as error:
         echo(f"understudy: {error}", err=True)
         context.exit(1)
     if as_json:
-        echo(json.dumps({"set_aside": number}))
+        echo(json.dumps({"set_aside": number, "copy_of": node_id}))
     else:
         echo("there is no store" if number is None else f"{place.store.log}: moved to oldreplica.{number}")
+        if node_id is not None:
+            echo(f"the node copies the store of node {node_id} before it may activate")
 
 
 def _judge(copy: StoreDirectories, place: _Place, source: str, *, over_newer: bool) -> str | None:
