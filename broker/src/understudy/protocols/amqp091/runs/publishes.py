@@ -8,28 +8,22 @@ its frames (``channel``), which has the errors.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from understudy.kernel import DURABLE, Sends
 from understudy.kernel.amqp091 import PublishLimits, PublishTarget, split_publishes
 from understudy.limits import AMQP091_CONTENTS_OF_CONNECTION_BYTES_MAX
-from understudy.protocols.amqp091 import names
 from understudy.protocols.amqp091.link import ConnectionLink
-from understudy.protocols.amqp091.publisher import REPLY_PREFIX, ChannelPublisher
+from understudy.protocols.amqp091.publisher import ChannelPublisher
+from understudy.protocols.amqp091.runs.methods import PUBLISH, PublishMethod, method_of, utf16
 from understudy.protocols.amqp091.runs.ways import Run, Way
 from understudy.routing.exchanges.exchange import Exchange
 from understudy.routing.exchanges.publishing import ONE_PRIORITY
 from understudy.routing.queues.queue import Queue
 from understudy.session.send_requests import SendRoute
 from understudy.session.session import ServerSession
-from understudy.wire.amqp091.codes import Amqp091Error
 from understudy.wire.amqp091.frames import FrameDecoder, FrameType
-from understudy.wire.amqp091.layout import decode_method, encode_method
-from understudy.wire.amqp091.methods import BasicPublish
 
-#: Encoded class and method of a publish.
-PUBLISH: Final = encode_method(BasicPublish(0, "", ""))[:4]
 #: Bytes of a frame before its payload.
 _HEAD_BYTES: Final = 7
 #: Bytes for which a publish that has not come whole is waited for before its frames are taken one by one.
@@ -53,35 +47,6 @@ class _Publishes(NamedTuple):
     """Whether more bytes are needed for the publish after them."""
 
 
-class _Method(NamedTuple):
-    """A method frame that was read."""
-
-    exchange: str
-    routing_key: str
-    encoded_exchange: bytes
-    """Exchange in UTF-16."""
-    encoded_key: bytes
-
-
-@lru_cache(maxsize=1024)
-def _method_of(payload: bytes) -> _Method | None:
-    """The publish in a payload; None: it cannot be read, or every such publish needs a look of its own."""
-    try:
-        method = decode_method(payload)
-        assert isinstance(method, BasicPublish)
-        names.check_exchange(method.exchange)
-    except Amqp091Error:
-        return None
-    exchange, key = method.exchange, method.routing_key
-    if method.immediate or (not exchange and key.startswith(REPLY_PREFIX)):
-        return None
-    return _Method(exchange, key, _utf16(exchange), _utf16(key))
-
-
-def _utf16(text: str) -> bytes:
-    return text.encode("utf-16-le")
-
-
 class PublishRuns:
     """Runs of one channel."""
 
@@ -103,6 +68,11 @@ class PublishRuns:
     def single(self) -> None:
         """A publish was taken by its frames."""
         self._single_count = max(0, self._single_count - 1)
+
+    @staticmethod
+    def next_frame(decoder: FrameDecoder) -> bytes | None:
+        """The frame that comes next, if it is the method of a publish and whole."""
+        return decoder.method_frame(PUBLISH)
 
     def receive(self, decoder: FrameDecoder, frame: bytes, count_max: int) -> Run:
         """Take the publishes that come next, as far as they go the same way.
@@ -255,11 +225,11 @@ class PublishRuns:
             publisher.answer(first + count - 1)
         return Run(count, awaits=False)
 
-    def _aim(self, frame: bytes) -> tuple[Exchange, _Method, PublishTarget] | None:
+    def _aim(self, frame: bytes) -> tuple[Exchange, PublishMethod, PublishTarget] | None:
         """The exchange of a publish that can be taken together with others, and the values of its message if its queues
         ignore priorities.
         """
-        method = _method_of(frame[_HEAD_BYTES:-1])
+        method = method_of(frame[_HEAD_BYTES:-1])
         if method is None:
             return None
         peer = self._link.peer
@@ -269,11 +239,11 @@ class PublishRuns:
         # through the default exchange the message has the address of its queue, which most often has its name
         name = peer.host + (method.exchange or method.routing_key)
         target = PublishTarget(
-            _utf16(name), method.encoded_exchange, method.encoded_key, ONE_PRIORITY, peer.user.encode()
+            utf16(name), method.encoded_exchange, method.encoded_key, ONE_PRIORITY, peer.user.encode()
         )
         return exchange, method, target
 
-    def _way(self, exchange: Exchange, method: _Method, target: PublishTarget) -> Way | None:
+    def _way(self, exchange: Exchange, method: PublishMethod, target: PublishTarget) -> Way | None:
         """The way of publishes; None: each of them has to be looked at."""
         route = self._office.routing.publishing.route_of_key(exchange, method.routing_key)
         if route is None:
@@ -283,7 +253,7 @@ class PublishRuns:
         if not self._session.sends.permits_plain(name):
             return None
         if not method.exchange and name != host + method.routing_key:
-            target = target._replace(address=_utf16(name))
+            target = target._replace(address=utf16(name))
         if route.priority != target.priority:
             target = target._replace(priority=route.priority)
         return Way(exchange, route, target)
