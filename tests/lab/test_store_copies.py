@@ -14,6 +14,7 @@ from understudy_lab.hosts import Lab
 from understudy_lab.pair import (
     BACKUP,
     CLIENT,
+    PASSWORDS,
     PRIMARY,
     UNDERSTUDY,
     UNITS,
@@ -109,7 +110,7 @@ def test_a_lost_machine_is_replaced_under_load(pair: Lab, lost: str) -> None:
 def test_a_copy_is_put_back_only_over_older_data_or_with_the_explicit_option(pair: Lab) -> None:
     active, _passive = make_ready(pair)
     assert active == PRIMARY
-    pair.output(CLIENT, "mkdir -p load")
+    pair.output(CLIENT, f"mkdir -p load; umask 077; echo {PASSWORDS['BROKER_DRILL_PASSWORD']} >load/password")
     produce = f"cd load; {UNDERSTUDY} produce --url tcp://10.77.0.12:61616 --user drill --password-file password"
     pair.output(CLIENT, f"{produce} --queue drill --count 300")
     played = play(pair, INVENTORY, "playbooks/backup_store.yml", options=("-e", "backup_name=full"))
