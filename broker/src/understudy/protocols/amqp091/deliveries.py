@@ -212,9 +212,7 @@ class ChannelDeliveries:
         self._next_id += 1
         self._session.consumers.create(self._next_id, queue.name, priority=priority, flow=flow)
         frame = _frame_of(self._output.number, self._link, tag)
-        self._by_id[self._next_id] = _ConsumerOfChannel(
-            tag, queue, flow, kept, _frame_of(self._output.number, self._link, tag)
-        )
+        self._by_id[self._next_id] = _ConsumerOfChannel(tag, queue, flow, kept, frame)
         self._by_tag[tag] = self._next_id
         self.cancelled.pop(tag, None)
 
