@@ -8,7 +8,6 @@ checked.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import statistics
@@ -18,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -26,11 +25,11 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
+from benchmarks.case_report import CaseReport
 from benchmarks.celery_app import NEXT, application
-from benchmarks.goals import Goal, judge_celery
+from benchmarks.goals import judge_celery
 from benchmarks.load import CannotRun, RunFailed
 from benchmarks.peers import Chosen
-from benchmarks.report import goal_table, markdown_table
 from benchmarks.targets import Broker, RabbitMq, Understudy, family
 from benchmarks.usage import process_cpu_seconds
 
@@ -130,27 +129,15 @@ def celery(
     def say(text: str) -> None:
         console.print(f"[{time.monotonic() - began:4.0f} s] {text}", highlight=False, markup=False)
 
-    rows = measure(plan, say)
+    report = CaseReport("celery", CASES, cases, "worker", decimals=0)
+    rows = measure(plan, report, say)
     goals = judge_celery(rows, cases)
-    if as_json:
-        facts = {
-            row.name: {
-                "samples": {case: [asdict(each) for each in figures] for case, figures in row.samples.items()},
-                "failures": row.failures,
-            }
-            for row in rows
-        }
-        goals_of = [asdict(goal) for goal in goals]
-        click.echo(json.dumps({"benchmark": "celery", "rounds": rounds, "rows": facts, "goals": goals_of}))
-    elif as_markdown:
-        click.echo(markdown_table(*_table(rows, plan, goals)))
-    else:
-        _show(rows, plan, goals)
+    report.print(rows, goals, rounds=rounds, as_json=as_json, as_markdown=as_markdown)
     if any(row.failures for row in rows if row.name.startswith(_OURS)):
         raise SystemExit(1)
 
 
-def measure(plan: Plan, say: Callable[[str], None]) -> list[Row]:
+def measure(plan: Plan, report: CaseReport, say: Callable[[str], None]) -> list[Row]:
     """All rounds of all cases for all brokers. Raises CannotRun if the broker of this tree does not start."""
     with tempfile.TemporaryDirectory(prefix="understudy-celery-") as name, ExitStack() as stack:
         directory = Path(name)
@@ -172,7 +159,7 @@ def measure(plan: Plan, say: Callable[[str], None]) -> list[Row]:
                 for row in rows[number % len(rows) :] + rows[: number % len(rows)]:
                     if case not in row.failures:
                         _one(row, case, plan.tasks)
-                        say(f"round {number + 1} of {plan.rounds}: {case}: {row.name}: {_last(row, case)}")
+                        say(f"round {number + 1} of {plan.rounds}: {case}: {row.name}: {report.last(row, case)}")
         return rows
 
 
@@ -234,42 +221,3 @@ def _worker(url: str, log: Path, *, confirms: bool) -> Iterator[int]:
 
 def _cpu_s(pids: Sequence[int]) -> float:
     return sum(process_cpu_seconds(each) for each in pids)
-
-
-def _last(row: Row, case: str) -> str:
-    if case in row.failures:
-        return f"FAILED: {row.failures[case]}"
-    figures = row.samples[case][-1]
-    return f"{figures.per_s:,.0f}/s, {figures.broker_cpu_us:,.0f} us"
-
-
-def _table(rows: Sequence[Row], plan: Plan, goals: Sequence[Goal]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Columns and rows: for each broker tasks/s and, in brackets, its processor time for a task in us."""
-    verdicts = {goal.text: goal for goal in goals}
-    lines = []
-    for case in plan.cases:
-        cells = [f"{CASES[case]} (`{case}`)"]
-        for row in rows:
-            per_s, cpu_us = row.median(case, "per_s"), row.median(case, "broker_cpu_us")
-            failed = "failed" if case in row.failures else ""
-            cells.append(f"{per_s:,.0f} ({cpu_us:,.0f})" if per_s and cpu_us is not None else failed)
-        goal = verdicts.get(case)
-        found = f"{goal.found}: {'met' if goal.met else 'missed'}" if goal is not None and goal.met is not None else ""
-        lines.append((*cells, found))
-    return ("case", *(row.name for row in rows), "ratio"), lines
-
-
-def _show(rows: Sequence[Row], plan: Plan, goals: Sequence[Goal]) -> None:
-    console = Console(width=118)
-    for case in plan.cases:
-        console.print(f"{case}: {CASES[case]}", highlight=False)
-        for row in rows:
-            if case in row.failures:
-                console.print(f"  {row.name:20} FAILED: {row.failures[case]}", highlight=False, markup=False)
-            elif rates := [each.per_s for each in row.samples.get(case, ())]:
-                middle, cpu_us = statistics.median(rates), row.median(case, "broker_cpu_us")
-                worker_us = row.median(case, "worker_cpu_us")
-                spread = f"{min(rates):,.0f} to {max(rates):,.0f}"
-                text = f"{middle:12,.0f}/s ({spread}), CPU {cpu_us:,.0f} us, worker {worker_us:,.0f} us"
-                console.print(f"  {row.name:20}{text}", highlight=False)
-    console.print(goal_table(goals))

@@ -10,13 +10,11 @@ Other peers have no client of this kind; ``peers`` has cases for them.
 
 from __future__ import annotations
 
-import json
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,12 +22,12 @@ import click
 from rich.console import Console
 
 from benchmarks.backlog import DEEP, Row, start
-from benchmarks.goals import Goal, judge_jms
+from benchmarks.case_report import CaseReport
+from benchmarks.goals import judge_jms
 from benchmarks.growth import fill
 from benchmarks.jms_client import JmsClient
 from benchmarks.load import CannotRun, RunFailed
 from benchmarks.peers import Chosen
-from benchmarks.report import goal_table, markdown_table
 
 _OURS: Final = "understudy"
 _BODY_BYTES: Final = 1024
@@ -121,27 +119,15 @@ def jms(
     def say(text: str) -> None:
         console.print(f"[{time.monotonic() - began:4.0f} s] {text}", highlight=False, markup=False)
 
-    rows = measure(plan, say)
+    report = CaseReport("jms", CASES, cases, "client", decimals=1)
+    rows = measure(plan, report, say)
     goals = judge_jms(rows, cases)
-    if as_json:
-        facts = {
-            row.name: {
-                "samples": {case: [asdict(each) for each in figures] for case, figures in row.samples.items()},
-                "failures": row.failures,
-            }
-            for row in rows
-        }
-        goals_of = [asdict(goal) for goal in goals]
-        click.echo(json.dumps({"benchmark": "jms", "rounds": rounds, "rows": facts, "goals": goals_of}))
-    elif as_markdown:
-        click.echo(markdown_table(*_table(rows, plan, goals)))
-    else:
-        _show(rows, plan, goals)
+    report.print(rows, goals, rounds=rounds, as_json=as_json, as_markdown=as_markdown)
     if any(row.failures for row in rows if row.name.startswith(_OURS)):
         raise SystemExit(1)
 
 
-def measure(plan: _Plan, say: Callable[[str], None]) -> list[Row]:
+def measure(plan: _Plan, report: CaseReport, say: Callable[[str], None]) -> list[Row]:
     """All rounds of all cases for all brokers. Raises CannotRun if there is no client or no broker of this tree."""
     with tempfile.TemporaryDirectory(prefix="understudy-jms-") as name, ExitStack() as stack:
         directory = Path(name)
@@ -174,7 +160,7 @@ def measure(plan: _Plan, say: Callable[[str], None]) -> list[Row]:
                         continue
                     node = above[row.name] if case.startswith(BESIDE) else row
                     _one(client, row, node, case, str(number), plan)
-                    say(f"round {number + 1} of {plan.rounds}: {case}: {row.name}: {_last(row, case)}")
+                    say(f"round {number + 1} of {plan.rounds}: {case}: {row.name}: {report.last(row, case)}")
         return rows
 
 
@@ -203,42 +189,3 @@ def _one(client: JmsClient, row: Row, node: Row, case: str, number: str, plan: _
         row.failures[case] = str(error)
         return
     row.samples.setdefault(case, []).append(figures)
-
-
-def _last(row: Row, case: str) -> str:
-    if case in row.failures:
-        return f"FAILED: {row.failures[case]}"
-    figures = row.samples[case][-1]
-    return f"{figures.per_s:,.0f}/s, {figures.broker_cpu_us:.1f} us"
-
-
-def _table(rows: Sequence[Row], plan: _Plan, goals: Sequence[Goal]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Columns and rows: for each broker messages/s and, in brackets, its processor time for a message in us."""
-    verdicts = {goal.text: goal for goal in goals}
-    lines = []
-    for case in plan.cases:
-        cells = [f"{CASES[case]} (`{case}`)"]
-        for row in rows:
-            per_s, cpu_us = row.median(case, "per_s"), row.median(case, "broker_cpu_us")
-            failed = "failed" if case in row.failures else ""
-            cells.append(f"{per_s:,.0f} ({cpu_us:,.1f})" if per_s and cpu_us is not None else failed)
-        goal = verdicts.get(case)
-        found = f"{goal.found}: {'met' if goal.met else 'missed'}" if goal is not None and goal.met is not None else ""
-        lines.append((*cells, found))
-    return ("case", *(row.name for row in rows), "ratio"), lines
-
-
-def _show(rows: Sequence[Row], plan: _Plan, goals: Sequence[Goal]) -> None:
-    console = Console(width=118)
-    for case in plan.cases:
-        console.print(f"{case}: {CASES[case]}", highlight=False)
-        for row in rows:
-            if case in row.failures:
-                console.print(f"  {row.name:20} FAILED: {row.failures[case]}", highlight=False, markup=False)
-            elif rates := [each.per_s for each in row.samples.get(case, ())]:
-                middle, cpu_us = statistics.median(rates), row.median(case, "broker_cpu_us")
-                client_us = row.median(case, "client_cpu_us")
-                spread = f"{min(rates):,.0f} to {max(rates):,.0f}"
-                text = f"{middle:12,.0f}/s ({spread}), CPU {cpu_us:,.1f} us, client {client_us:,.1f} us"
-                console.print(f"  {row.name:20}{text}", highlight=False)
-    console.print(goal_table(goals))

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from benchmarks.backlog import Figures, Row, limit
-from benchmarks.cases import ALL, CASES, SIZES
+from benchmarks.cases import ALL, AMQP, CASES, SIZES
 from benchmarks.celery_tasks import Figures as CeleryFigures
 from benchmarks.celery_tasks import Row as CeleryRow
 from benchmarks.goals import FLOOR, OURS_AMQP, judge, judge_celery, judge_jms
@@ -131,7 +131,7 @@ def test_the_share_of_the_floor_has_a_column_only_with_figures_of_one(tmp_path: 
 def test_the_floor_takes_no_large_messages(tmp_path: Path) -> None:
     target = Target(FLOOR, Floor(tmp_path / FLOOR))
     assert [case for case in SIZES if not target.takes(case)] == ["size-500-kB", "size-5-MB"]
-    assert all(_target("artemis", tmp_path).takes(case) for case in ALL)
+    assert [case for case in ALL if not _target("artemis", tmp_path).takes(case)] == list(AMQP)
 
 
 def test_the_share_of_cpu(tmp_path: Path) -> None:
