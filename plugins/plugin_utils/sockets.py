@@ -54,12 +54,14 @@ def client_url(url: str, protocol: str) -> str:
         raise ValueError(f"{protocol!r} is none of {', '.join(PROTOCOLS)}")
     if protocol == "CORE":
         return url
-    inside, _, common = url.removeprefix("(").partition(")") if url.startswith("(") else (url, "", "")
+    inside, common = url, ""
+    if url.startswith("("):
+        inside, common = url[1:].split(")", 1)
     places, queries = [], set()
     for each in inside.split(",tcp://"):
-        place, _, query = each.removeprefix("tcp://").partition("?")
-        places.append(place)
-        queries.add(query)
+        place = each.removeprefix("tcp://").partition("?")
+        places.append(place[0])
+        queries.add(place[2])
     if len(queries) > 1:
         raise ValueError(f"the nodes {', '.join(places)} have different parameters of their connectors")
     parameters = [each for each in f"{queries.pop()}&{common.removeprefix('?')}".split("&") if each]

@@ -7,11 +7,12 @@ restarts the witnesses one after the other, then the pair.
 from __future__ import annotations
 
 import pytest
-from understudy_lab.ensembles import HOSTS as HOSTS
+from understudy_lab import ensembles
 from understudy_lab.ensembles import Ensemble
 from understudy_lab.faults import Fault, cut_power, endure, power_on
 from understudy_lab.hosts import Lab
 
+HOSTS = ensembles.HOSTS
 WITNESSES = Ensemble("witnesses", "quorum_witnesses", "molecule/booted_quorum/addresses.yml", "understudy-witness")
 
 

@@ -12,12 +12,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from understudy_lab.ensembles import HOSTS as HOSTS
+from understudy_lab import ensembles
 from understudy_lab.ensembles import SERVERS, Ensemble
 from understudy_lab.errors import run
 from understudy_lab.faults import Fault, cut_power, endure, power_on
 from understudy_lab.hosts import Lab
 
+HOSTS = ensembles.HOSTS
 ZOOKEEPER = Ensemble("zookeeper", "quorum_zookeeper", "tests/lab/inventories/zookeeper.yml", "zookeeper")
 PACKAGES = ("zookeeper", "zookeeperd")
 

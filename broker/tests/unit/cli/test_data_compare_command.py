@@ -176,8 +176,7 @@ def test_export_takes_queues_and_addresses(copies: dict[str, str], tmp_path: Pat
     assert [line for line in some if "message" in line] == [
         line for line in lines if "message" in line and line["message"]["queue"] == chosen["name"]
     ]
-    assert run("export", copies["left"], "--address", "no such", "-o", str(file), "--json")[0] == 0
-    assert [next(iter(json.loads(line))) for line in file.read_text().splitlines()] == ["export", "end"]
+    assert run("export", copies["left"], "--address", "no such", "-o", str(file), "--json")[0] == 2
 
 
 def test_export_has_the_queues_without_messages(tmp_path: Path) -> None:
@@ -208,7 +207,7 @@ def test_export_has_the_queues_without_messages(tmp_path: Path) -> None:
     assert queue["settings"] == {"ring_size": 7}
     exported = ExportFile(file)
     assert (list(exported.queues), exported.messages(prepared=True)) == (["subscription"], 0)
-    assert run("export", store, "--queue", "another", "-o", str(file), "--json")[1].count('"queues": 0') == 1
+    assert run("export", store, "--queue", "another", "-o", str(file), "--json")[0] == 2
     other = str(write_out(fork(rig, random.Random(12)).right, tmp_path / "other"))
     assert run("export", store, "--only-in-not", other, "-o", str(file))[0] == 0
     assert [next(iter(json.loads(line))) for line in file.read_text().splitlines()] == ["export", "end"]
