@@ -188,12 +188,14 @@ class Aiormq(Asynchronous):
     errors = (aiormq.exceptions.AMQPError, OSError, TimeoutError)
 
     async def _open(self, ports: tuple[int, ...]) -> None:
-        for attempt in range(600 * len(ports)):
-            try:
-                self._connection = await aiormq.connect(f"amqp://guest:guest@127.0.0.1:{ports[attempt % len(ports)]}//")
-                break
-            except self.errors:
-                continue
+        async with asyncio.timeout(ACTIVATION_TIMEOUT_S):
+            for port in itertools.cycle(ports):
+                try:
+                    self._connection = await aiormq.connect(f"amqp://guest:guest@127.0.0.1:{port}//")
+                    break
+                except (aiormq.exceptions.AMQPError, OSError):
+                    # the time is limited and not the number of attempts; a refusal comes at once
+                    await asyncio.sleep(0.01)
         self._channel = await self._connection.channel()
         await self._channel.queue_declare(QUEUE, durable=True)
 

@@ -194,10 +194,7 @@ pub fn split_confirms(data: &Bound<'_, PyBytes>, start: usize, count_max: usize)
 pub fn split_commits(data: &Bound<'_, PyBytes>, start: usize, count_max: usize) -> (i64, Vec<i64>) {
     let mut found = Vec::new();
     let rest = data.as_bytes().get(start..).unwrap_or(&[]);
-    if rest.len() < PAIR_BYTES
-        || i32_at(rest, 0) != Some(ACKNOWLEDGE_BYTES as i32 - 4)
-        || rest[4] != SESS_ACKNOWLEDGE
-    {
+    if rest.len() < PAIR_BYTES || i32_at(rest, 0) != Some(ACKNOWLEDGE_BYTES as i32 - 4) || rest[4] != SESS_ACKNOWLEDGE {
         return (0, found);
     }
     // the head of an acknowledgement with its consumer, and a whole commit of the same channel
