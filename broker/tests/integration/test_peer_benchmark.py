@@ -298,7 +298,7 @@ class Scripted:
     def producer(self, queue: str, content: Content) -> Producer:
         return Producer(self._pair(), *self.talk.frame())
 
-    def consumer(self, queue: str, number: int) -> Consumer:
+    def consumer(self, queue: str, number: int, prefetch: int = 0) -> Consumer:
         ours = self._pair()
         threading.Thread(target=self._serve, args=(len(self.talk.frame()[0]),), daemon=True).start()
         return Consumer(ours, b"start")
