@@ -42,7 +42,7 @@ class CaseReport:
     cases: Sequence[str]
     """Cases that were run."""
     other: str
-    """Whose processor time is beside that of the broker: the figure is ``<other>_cpu_us``."""
+    """Process whose processor time is shown beside that of the broker: the figure ``<other>_cpu_us``."""
     decimals: int
     """Decimals of processor times."""
 
@@ -76,7 +76,7 @@ class CaseReport:
         return f"{value:,.{self.decimals}f}"
 
     def _lines(self, rows: Sequence[CaseRow], goals: Iterable[Goal]) -> list[tuple[str, ...]]:
-        """For each case and broker the rate and, in brackets, its processor time in us."""
+        """Rate of each broker in each case and, in brackets, its processor time in us."""
         verdicts = {goal.text: goal for goal in goals}
         lines = []
         for case in self.cases:
