@@ -20,13 +20,14 @@ from understudy_lab.hosts import Lab
 
 HOSTS = ensembles.HOSTS
 ZOOKEEPER = Ensemble("zookeeper", "quorum_zookeeper", "tests/lab/inventories/zookeeper.yml", "zookeeper")
-PACKAGES = ("zookeeper", "zookeeperd")
+#: The last one is for the module ``apt`` of Ansible.
+PACKAGES = ("zookeeper", "zookeeperd", "python3-apt")
 
 
 @pytest.fixture(scope="module")
 def packages(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive of Debian packages with ZooKeeper and all that a host lacks for it, downloaded once for an image."""
-    kept = lab.image.directory / "packages" / "zookeeper.tar"
+    kept = lab.image.directory / "packages" / f"{'+'.join(PACKAGES)}.tar"
     if kept.exists():
         return kept
     scratch = tmp_path_factory.mktemp("zookeeper")
