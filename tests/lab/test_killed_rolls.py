@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from understudy_lab.hosts import Lab
@@ -39,7 +40,7 @@ def cluster(deployed: Cluster) -> Cluster:
     return deployed
 
 
-def health(cluster: Cluster) -> tuple[Played, dict[str, object]]:
+def health(cluster: Cluster) -> tuple[Played, dict[str, Any]]:
     """The playbook health, and its report for monitors."""
     path: Path = cluster.scratch / "health.json"
     path.unlink(missing_ok=True)
@@ -69,10 +70,10 @@ def refused_and_reported(cluster: Cluster, phase: str) -> None:
     played, report = health(cluster)
     assert played.code != 0
     assert report["healthy"] is False
-    assert len(report["roll_unfinished"]) == 1  # type: ignore[arg-type]
-    phases = {each["name"]: each["roll_phase"] for each in report["nodes"]}  # type: ignore[attr-defined]
+    assert len(report["roll_unfinished"]) == 1
+    phases = {each["name"]: each["roll_phase"] for each in report["nodes"]}
     assert phases == {"a1": phase, "a2": phase, "b1": "", "b2": ""}
-    assert [each["name"] for each in report["pairs"]] == ["east", "west"]  # type: ignore[attr-defined]
+    assert [each["name"] for each in report["pairs"]] == ["east", "west"]
 
 
 def test_a_killed_roll_is_undone_and_site_works_again(cluster: Cluster) -> None:
@@ -134,13 +135,13 @@ def test_site_crosses_a_killed_roll_where_it_is_told_to_and_the_roll_is_resumed(
     assert "A roll is ignored, because of broker_ignore_hold" in plain(site.output), site.output[-3000:]
     await_service(lab, "east")
     _played, report = health(cluster)
-    assert len(report["roll_unfinished"]) == 1  # type: ignore[arg-type]
-    releases = {each["name"]: each["running_release"].split("-")[0] for each in report["nodes"]}  # type: ignore[attr-defined]
+    assert len(report["roll_unfinished"]) == 1
+    releases = {each["name"]: each["running_release"].split("-")[0] for each in report["nodes"]}
     assert releases == {
         **dict.fromkeys(("a1", "a2"), cluster.next.version),
         **dict.fromkeys(("b1", "b2"), cluster.now.version),
     }
-    assert any("different releases" in problem for problem in report["problems"]), report  # type: ignore[attr-defined]
+    assert any("different releases" in problem for problem in report["problems"]), report
     resumed = cluster.roll().end()
     assert resumed.code == 0, resumed.output[-4000:]
     cluster.rolled()
@@ -163,9 +164,9 @@ def test_with_a_host_down_health_reports_all_others(cluster: Cluster) -> None:
     try:
         played, report = health(cluster)
         assert played.code != 0
-        states = {each["name"]: each["state"] for each in report["nodes"]}  # type: ignore[attr-defined]
+        states = {each["name"]: each["state"] for each in report["nodes"]}
         assert states == {"a1": "active", "a2": "host unreachable", "b1": "active", "b2": "passive"}
-        east, west = report["pairs"]  # type: ignore[misc]
+        east, west = report["pairs"]
         assert "a1 serves, and NO NODE MAY TAKE OVER. a2 cannot be reached by Ansible" in east["sentence"]
         assert west["sentence"] == "Pair west: b1 serves, and b2 may take over. Nothing is to be done."
     finally:

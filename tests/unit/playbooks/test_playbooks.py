@@ -6,6 +6,7 @@ import fnmatch
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,7 +16,7 @@ FILES = sorted(path for path in PLAYBOOKS.rglob("*.yml") if "vars" not in path.p
 ON_A_NODE = ("ansible.builtin.command", "understudy.broker.instance", "understudy.broker.gate", "ansible.builtin.file")
 
 
-def tasks(entries: list[dict[str, object]]) -> Iterator[dict[str, object]]:
+def tasks(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Every task, also those of plays and blocks."""
     for entry in entries:
         nested = [entry[key] for key in ("tasks", "block", "rescue", "always") if key in entry]
@@ -26,7 +27,7 @@ def tasks(entries: list[dict[str, object]]) -> Iterator[dict[str, object]]:
             yield entry
 
 
-def load(path: Path) -> list[dict[str, object]]:
+def load(path: Path) -> list[dict[str, Any]]:
     content = yaml.safe_load(path.read_text())
     assert isinstance(content, list)
     return content
@@ -39,7 +40,7 @@ def test_no_play_or_task_sets_a_connection(path: Path) -> None:
         assert "connection" not in entry, entry.get("name")
 
 
-def in_plays(entries: list[dict[str, object]]) -> Iterator[tuple[dict[str, object], dict[str, object]]]:
+def in_plays(entries: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Every task of a file of plays, with its play."""
     for play in entries:
         if "hosts" in play:
@@ -94,7 +95,7 @@ def test_a_password_reaches_the_clients_as_a_file() -> None:
     assert all(task.get("no_log") is True for task in secret)
 
 
-def inputs(path: Path) -> dict[str, object]:
+def inputs(path: Path) -> dict[str, Any]:
     (play,) = load(path)
     found = play["vars"]
     assert isinstance(found, dict)
@@ -113,7 +114,7 @@ def test_every_drill_has_the_inputs_of_the_drill_of_a_pair(path: Path) -> None:
 
 
 def test_clients_of_a_drill_use_the_protocol_that_is_asked_for() -> None:
-    found = {task["name"].partition(",")[0]: str(task) for task in tasks(load(PLAYBOOKS / "tasks/drill_round.yml"))}  # type: ignore[attr-defined]
+    found = {task["name"].partition(",")[0]: str(task) for task in tasks(load(PLAYBOOKS / "tasks/drill_round.yml"))}
     for who in ("consumer", "producer"):
         assert f"item.url | understudy.broker.client_url(drill_{who}_protocol)" in found[f"Start the {who}s"]
 
@@ -176,8 +177,7 @@ def test_what_starts_stops_or_installs_looks_for_rolls_before_anything_else_acts
 
 def test_a_drill_looks_for_rolls_before_it_begins() -> None:
     found = [
-        (task.get("ansible.builtin.include_role") or {}).get("tasks_from")  # type: ignore[attr-defined]
-        or task.get("ansible.builtin.include_tasks")
+        (task.get("ansible.builtin.include_role") or {}).get("tasks_from") or task.get("ansible.builtin.include_tasks")
         for task in tasks(load(PLAYBOOKS / "tasks/drill.yml"))
     ]
     assert found.index("roll_refuse") < found.index("drill_round.yml")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,16 +18,16 @@ PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
 ROLLS = {"rolling_update": "update", "rolling_restart": "restart", "rollback": "rollback"}
 
 
-def load(name: str) -> list[dict[str, object]]:
+def load(name: str) -> list[dict[str, Any]]:
     content = yaml.safe_load((PLAYBOOKS / name).read_text())
     assert isinstance(content, list)
     return content
 
 
-def wave() -> tuple[dict[str, object], dict[str, list[dict[str, object]]]]:
+def wave() -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
     """The play of the waves, and its block."""
     play = load("rolling/waves.yml")[0]
-    (block,) = (task for task in play["tasks"] if "block" in task)  # type: ignore[attr-defined]
+    (block,) = (task for task in play["tasks"] if "block" in task)
     return play, block
 
 
@@ -40,14 +41,14 @@ def test_every_node_is_held_before_the_first_wave_and_released_after_the_last_on
     plan, release = load("rolling/look.yml")[-1], load("rolling/waves.yml")[1]
     for play, state in ((plan, "held"), (release, "released")):
         assert play["hosts"] == "broker"
-        hold = next(task for task in play["tasks"] if "understudy.broker.rollout_hold" in task)  # type: ignore[attr-defined]
+        hold = next(task for task in play["tasks"] if "understudy.broker.rollout_hold" in task)
         assert hold["understudy.broker.rollout_hold"].get("state", "held") == state
 
 
 def test_a_roll_ends_with_the_releases_of_all_nodes_and_an_update_or_rollback_fails_if_they_differ() -> None:
     verify = load("rolling/waves.yml")[-1]
     assert verify["hosts"] == "broker"
-    *asked, refusal = verify["tasks"]  # type: ignore[misc]
+    *asked, refusal = verify["tasks"]
     assert "understudy.broker.node_info" in asked[0]
     assert refusal["ansible.builtin.assert"]["that"] == "rolling_drift | length == 0"
     assert refusal["when"] == "rolling_kind != 'restart'"
@@ -65,10 +66,10 @@ def test_every_step_names_its_run() -> None:
 
 def test_a_rollback_removes_what_the_undone_update_has_staged_before_it_lets_the_nodes_go() -> None:
     end = load("rolling/waves.yml")[1]["tasks"]
-    steps = [task.get("understudy.broker.rollout_step", {}).get("step", "") for task in end]  # type: ignore[attr-defined]
-    holds = ["understudy.broker.rollout_hold" in task for task in end]  # type: ignore[attr-defined]
+    steps = [task.get("understudy.broker.rollout_step", {}).get("step", "") for task in end]
+    holds = ["understudy.broker.rollout_hold" in task for task in end]
     assert steps.index("unstage") < holds.index(True)
-    assert "rolling_kind == 'rollback'" in end[steps.index("unstage")]["when"]  # type: ignore[index]
+    assert "rolling_kind == 'rollback'" in end[steps.index("unstage")]["when"]
 
 
 def test_phases_come_in_the_order_of_the_plan() -> None:

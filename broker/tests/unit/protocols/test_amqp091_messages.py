@@ -88,7 +88,7 @@ def test_messages_without_a_timestamp_get_the_time_at_which_they_come(count: int
         {"expiration": "x"},
         {"expiration": "-1"},
         {"expiration": "315360000001"},
-        {"user_id": "somebody"},
+        {"user_id": "another-user"},
         {"headers": {"CC": "k"}},
     ],
 )
@@ -112,7 +112,7 @@ def test_lifetimes_of_up_to_ten_years_are_possible() -> None:
 
 def test_a_missing_exchange_counts_before_the_properties() -> None:
     client = AmqpNode().channel()
-    client.publish("q", exchange="missing", user_id="somebody", expiration="x")
+    client.publish("q", exchange="missing", user_id="another-user", expiration="x")
     assert client.only(m.ChannelClose)[0].reply_code == 404
 
 

@@ -392,9 +392,10 @@ class Applier:
         self._each_body(operation.ends, self._write_end, disk)
         self._each_body(operation.ends, self._name_body, disk)
         named = [(self._bodies[end.name], end) for end in operation.ends]
-        durable = [(body, end) for body, end in named if end.durable and body.error is None]
-        files = [body.named for body, _ in durable if body.named is not None]
-        for (body, _), error in zip(durable, disk.sync_files(files), strict=True):
+        durable = [
+            (body, body.named) for body, end in named if end.durable and body.error is None and body.named is not None
+        ]
+        for (body, _), error in zip(durable, disk.sync_files([file for _, file in durable]), strict=True):
             # final, also on a full disk: the system may have dropped the pages
             body.error = error
         for body, end in named:

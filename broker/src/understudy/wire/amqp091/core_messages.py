@@ -94,7 +94,7 @@ def plain_body(kind: int, body: bytes) -> bytes:
     """The whole body of a message of CORE as a client gets it: text as UTF-8, everything else as it is."""
     if kind == MessageType.TEXT and body[:1] == b"\x01":
         try:
-            # a text may have any length, other than a string in a property
+            # a text may have any length, unlike a string in a property
             text, end = decode_simple_string(body, 1, len(body), len(body))
         except RemoteProtocolError:
             return body
