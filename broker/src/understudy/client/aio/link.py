@@ -271,6 +271,10 @@ class Link:
             self._space.append(future)
             await future
 
+    def end_span(self, future: Future[None], ended: Callable[[Any], None]) -> None:
+        """Call the function with the future when the send has its outcome, before the application gets the outcome."""
+        future.add_done_callback(ended)
+
     def now_s(self) -> float:
         """Monotonic seconds, with fractions."""
         return self.loop.time()

@@ -203,7 +203,7 @@ class Producer:
             self._rate.count(self._link.now_ms())
         future: Future[None] = self._link.new_future()
         if ended is not None:
-            future.add_done_callback(ended)
+            self._link.end_span(future, ended)
         if streamed:
             self._send_stream(message, body, future)
             return future

@@ -25,7 +25,7 @@ from concurrent.futures import Future
 from functools import partial
 from socket import socket
 from types import TracebackType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from understudy.client.core.connection.state import ClientState
 from understudy.client.core.connection.tracing import Tracing
@@ -94,23 +94,55 @@ class _OtherProcess:
     def __exit__(self, *raised: object) -> None: ...
 
 
+class _Once:
+    """A function that is called once, by whichever thread calls first; the others wait until it has returned."""
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self._function: Callable[[], object] | None = function
+        self._lock = threading.RLock()  # the function may ask for the outcome of its own future
+
+    def __call__(self) -> None:
+        with self._lock:
+            function, self._function = self._function, None
+            if function is None:
+                return
+            try:
+                function()
+            except Exception:
+                _log.exception("the end of a span raised an error")
+
+
 class _SendFuture(Future[None]):
-    """The future of a send. A thread that waits for its result reads the socket."""
+    """The future of a send. A thread that waits for its result reads the socket.
+
+    The span of the send, if there is one, has ended when ``result`` or ``exception`` returns: the thread that asks ends
+    it if the thread for callbacks has not done so yet.
+    """
 
     def __init__(self, link: Link) -> None:
         super().__init__()
         self._link = link
+        self._ended: Callable[[], None] | None = None
         self.set_running_or_notify_cancel()  # a call given to the core cannot be cancelled
 
+    def end_span(self, ended: Callable[[Any], None]) -> None:
+        """Call the function once with this future when the send has its outcome, before ``result`` returns."""
+        self._ended = once = _Once(partial(ended, self))
+        self.add_done_callback(lambda _: once())
+
     def result(self, timeout: float | None = None) -> None:
-        if not self.done():
-            self._link.wait_for(self.done, timeout)
+        self._wait(timeout)
         return super().result(0)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._wait(timeout)
+        return super().exception(0)
+
+    def _wait(self, timeout: float | None) -> None:
         if not self.done():
             self._link.wait_for(self.done, timeout)
-        return super().exception(0)
+        if self._ended is not None and self.done():
+            self._ended()
 
     def add_done_callback(self, fn: Callable[[Future[None]], object]) -> None:
         """Call the function when the send has its outcome, on the client's thread for callbacks."""
@@ -450,9 +482,13 @@ class Link:
         self._space.wait()
 
     def new_future(self) -> Future[None]:
-        """Makes the future of a send."""
+        """Make the future of a send."""
         self.care.expects = True
         return _SendFuture(self)
+
+    def end_span(self, future: Future[None], ended: Callable[[Any], None]) -> None:
+        """Call the function with the future when the send has its outcome, before the application gets the outcome."""
+        cast(_SendFuture, future).end_span(ended)
 
     def now_s(self) -> float:
         """Monotonic seconds, with fractions."""
