@@ -14,6 +14,7 @@ from understudy.protocols.amqp091.moves.departures import Departures
 from understudy.protocols.amqp091.publisher import ChannelPublisher
 from understudy.protocols.amqp091.runs.publishes import PublishRuns
 from understudy.protocols.amqp091.runs.ways import Run
+from understudy.routing.queues.delivery import DeliveryPermission
 from understudy.session.outcomes import Outcome
 from understudy.session.session import ServerSession
 from understudy.wire.amqp091.frames import FrameDecoder
@@ -105,3 +106,12 @@ def _home_keeps_moved_session(patch: Patch) -> None:
         self._answer(move, answer, MoveStep.ENDED)
 
     patch.replace(Departures, "stored", stored)
+
+
+@planted(
+    "amqp-replaced-node-denies-session", promise="a session is resumed until its timeout", checks=["client"],
+    elsewhere={"amqp091-members": range(880_007, 880_008)},
+)  # fmt: skip
+def _replaced_node_denies_session(patch: Patch) -> None:
+    """A node that another one has replaced says that there is no session before it notices the loss of its lock."""
+    patch.replace(DeliveryPermission, "is_given", lambda self: True)

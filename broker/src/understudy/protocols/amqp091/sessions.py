@@ -387,7 +387,11 @@ class ClientSessions:
             raise Amqp091Error(ReplyCode.NOT_ALLOWED, text)
 
     def unknown(self, host: str) -> Amqp091Error:
-        """The refusal of a session that does not exist, or is another user's; it counts as a guess of the host."""
+        """The refusal of a session that does not exist, or is another user's; it counts as a guess of the host. A node
+        that another one of its pair may have replaced does not know.
+        """
+        if not self.office.permission.is_given():
+            return unreached()
         self._guesses.count(host)
         return Amqp091Error(ReplyCode.NOT_FOUND, "there is no such session", closes_connection=True)
 
@@ -444,6 +448,12 @@ def moving() -> Amqp091Error:
     return Amqp091Error(
         ReplyCode.CONNECTION_FORCED, "the session moves to another node: try again", closes_connection=True
     )
+
+
+def unreached() -> Amqp091Error:
+    """The refusal of a session that another node may have which is not reached: the client tries again."""
+    text = "the session may be at a node that is not reached: try again"
+    return Amqp091Error(ReplyCode.CONNECTION_FORCED, text, closes_connection=True)
 
 
 def _in_use() -> Amqp091Error:

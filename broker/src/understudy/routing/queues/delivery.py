@@ -42,15 +42,18 @@ PROVE_AGAIN_MS: Final = 100
 
 
 class DeliveryPermission:
-    """The permission of one node to deliver messages (ADR 0156); it always has it until ``depend_on`` is called."""
+    """The permission of one node to deliver messages, and to say what it does not have (ADR 0156, 0199).
+
+    The node always has it until ``depend_on`` is called.
+    """
 
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self._clock = clock
         self._timers = timers
         self._fence: Fence | None = None
         self._unproved: Callable[[BaseException], None] = lambda error: None
-        self._ended = False
-        """``_unproved`` was called: nothing is delivered any more."""
+        self._ended: BaseException | None = None
+        """The reason with which ``_unproved`` was called: nothing is delivered any more."""
 
     def depend_on(self, fence: Fence, unproved: Callable[[BaseException], None]) -> None:
         """Ask the fence of the node from now on. ``unproved`` is called once, with the reason, when the node may not
@@ -64,20 +67,29 @@ class DeliveryPermission:
         confirmations. The next node may have delivered them already, and got their acknowledgements.
         """
         fence = self._fence
-        if self._ended:
-            return False
-        if fence is None or self._clock.monotonic_ms() <= fence.proved_until_ms:
+        if self._ended is None and (fence is None or self._clock.monotonic_ms() <= fence.proved_until_ms):
             return True
-        why = fence.why_not_confirm()
-        if why is None:
-            return True
+        why = self._objection()
         if isinstance(why, DescriptorsExhausted):
             # no answer: the lock is not lost
             self._timers.call_later(PROVE_AGAIN_MS, queue.prompt)
-            return False
-        self._ended = True
-        self._unproved(why)
-        return False
+        return why is None
+
+    def is_given(self) -> bool:
+        """Whether this node is provably the active one of its pair now. One that is not may have been replaced by a
+        node that has more.
+        """
+        return self._objection() is None
+
+    def _objection(self) -> BaseException | None:
+        fence = self._fence
+        if self._ended is not None or fence is None or self._clock.monotonic_ms() <= fence.proved_until_ms:
+            return self._ended
+        why = fence.why_not_confirm()
+        if why is not None and not isinstance(why, DescriptorsExhausted):
+            self._ended = why
+            self._unproved(why)
+        return why
 
 
 def serve(queue: Queue) -> None:

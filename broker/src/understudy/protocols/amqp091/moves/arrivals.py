@@ -23,7 +23,7 @@ from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Entropy, Timer
 from understudy.protocols.amqp091.moves.members import Members
 from understudy.protocols.amqp091.moves.messages import Busy, Move, Moved, Wanted
-from understudy.protocols.amqp091.sessions import Client, ClientSession, ClientSessions, moving
+from understudy.protocols.amqp091.sessions import Client, ClientSession, ClientSessions, moving, unreached
 from understudy.protocols.amqp091.sessions import Event as SessionEvent
 from understudy.protocols.amqp091.sessions import State as SessionState
 from understudy.protocols.guesses import Guesses
@@ -124,7 +124,7 @@ class Search(Machine[State, Event]):
         self._timer = None
         if self.state is State.ASKING:
             if self._owner.heard.intersection(self.pending.values()):
-                self.refusal = self.refusal or _unreached()
+                self.refusal = self.refusal or unreached()
             self.fire(Event.REFUSE)
         else:
             self._refuse_waiter(moving())
@@ -144,7 +144,7 @@ class Search(Machine[State, Event]):
 
     def _refuse(self) -> None:
         if self.refusal is None and (self._missing or self._owner.members.missing()):
-            self.refusal = _unreached()
+            self.refusal = unreached()
         self._end()
         self._refuse_waiter(self.refusal)
 
@@ -357,8 +357,3 @@ class Arrivals:
         self._searches.discard(search)
         for token in [*search.pending, *(() if search.move is None else (search.move.token,))]:
             self.forget_token(token)
-
-
-def _unreached() -> Amqp091Error:
-    text = "the session may be at a node that is not reached: try again"
-    return Amqp091Error(ReplyCode.CONNECTION_FORCED, text, closes_connection=True)

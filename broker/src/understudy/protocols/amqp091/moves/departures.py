@@ -16,7 +16,7 @@ from understudy.limits import AMQP091_MOVED_STATE_BYTES_MAX
 from understudy.ports import Timer
 from understudy.protocols.amqp091.moves.members import Members
 from understudy.protocols.amqp091.moves.messages import Busy, Move, Moved, Wanted
-from understudy.protocols.amqp091.sessions import Client, ClientSession, ClientSessions, Event, State, moving
+from understudy.protocols.amqp091.sessions import Client, ClientSession, ClientSessions, Event, State, moving, unreached
 from understudy.wire.amqp091.codes import ReplyCode
 
 #: Time after which the home asks what became of the state that it has given, again and again.
@@ -56,7 +56,10 @@ class Departures:
         """
         wanted = Wanted.read(asked.data)
         session = self._sessions.find(asked.uuid)
-        if session is None or not session.client.may_take(Client(wanted.user, "", wanted.virtual_host)):
+        if not self._sessions.office.permission.is_given():
+            # another node may have taken over, and have the session
+            self._refuse(asked, answer, Busy(ReplyCode.CONNECTION_FORCED, str(unreached())))
+        elif session is None or not session.client.may_take(Client(wanted.user, "", wanted.virtual_host)):
             self._answer(asked, answer, MoveStep.ABSENT)
         elif session.move is not None:
             self._refuse(asked, answer, Busy(ReplyCode.CONNECTION_FORCED, str(moving())))
@@ -119,7 +122,10 @@ class Departures:
         return Moved(values, channels).encode()
 
     def stored(self, move: SessionMove, answer: Answer) -> None:
-        """Another node has stored the state, and asks for the end of the session here."""
+        """Another node has stored the state, and asks for the end of the session here. It asks again each second."""
+        if not self._sessions.office.permission.is_given():
+            # another node may have taken over, and knows whether it has given the session
+            return
         session = self._sessions.find(move.uuid)
         if session is not None and not _is_given(session, move):
             self._answer(move, answer, MoveStep.KEPT)
