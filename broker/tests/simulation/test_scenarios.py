@@ -118,6 +118,7 @@ UNGROUPED_PAIRS_REGRESSIONS = {
 WRONG_READS_REGRESSIONS = {
     300041: "a node did not read the header of a segment again past the cache, and did not start",
     700086: "the harness read the header of a segment wrong that became the first one, which each start reads",
+    880190: "the right bytes of a body were in the data that the replica had moved away, and were not asked for",
     301002: "the harness took a snapshot whose copy was interrupted for one that a node begins with",
 }
 #: Likewise of the scenario `member-replicas`.

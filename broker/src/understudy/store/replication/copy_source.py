@@ -370,7 +370,7 @@ class CopySource:
             condition, digest = yield from self._known.look(file, key, past_cache=True)
         if condition is Condition.DAMAGED:
             self._check_name(key)
-            yield from self._repair(file, key, at_backup=theirs is not None)
+            yield from self._repair(file, key)
             condition, digest = yield from self._known.look(file, key, past_cache=True)
         return digest
 
@@ -380,10 +380,12 @@ class CopySource:
         if is_segment(*key) and not self._disk.exists(path):
             raise FileNotFoundError(path)
 
-    def _repair(self, file: File, key: _Key, *, at_backup: bool) -> _Work:
-        """Replace the bytes of this node by those of the backup, if these fit."""
+    def _repair(self, file: File, key: _Key) -> _Work:
+        """Replace the bytes of this node by those of the backup, if these fit. A backup that has moved its earlier data
+        away has a right file there.
+        """
         outcome = Outcome.DAMAGED_TWICE
-        if self._knows.checks and at_backup:
+        if self._knows.checks:
             outcome = yield from self._ask_backup(self._known.repair(key))
         if outcome in (Outcome.REPAIRED, Outcome.READABLE):
             log.warning("damaged bytes were replaced by those of the replica", extra={"file": file.path})

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from understudy.errors import RemoteProtocolError, StoreError
 from understudy.store.repair import Answer, Ask
 from understudy.store.replication.copy_messages import AnswerBytes, AskBytes, CopyMessage
+from understudy.store.replication.divergence import saved_directories
+from understudy.store.replication.old_replicas import saved_numbers
 from understudy.store.replication.store_files import StoreDirectories, belongs
 
 
@@ -55,21 +57,28 @@ def answer_in(message: AnswerBytes) -> Answer | None:
 
 
 def answer_of(directories: StoreDirectories, message: AskBytes) -> AnswerBytes:
-    """Read the bytes that the other node asks for.
+    """Read the bytes that the other node asks for. Those of a file that the store does not have come from the newest
+    earlier data that was moved away: it may have the only right bytes.
 
     Raises:
         RemoteProtocolError: the name is not that of a file of a store.
     """
     if not belongs(message.directory, message.name):
         raise RemoteProtocolError(f"{message.name!r} is no file of a store")
-    try:
-        file = directories.disk.open(directories.path(message.directory, message.name), read_only=True)
-    except (StoreError, FileNotFoundError):
-        return AnswerBytes(message.number, False, 0, b"")
-    try:
-        file.forget_cached(message.offset, message.length)
-        return AnswerBytes(message.number, True, file.size(), file.read(message.offset, message.length))
-    except StoreError:
-        return AnswerBytes(message.number, False, 0, b"")
-    finally:
-        file.close()
+    disk = directories.disk
+    numbers = reversed(saved_numbers(disk, directories.path(message.directory)))
+    for place in (directories, *(saved_directories(directories, number) for number in numbers)):
+        try:
+            file = disk.open(place.path(message.directory, message.name), read_only=True)
+        except FileNotFoundError:
+            continue
+        except StoreError:
+            break
+        try:
+            file.forget_cached(message.offset, message.length)
+            return AnswerBytes(message.number, True, file.size(), file.read(message.offset, message.length))
+        except StoreError:
+            break
+        finally:
+            file.close()
+    return AnswerBytes(message.number, False, 0, b"")

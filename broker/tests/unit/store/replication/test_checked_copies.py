@@ -20,6 +20,8 @@ from understudy.store.replication.copy_messages import AnswerBytes, AskBytes, Ch
 from understudy.store.replication.copy_source import CopySource, KnownMessages, SourceState
 from understudy.store.replication.copy_target import TargetState
 from understudy.store.replication.fetching import answer_of
+from understudy.store.replication.old_replicas import move_to
+from understudy.store.replication.store_files import StoreDirectories
 
 QUEUE = 7
 BODY = bytes(range(256)) * 3000
@@ -114,6 +116,21 @@ def test_the_active_node_takes_right_bytes_of_the_replica(rig: Rig, kind: str) -
     assert kept == [f"{name}.0"]
     assert rig.active.volume.content(f"{directory}/replaced/{kept[0]}") == damaged[: len(right)][: 512 * 1024]
     assert any(isinstance(each, AskBytes) for each in copying.sent)
+
+
+@pytest.mark.parametrize("kind", ["body", "segment"])
+def test_the_active_node_takes_right_bytes_of_the_data_that_the_replica_has_moved_away(rig: Rig, kind: str) -> None:
+    """A replica that was killed while it moved its earlier data away moves the rest before it lists its files
+    (simulation: wrong-reads 880190).
+    """
+    path = rig.body if kind == "body" else rig.segment()
+    right = rig.active.volume.content(path)
+    rig.copied_once()
+    disk = rig.replica.volume.disk("x")
+    move_to(disk, StoreDirectories(disk, DIRECTORY, BODIES), 1)
+    flip(rig, path)
+    assert rig.copy().source.state is SourceState.COMPLETE
+    assert content(rig, path) == [right, right]
 
 
 def test_a_segment_that_was_cut_short_is_taken_from_the_replica(rig: Rig) -> None:
