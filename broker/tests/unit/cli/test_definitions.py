@@ -123,8 +123,6 @@ def test_a_file_of_rabbitmq_is_read_and_the_rest_of_it_is_named() -> None:
     [
         ("queues", {"name": ""}, "queues[0]: a queue needs 'name'"),
         ("queues", {"name": 3}, "queues[0]: name is no text"),
-        ("queues", {"name": "q", "arguments": {"x-queue-type": "stream"}}, "type stream are not served"),
-        ("exchanges", {"name": "e", "type": "x-delayed-message"}, "exchanges[0]"),
         ("bindings", {"source": "e"}, "needs 'destination'"),
         ("bindings", 3, "bindings[0]: an object is expected"),
     ],
@@ -134,6 +132,28 @@ def test_errors_of_a_file_of_rabbitmq_name_the_element(section: str, entry: obje
         parse(json.dumps({"rabbit_version": "3", section: [entry]}, indent=1), "f")
     assert error in str(refused.value)
     assert str(refused.value).startswith("f:4")
+
+
+def test_what_a_node_cannot_have_of_a_file_of_rabbitmq_takes_nothing_else_with_it() -> None:
+    stream = {"name": "s", "arguments": {"x-queue-type": "stream"}}
+    delayed = {"name": "d", "type": "x-delayed-message"}
+    ends = [("e", "s", "queue"), ("d", "q", "queue"), ("e", "d", "exchange"), ("e", "q", "queue")]
+    bindings = [{"source": a, "destination": b, "destination_type": kind} for a, b, kind in ends]
+    text = {"rabbit_version": "3", "queues": [stream, {"name": "q"}], "exchanges": [delayed, {"name": "e"}],
+            "bindings": bindings}  # fmt: skip
+    read = parse(json.dumps(text, indent=1), "f")
+    assert {kind: len(values) for kind, values in read.values.items()} == {
+        "queues": 1, "exchanges": 1, "exchange_bindings": 1,
+    }  # fmt: skip
+    reasons = {name: why for (_, name), why in read.impossible.items()}
+    assert "type stream are not served" in reasons["s"]
+    assert "x-delayed-message" in reasons["d"]
+    assert sorted(why for why in reasons.values() if why.startswith("it needs")) == [
+        "it needs the exchange 'd', which a node cannot have",
+        "it needs the exchange 'd', which a node cannot have",
+        "it needs the queue 's', which a node cannot have",
+    ]
+    assert {read.place(*each)[:2] for each in read.impossible} == {"f:"}
 
 
 def test_a_binding_has_the_name_of_its_values() -> None:

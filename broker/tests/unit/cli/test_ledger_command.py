@@ -40,6 +40,14 @@ def test_a_clean_ledger(tmp_path: Path) -> None:
     assert "no promise was broken" in result.output
 
 
+def test_files_without_a_whole_row_prove_nothing(tmp_path: Path) -> None:
+    for tail in ("", encode(SENT)[:20]):
+        code, result = invoke(write(tmp_path / "p", tail=tail), write(tmp_path / "c"))
+        assert code == 2
+        assert "nothing can be judged" in str(result.exception)
+    assert invoke(write(tmp_path / "p", SENT, CONFIRMED), write(tmp_path / "c"))[0] == 3
+
+
 def test_unresolved_messages_give_exit_code_3(tmp_path: Path) -> None:
     code, result = invoke(write(tmp_path / "p", SENT, CONFIRMED), write(tmp_path / "c", DELIVERED))
     assert code == 3

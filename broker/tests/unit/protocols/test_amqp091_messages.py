@@ -87,6 +87,8 @@ def test_messages_without_a_timestamp_get_the_time_at_which_they_come(count: int
     [
         {"expiration": "x"},
         {"expiration": "-1"},
+        {"expiration": "+"},
+        {"expiration": "5 "},
         {"expiration": "315360000001"},
         {"user_id": "another-user"},
         {"headers": {"CC": "k"}},
@@ -108,6 +110,18 @@ def test_lifetimes_of_up_to_ten_years_are_possible() -> None:
     client.publish("q", b"2")
     waiting = [reference for _, reference in node.world.office.directory.queues["q"].browse((9, -1))]
     assert [each.expiration for each in waiting] == [node.world.clock.wall_ms() + longest] * 2
+
+
+def test_an_expiration_may_have_a_sign() -> None:
+    node = AmqpNode()
+    client = node.channel()
+    declared(client)
+    for text in ("+500", "0500"):
+        client.publish("q", expiration=text)
+    waiting = [reference for _, reference in node.world.office.directory.queues["q"].browse((9, -1))]
+    assert [each.expiration for each in waiting] == [node.world.clock.wall_ms() + 500] * 2
+    client.publish("q", expiration="-0")
+    assert client.received() == []
 
 
 def test_a_missing_exchange_counts_before_the_properties() -> None:

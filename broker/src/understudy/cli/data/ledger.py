@@ -29,11 +29,15 @@ class LedgerFiles:
     paths: tuple[Path, ...]
     torn: dict[str, int] = field(default_factory=dict)
     """File -> line of a half-written last line."""
+    has_rows: bool = False
+    """Whether a row was read."""
 
     def __iter__(self) -> Iterator[Row]:
         for path in self.paths:
             with open_text(path) as lines:
-                yield from read(lines, file=str(path), on_torn_tail=self.torn.__setitem__)
+                for row in read(lines, file=str(path), on_torn_tail=self.torn.__setitem__):
+                    self.has_rows = True
+                    yield row
 
 
 def refuse_twice(paths: tuple[Path, ...]) -> None:
@@ -98,8 +102,8 @@ def check_command(
     \b
     Example: understudy ledger check sent.jsonl received.jsonl
 
-    Exit codes: 0 every promise kept, 1 a promise broken, 2 a file cannot be read (named with its line),
-    3 nothing broken, but messages are unresolved.
+    Exit codes: 0 every promise kept, 1 a promise broken, 2 a file cannot be read (named with its line), or no
+    file has a whole row, 3 nothing broken, but messages are unresolved.
     """
     refuse_twice(files)
     rows = LedgerFiles(files)
@@ -114,6 +118,12 @@ def check_command(
         raise ConfigError(str(error)) from error
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=str(error.filename)) from error
+    if not rows.has_rows:
+        raise ConfigError(
+            "no file has a whole row: nothing can be judged",
+            file=", ".join(map(str, files)),
+            hint="name the files that the clients have written with --ledger",
+        )
     if as_json:
         echo(json.dumps(report.to_json() | {"torn": rows.torn, "confirmed_by": epochs.to_json()}, indent=2))
     else:

@@ -7,6 +7,7 @@ message of a CORE client gets a property list when it is delivered.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -60,11 +61,16 @@ class Publish(NamedTuple):
     body: bytes
 
 
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
+
+
 def expiration_ms(text: str | None) -> int | None:
-    """Time to live of a message in milliseconds; None: it has none. Raises Amqp091Error: PRECONDITION_FAILED."""
+    """Time to live of a message in milliseconds; None: it has none. A sign is allowed, as in RabbitMQ. Raises
+    Amqp091Error: PRECONDITION_FAILED.
+    """
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit()) or len(text) > 20 or int(text) > AMQP091_LIFETIME_MS_MAX:
+    if _INTEGER.fullmatch(text) is None or not 0 <= int(text) <= AMQP091_LIFETIME_MS_MAX:
         raise Amqp091Error(
             ReplyCode.PRECONDITION_FAILED,
             f"expiration {text[:20]!r} is no number of milliseconds from 0 to {AMQP091_LIFETIME_MS_MAX}",

@@ -63,6 +63,7 @@ class Target:
     def differences(self, file: DefinitionFile) -> list[Difference]:
         """The differences of a file. Raises BrokerError."""
         found = differences(self.definitions(), file.values)
+        found += [Difference(kind, name, "impossible", why=why) for (kind, name), why in file.impossible.items()]
         return found if self.place is not None else possible_in_xml(found)
 
     def apply(self, file: DefinitionFile, found: list[Difference]) -> list[str]:

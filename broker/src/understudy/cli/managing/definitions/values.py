@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import Any, Final, Literal, get_args, get_origin
 
 from msgspec import Struct, ValidationError, convert
@@ -107,6 +108,8 @@ class DefinitionFile:
     """Line of each object, by kind and name."""
     left_out: tuple[str, ...] = ()
     """Lines about parts of the file that are not taken over."""
+    impossible: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Reason for each object, by kind and name, that the other broker has and a node cannot have."""
 
     def place(self, kind: str, name: str) -> str:
         """``FILE:LINE queue 'orders'``."""
@@ -179,15 +182,30 @@ def _of_rabbitmq(found: Mapping[str, Any], file: str, lines: Mapping[_Path, int]
         entries = list(entries_of(found))
     except ValueError as error:
         raise ConfigError(str(error), file=file, line=1) from None
+    impossible: dict[tuple[str, str], str] = {}
     for kind, section, number, entry in entries:
         line = lines[section, number]
         try:
-            key, fields = _checked(KINDS[kind], converted(kind, entry))
+            given = converted(kind, entry)
+            key, fields = _checked(KINDS[kind], given)
+        except _WrongField as error:
+            # the other objects of the file do not depend on it
+            key, fields = _key(KINDS[kind], given), {}
+            impossible[kind, key] = str(error)
         except ValueError as error:
             raise ConfigError(str(error), path=f"{section}[{number}]", file=file, line=line) from None
-        values.setdefault(kind, {})[key] = fields
+        if kind == "exchange_bindings" and (end := _missing_end(fields, impossible)):
+            impossible[kind, key] = f"it needs the {end}, which a node cannot have"
+        if (kind, key) not in impossible:
+            values.setdefault(kind, {})[key] = fields
         places[kind, key] = line
-    return DefinitionFile(file, values, places, tuple(left_out(found)))
+    return DefinitionFile(file, values, places, tuple(left_out(found)), impossible)
+
+
+def _missing_end(binding: Mapping[str, Any], impossible: Mapping[tuple[str, str], str]) -> str:
+    """The end of a binding that a node cannot have, in words; empty if there is none."""
+    ends = [("exchanges", binding.get("source")), (f"{binding.get('destination_type')}s", binding.get("destination"))]
+    return next((f"{KINDS[kind].noun} {name!r}" for kind, name in ends if (kind, name) in impossible), "")
 
 
 class _WrongField(ValueError):
@@ -198,13 +216,19 @@ class _WrongField(ValueError):
         self.path = path
 
 
+def _key(kind: Kind, given: Mapping[str, Any]) -> str:
+    """The name of an object. Raises ValueError."""
+    key = given.get(kind.key) if kind.identify is None else kind.identify(given)
+    if not isinstance(key, str) or not key:
+        raise ValueError(f"a {kind.noun} needs {kind.key!r}")
+    return key
+
+
 def _checked(kind: Kind, given: object) -> tuple[str, dict[str, Any]]:
     """Name and fields of an object. Raises ValueError."""
     if not isinstance(given, dict):
         raise ValueError("an object is expected")
-    key = given.get(kind.key) if kind.identify is None else kind.identify(given)
-    if not isinstance(key, str) or not key:
-        raise ValueError(f"a {kind.noun} needs {kind.key!r}")
+    key = _key(kind, given)
     known = kind.fields or ("values",)
     if kind.identify is None:
         known = (kind.key, *known)
