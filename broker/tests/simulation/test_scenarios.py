@@ -92,6 +92,7 @@ QUORUM_REGRESSIONS = {
 #: Likewise of the scenario `scaled-voters`.
 SCALED_VOTERS_REGRESSIONS = {
     200051: "a replica that had moved its messages twice said of a later copy that its messages had moved",
+    900045: "the harness ended an active node for good before the voters had heard that its replica was in sync",
     610040: "a replica whose disk had failed took over by votes, and the other node served messages that had moved",
     700076: "a replica whose messages had moved ended before it had a copy again, and both nodes waited",
     720077: "a manager committed a branch while a scale-down moved it to that node, and got a protocol error",
@@ -118,6 +119,7 @@ UNGROUPED_PAIRS_REGRESSIONS = {
 WRONG_READS_REGRESSIONS = {
     300041: "a node did not read the header of a segment again past the cache, and did not start",
     700086: "the harness read the header of a segment wrong that became the first one, which each start reads",
+    900048: "a replica that followed the log slowly ended at damage in a segment that a snapshot stands for",
     880190: "the right bytes of a body were in the data that the replica had moved away, and were not asked for",
     301002: "the harness took a snapshot whose copy was interrupted for one that a node begins with",
 }

@@ -124,6 +124,11 @@ class Signal:
                 timer.cancel()
 
 
+def end_span(future: Future[None], ended: Callable[[Any], None]) -> None:
+    """Call the function with the future when the send has its outcome, before the application gets the outcome."""
+    future.add_done_callback(ended)
+
+
 class Link:
     """Transports, the timer and the flush at the end of a turn of one connection."""
 
@@ -270,10 +275,6 @@ class Link:
             future = self.loop.create_future()
             self._space.append(future)
             await future
-
-    def end_span(self, future: Future[None], ended: Callable[[Any], None]) -> None:
-        """Call the function with the future when the send has its outcome, before the application gets the outcome."""
-        future.add_done_callback(ended)
 
     def now_s(self) -> float:
         """Monotonic seconds, with fractions."""

@@ -11,7 +11,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Unpack, cast
 
-from understudy.client.aio.link import Link, Signal, exclusive
+from understudy.client.aio.link import Link, Signal, end_span, exclusive
 from understudy.client.core.consumer.bodies import build_message, complete_message, delivery_properties
 from understudy.client.core.session.large_sends import (
     BytesSource,
@@ -203,7 +203,7 @@ class Producer:
             self._rate.count(self._link.now_ms())
         future: Future[None] = self._link.new_future()
         if ended is not None:
-            self._link.end_span(future, ended)
+            end_span(future, ended)
         if streamed:
             self._send_stream(message, body, future)
             return future

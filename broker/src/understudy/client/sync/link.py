@@ -149,6 +149,11 @@ class _SendFuture(Future[None]):
         super().add_done_callback(lambda future: callbacks.call(partial(fn, future)))
 
 
+def end_span(future: Future[None], ended: Callable[[Any], None]) -> None:
+    """Call the function with the future when the send has its outcome, before the application gets the outcome."""
+    cast(_SendFuture, future).end_span(ended)
+
+
 class Link:
     """The lock, the core, the socket and the waiting threads of one connection.
 
@@ -485,10 +490,6 @@ class Link:
         """Make the future of a send."""
         self.care.expects = True
         return _SendFuture(self)
-
-    def end_span(self, future: Future[None], ended: Callable[[Any], None]) -> None:
-        """Call the function with the future when the send has its outcome, before the application gets the outcome."""
-        cast(_SendFuture, future).end_span(ended)
 
     def now_s(self) -> float:
         """Monotonic seconds, with fractions."""

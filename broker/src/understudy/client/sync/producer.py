@@ -27,7 +27,7 @@ from understudy.client.core.session.sends import ProducerState
 from understudy.client.core.session.state import SessionState
 from understudy.client.core.url.jms_names import read_destination, reply_text
 from understudy.client.sources import Body, is_stream, open_source
-from understudy.client.sync.link import Link, Signal
+from understudy.client.sync.link import Link, Signal, end_span
 from understudy.errors import IllegalState
 from understudy.ids import uuid_text
 from understudy.message import Message
@@ -208,7 +208,7 @@ class Producer:
                 self._rate.count(self._link.now_ms())
             future: Future[None] = self._link.new_future()
             if ended is not None:
-                self._link.end_span(future, ended)
+                end_span(future, ended)
             if streamed:
                 self._send_stream(message, body, future)
                 return future

@@ -42,7 +42,7 @@ PROVE_AGAIN_MS: Final = 100
 
 
 class DeliveryPermission:
-    """The permission of one node to deliver messages, and to say what it does not have (ADR 0156, 0199).
+    """The permission of one node to deliver messages, and to deny that it has a session (ADR 0156, 0199).
 
     The node always has it until ``depend_on`` is called.
     """

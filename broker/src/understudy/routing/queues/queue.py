@@ -108,10 +108,6 @@ class PermittedDeliveries(Protocol):
         """Whether messages of a queue may be delivered now; if not, the queue is prompted when they may be."""
         ...
 
-    def is_given(self) -> bool:
-        """Whether this node is provably the active one of its pair now."""
-        ...
-
 
 class QueueOffice(Protocol):
     """The parts of a node that its queues use. The post office has them."""

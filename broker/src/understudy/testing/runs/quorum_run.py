@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import ClassVar, Final
 
@@ -24,12 +24,21 @@ from understudy.testing.sim.storage import SharedStorage
 #: Primaries of other pairs of the cluster, by their number in a run.
 _NUMBERS: Final = (2, 2, 4)
 #: Virtual seconds within which a node connects to the voters, and in which its announcement arrives.
-_LINKED_S: Final = 20.0
-_HEARD_S: Final = 1.0
+LINKED_S: Final = 20.0
+HEARD_S: Final = 1.0
 #: Virtual seconds after healing at which an operator looks at the pair.
 OPERATOR_S: Final = 10.0
 #: Checks of what nodes report about themselves.
 REPORTED: Final = frozenset({"two-active", "zombie"})
+
+
+def is_linked(node: SimNode, voters: Set[str]) -> bool:
+    """Whether a node has a connection to every one of the hosts that vote for it."""
+    membership = node.server.parts.membership if node.server is not None else None
+    if membership is None:
+        return False
+    joined = {link.target.host for link in membership.links.values() if link.joined}
+    return joined >= voters
 
 
 class QuorumRun(ReplicatedRun):
@@ -68,17 +77,9 @@ class QuorumRun(ReplicatedRun):
         """See ``ReplicatedRun``; the voters have to hear that the replica is in sync before it may take over."""
         active = await super()._synced_primary(pair)
         if active is not None:
-            await self._wait(lambda: self._linked(active), self.loop.time() + _LINKED_S)
-            await asyncio.sleep(_HEARD_S)
+            await self._wait(lambda: is_linked(active, self.voters.nodes.keys()), self.loop.time() + LINKED_S)
+            await asyncio.sleep(HEARD_S)
         return active
-
-    def _linked(self, node: SimNode) -> bool:
-        """Whether a node has a connection to every voter."""
-        membership = node.server.parts.membership if node.server is not None else None
-        if membership is None:
-            return False
-        joined = {link.target.host for link in membership.links.values() if link.joined}
-        return joined >= self.voters.nodes.keys()
 
     def _heal(self) -> None:
         """See ``ScenarioRun``; an operator looks at the pair soon afterwards."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -11,7 +12,7 @@ from understudy.testing.runs.member_strikes import MemberStrikes
 from understudy.testing.runs.members_run import MembersRun
 from understudy.testing.runs.operators import Operator
 from understudy.testing.runs.plan import Plan
-from understudy.testing.runs.quorum_run import OPERATOR_S, REPORTED
+from understudy.testing.runs.quorum_run import HEARD_S, LINKED_S, OPERATOR_S, REPORTED, is_linked
 from understudy.testing.runs.replicated_run import ReplicatedRun
 from understudy.testing.runs.replicated_strikes import ReplicatedStrikes
 from understudy.testing.runs.steps import VOTE_STEPS, Step
@@ -49,6 +50,14 @@ class ScaledVotersRun(MovingPairs, MembersRun):
     def storage_of(self, nodes: Sequence[SimNode]) -> SharedStorage:
         """See ``MembersRun``: that of the node that was active last."""
         return self._last_active(nodes).storage
+
+    async def _take_over(self, pair: Sequence[SimNode]) -> None:
+        """See ``MovingPairs``; the voters have to hear that the replica is in sync before it may take over."""
+        active = pair[0]
+        others = {node.name for node in self.cluster.nodes.values() if node.state == "active"} - {active.name}
+        await self._wait(lambda: is_linked(active, others), self.loop.time() + LINKED_S)
+        await asyncio.sleep(HEARD_S)
+        await super()._take_over(pair)
 
     def _judge_store(self) -> None:
         MembersRun._judge_store(self)

@@ -234,6 +234,26 @@ def put_or_refused(rig: StoreHarness) -> None:
         put(rig)
 
 
+def test_a_node_that_followed_slowly_passes_over_damage_that_a_snapshot_stands_for() -> None:
+    """A node that starts now would not read the damaged segment (simulation: wrong-reads 900048)."""
+    rig = rig_of()
+    fill(rig, 3, pin_every=1)
+    follower = rig.follower("b")
+    follower.poll(1)
+    fill(rig, 60, pin_every=4)
+    assert follower.position is not None
+    number, offset = follower.position
+    (first,) = (name for name in names(rig) if name.startswith(f"segment-{number:012}"))
+    (newest, *_) = snapshot_names(names(rig))
+    rig.volume.flip_bit(f"{DIRECTORY}/{first}", offset + 100, 0)
+    follower.finish()
+    assert follower.base is not None
+    assert follower.base.name == newest
+    cold = rig.follower("c")
+    cold.finish()
+    assert follower.position == cold.position
+
+
 def test_a_damaged_snapshot_gives_way_to_the_one_before(caplog: pytest.LogCaptureFixture) -> None:
     rig = rig_of(percent=0)
     put(rig, pinned=True)

@@ -36,7 +36,13 @@ from understudy.store.log.reading.replay import Cursor, Stop, read_frame, replay
 from understudy.store.log.reading.settled_files import SettledFiles
 from understudy.store.log.records import HEADER, HEADER_BYTES, SegmentEnd
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, read_header, seed_of, segment_name
-from understudy.store.snapshots.snapshot import SnapshotHeader, SnapshotLoader, read_snapshot_header, snapshot_names
+from understudy.store.snapshots.snapshot import (
+    SnapshotHeader,
+    SnapshotLoader,
+    parse_snapshot_name,
+    read_snapshot_header,
+    snapshot_names,
+)
 from understudy.store.state import StoreState
 
 log = logging.getLogger(__name__)
@@ -253,16 +259,14 @@ class Follower:
         if not self._confirm_position():
             self._restart()
         try:
-            while True:
-                while self.poll(READ_BYTES):
-                    continue
-                self.torn = None
-                if self._cursor is not None:
-                    behind = self.chain.links[self._index + 1 :]
-                    blank = self.damage.blank.is_blank
-                    self.torn = judge_tail(self._disk, self._directory, self._cursor, self._stop, behind, blank)
-                if not self._refuse_base():
-                    break
+            try:
+                self._read_to_end()
+            except JournalCorrupt:
+                if not self._has_later_snapshot():
+                    raise
+                # a node that starts now would not read the damaged segment either
+                self._restart()
+                self._read_to_end()
             if self._cursor is not None:
                 judge_beginning(
                     self._directory,
@@ -286,6 +290,24 @@ class Follower:
                 ) from error
             error.hint = hint
             raise
+
+    def _read_to_end(self) -> None:
+        """Read the log to its end, and decide what its last bytes are."""
+        while True:
+            while self.poll(READ_BYTES):
+                continue
+            self.torn = None
+            if self._cursor is not None:
+                behind = self.chain.links[self._index + 1 :]
+                blank = self.damage.blank.is_blank
+                self.torn = judge_tail(self._disk, self._directory, self._cursor, self._stop, behind, blank)
+            if not self._refuse_base():
+                return
+
+    def _has_later_snapshot(self) -> bool:
+        """Whether a snapshot has more of the log than was read."""
+        complete = (parse_snapshot_name(name) for name in snapshot_names(self._names) if name not in self.rejected)
+        return any(parsed is not None and parsed[1] > self.state.sequence for parsed in complete)
 
     def _restart(self) -> None:
         self._life.fire(FollowerEvent.RESTART)
