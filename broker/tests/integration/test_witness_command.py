@@ -36,13 +36,16 @@ def test_status_identity_notifications_and_metrics(witness: WitnessProcess, tmp_
     with urllib.request.urlopen(f"http://127.0.0.1:{scrape}/metrics", timeout=WAIT_S) as answer:
         text = answer.read().decode()
     assert 'understudy_witness_frames_total{kind="status"} 1.0' in text
-    assert witness.command("set", witness.address, "n", "7", "--secret-file", str(witness.secret)).returncode == 0
+    node_id, secret = "6bf474c7-7b6b-19cf-9325-8c3e598acf46", str(witness.secret)
+    assert witness.command("set", witness.address, node_id, "7", "--secret-file", secret).returncode == 0
+    wrong = witness.command("set", witness.address, node_id[1:], "8", "--secret-file", secret)
+    assert (wrong.returncode, "is no node id" in wrong.stderr) == (2, True)
     assert witness.end() == 0
     assert manager.recv(100) == b"STOPPING=1"
     manager.close()
     witness.start()
     after = witness.status()
-    assert (after["identity"], after["numbers"]) == (before["identity"], {"n": 7})
+    assert (after["identity"], after["numbers"]) == (before["identity"], {node_id: 7})
     assert oct(witness.state.parent.stat().st_mode & 0o777) == "0o700"
     assert oct(witness.secret.stat().st_mode & 0o777) == "0o600"
 

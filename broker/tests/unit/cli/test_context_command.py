@@ -79,6 +79,26 @@ def test_a_check_of_the_cluster_asks_every_node(monkeypatch: pytest.MonkeyPatch)
     assert asked == ["http://a:8161", "http://b:8161", "http://c:1", "http://d:1", "http://e:1"]
 
 
+def test_a_check_of_the_cluster_reports_the_other_nodes_beside_one_that_is_not_reachable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def ask(place: Place, path: str) -> dict[str, object]:
+        if place.url == "http://a:1":
+            raise Unreachable("no answer")
+        return {}
+
+    monkeypatch.setattr(Place, "ask", ask)
+    monkeypatch.setattr(cluster, "readiness_of", lambda place: {"ready": False, "state": "passive", "reason": "alone"})
+    for name in ("_problems", "_disagreements"):
+        monkeypatch.setattr(cluster, name, lambda *found: [])
+    options = ["--url", "http://a:1", "--url", "http://b:1", "--instance", str(tmp_path)]
+    found = json.loads(run("cluster", "check", "--json", *options, code=3))
+    assert found["peers"] == ["http://b:1"]
+    assert {(each["peer"], each["code"]) for each in found["problems"]} == {
+        ("http://a:1", "not-reachable"), (str(tmp_path), "not-reachable"), ("http://b:1", "not-ready"),
+    }  # fmt: skip
+
+
 def test_the_file_is_readable_for_its_user_only_and_lists_show_no_secret(home: Path) -> None:
     add(home, "east")
     assert (home / "understudy/contexts.json").stat().st_mode & 0o777 == 0o600

@@ -221,6 +221,21 @@ def test_a_member_that_does_not_answer_is_waited_for_within_limits() -> None:
     moved(cluster)
 
 
+def test_a_member_that_another_member_has_lost_may_have_the_session() -> None:
+    """A node that has just started does not know of members that were lost before (simulation: 910005)."""
+    cluster = Cluster("abc")
+    begun(cluster).lose()
+    cluster.cut = {"a"}
+    cluster.members["c"].lost = True
+    client = cluster.seek("b")
+    cluster.run()
+    assert open_or_code(client) == 320
+    cluster.members["c"].lost = False
+    client = cluster.seek("b")
+    cluster.run()
+    assert open_or_code(client) == 404
+
+
 class LostFence:
     """The fence of a node whose lock another node has taken. Implements ``ports.Fence``."""
 

@@ -20,6 +20,7 @@ from understudy.cli.node.status import (
 )
 from understudy.cli.tables import Column, Kind, Row, Table, View, figure_column, json_option, view_options
 from understudy.cli.terminal import Commands, echo
+from understudy.errors import Unreachable
 from understudy.management.model.cluster import (
     Broadcast,
     ClusterConnection,
@@ -225,15 +226,29 @@ def check(instances: tuple[Path, ...], urls: tuple[str, ...], token_file: Path |
     \b
     Example: understudy cluster check --url http://127.0.0.1:8161 --url http://127.0.0.1:8162
 
-    Exit codes: 0 no problem; 1 problems were
-    found; 2 usage; 3 a peer is not reachable.
+    Exit codes: 0 no problem; 1 problems were found; 2 usage; 3 a peer is not reachable, the others were asked.
     """
-    places = [Place.of(each, None, token_file) for each in instances]
+    missing = list[dict[str, object]]()
+    places = list[Place]()
+    for each in instances:
+        try:
+            places.append(Place.of(each, None, token_file))
+        except Unreachable as error:
+            # the others are asked nevertheless
+            missing.append(_problem(str(each), "not-reachable", str(error)))
     places += [place for each in urls for place in Place.all_of(None, each, token_file)]
-    places = places or Place.all_of(None, None, token_file)
-    seen: dict[str, dict[str, Any]] = {each.url: each.ask("/api/v1/cluster") for each in places}
-    problems = [problem for peer, found in seen.items() for problem in _problems(peer, found)] + _disagreements(seen)
+    places = places if places or missing else Place.all_of(None, None, token_file)
+    seen: dict[str, dict[str, Any]] = {}
     for place in places:
+        try:
+            seen[place.url] = place.ask("/api/v1/cluster")
+        except Unreachable as error:
+            missing.append(_problem(place.url, "not-reachable", str(error)))
+    problems = [problem for peer, found in seen.items() for problem in _problems(peer, found)] + _disagreements(seen)
+    problems += missing
+    for place in places:
+        if place.url not in seen:
+            continue
         ready = readiness_of(place)
         if not ready["ready"]:
             problems.append(
@@ -242,11 +257,11 @@ def check(instances: tuple[Path, ...], urls: tuple[str, ...], token_file: Path |
     if as_json:
         echo(json.dumps({"ok": not problems, "peers": list(seen), "problems": problems}, indent=2))
     else:
-        for each in problems:
-            echo(printable(f"{each['peer']}: {each['code']}: {each['text']}"))
+        for problem in problems:
+            echo(printable(f"{problem['peer']}: {problem['code']}: {problem['text']}"))
         echo(f"{counted(len(seen), 'node')} asked, {counted(len(problems), 'problem')}")
     if problems:
-        raise SystemExit(1)
+        raise SystemExit(3 if missing else 1)
 
 
 def _problem(peer: str, code: str, text: str, **values: object) -> dict[str, object]:

@@ -62,6 +62,15 @@ class UsersOfInstance:
         if not logins.has_users_file:
             raise ConfigError("no login module has a users file: logins are checked elsewhere", file=str(folder))
         self._files: UserFiles = users_and_roles(folder, logins)
+        missing = [each.name for each in (self._files.users, self._files.roles) if not each.exists()]
+        if missing:
+            raise ConfigError(
+                f"there is no {' and no '.join(missing)}: an instance that was made with --allow-anonymous has no"
+                " users, and asks no client for a login",
+                file=str(folder),
+                hint=f"for logins make {' and '.join(missing)} there as empty files, add users, and set"
+                " security-enabled to true in broker.xml",
+            )
 
     def rows(self) -> list[dict[str, Any]]:
         """Users with their roles, in the order of their names."""

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import sys
+import uuid
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -173,8 +174,9 @@ def set_sequence(address: str, node_id: str, sequence: int, secret_file: Path, t
     data has are lost. Stop all nodes of the pair first.
 
     \b
-    Example: understudy witness set w1:7070 NODE-ID 7 --secret-file secret
+    Example: understudy witness set w1:7070 6bf474c7-7b6b-19cf-9325-8c3e598acf46 7 --secret-file secret
     """
+    _check_node_id(node_id)
     if "," in address:
         secret = read_secret(str(secret_file))
         asyncio.run(_set_by_majority(_members(address), secret, node_id, sequence, timeout))
@@ -182,6 +184,19 @@ def set_sequence(address: str, node_id: str, sequence: int, secret_file: Path, t
         place, request = _place(address), Request(Kind.SET, 1, node_id, first=sequence)
         _run(secret_file, timeout, lambda requests: requests.ask(place, request))
     echo(f"activation sequence of {node_id}: {sequence}")
+
+
+def _check_node_id(text: str) -> None:
+    """Raise UsageError if a text is no node id, perhaps with the suffix of its position: a witness keeps a number for
+    every name.
+    """
+    node_id = text.partition(".")[0]
+    try:
+        known = str(uuid.UUID(node_id)) == node_id
+    except ValueError:
+        known = False
+    if not known:
+        raise click.UsageError(f"{text!r} is no node id: `understudy status` and `understudy witness status` print it")
 
 
 @witness.command(name="form")

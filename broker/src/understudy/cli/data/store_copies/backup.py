@@ -92,6 +92,7 @@ def back_up_store(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--reader-max-bytes") from error
     configuration = read_configuration(config_of(instance), instance, ()).server(server)
+    _refuse_inside(configuration, target)
     try:
         with _held_log(instance, server, reader, limit_bytes) as held:
             made = _copy(configuration, target, held)
@@ -102,6 +103,18 @@ def back_up_store(
         echo(f"understudy: {error}", err=True)
         context.exit(1)
     echo(json.dumps({**asdict(made), "directory": target, "reader": held}) if as_json else _text(made, target))
+
+
+def _refuse_inside(configuration: Configuration, target: str) -> None:
+    """Raise UsageError if a copy would be in a directory of the broker, which may remove or count its files."""
+    for directory in (
+        configuration.journal_directory,
+        configuration.bindings_directory,
+        configuration.large_messages_directory,
+        configuration.paging_directory,
+    ):
+        if Path(target).is_relative_to(os.path.realpath(directory)):
+            raise click.UsageError(f"{target} is in {directory} of the broker: give a directory elsewhere")
 
 
 def _copy(configuration: Configuration, target: str, held: str | None) -> StoreCopy:

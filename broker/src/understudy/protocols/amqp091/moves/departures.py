@@ -60,7 +60,11 @@ class Departures:
             # another node may have taken over, and have the session
             self._refuse(asked, answer, Busy(ReplyCode.CONNECTION_FORCED, str(unreached())))
         elif session is None or not session.client.may_take(Client(wanted.user, "", wanted.virtual_host)):
-            self._answer(asked, answer, MoveStep.ABSENT)
+            if self._members.missing():
+                # a node that has just started does not know the members that were lost before
+                self._refuse(asked, answer, Busy(ReplyCode.CONNECTION_FORCED, str(unreached())))
+            else:
+                self._answer(asked, answer, MoveStep.ABSENT)
         elif session.move is not None:
             self._refuse(asked, answer, Busy(ReplyCode.CONNECTION_FORCED, str(moving())))
         elif session.records is None or not session.keeps_channels:
