@@ -1,4 +1,4 @@
-"""Commands on an instance directory that cannot do what they were asked for: the error names the place and a way out."""
+"""Commands on an instance directory that cannot do what they were asked for: the error names the place and a way."""
 
 from __future__ import annotations
 
