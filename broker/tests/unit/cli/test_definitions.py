@@ -49,6 +49,8 @@ def text_of(**sections: Any) -> str:
             "address_settings[0].values.maxDelivery",
         ),
         (text_of(security_settings=[{"match": "#", "values": {"send": "a"}}]), 7, "security_settings[0].values.send"),
+        (text_of(security_settings=[{"match": "#", "values": {"send": ["a,b"]}}]), 7, "'a,b' is no name of a role"),
+        (text_of(users=[{"name": "al", "roles": ["amq", "a,b"]}]), 6, "users[0].roles: 'a,b' is no name of a role"),
     ],
 )
 def test_errors_name_the_element_and_its_line(text: str, line: int | None, place: str) -> None:

@@ -15,7 +15,7 @@ from understudy.cli.console import prompt
 from understudy.cli.console.command import management_cli
 from understudy.cli.console.lines import joined, split_commands
 from understudy.cli.console.rehearsal import Rehearsal
-from understudy.cli.console.session import Failed, Session
+from understudy.cli.console.session import Failed, Session, failure_text
 from understudy.cli.console.summary import Summary
 from understudy.cli.main import jboss_cli
 from understudy.cli.node.status import Place
@@ -469,3 +469,9 @@ def test_the_name_of_the_reference_product_is_the_same_command(
         jboss_cli()
     assert ended.value.code == 2
     assert capsys.readouterr().err.startswith("jboss-cli.sh: ")
+
+
+def test_a_failure_is_one_line_and_names_the_failed_steps_of_a_batch() -> None:
+    assert failure_text(failure("no such queue")) == "no such queue"
+    assert failure_text(failure("no such queue", 2)) == "Operation step-2: no such queue"
+    assert failure_text({"outcome": "failed", "failure-description": {}}) == "{}"

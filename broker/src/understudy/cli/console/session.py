@@ -5,6 +5,7 @@ Not here: the connection to the node and the command line (``command``), and the
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from understudy.cli.console.lines import Block, collect, first_word, is_block, j
 from understudy.errors import BrokerError, ConfigError, ManagementError
 from understudy.management.dmr.conditions import holds
 from understudy.management.dmr.grammar import Address, Command, Operation, format_address, parse_address, parse_line
-from understudy.management.dmr.values import Value
+from understudy.management.dmr.values import Value, to_json
 
 Answer = Mapping[str, Value]
 """The answer of a node to an operation or a batch."""
@@ -338,7 +339,18 @@ def _check(answer: Answer, show: Callable[[Answer], None] | None = None) -> None
     if answer.get("outcome") != "success":
         if show is not None:
             show(answer)
-        raise Failed(str(answer.get("failure-description", "the node did not answer with success")))
+        raise Failed(failure_text(answer))
+
+
+def failure_text(answer: Answer) -> str:
+    """Why a node has not carried out a request, in one line: of a batch the steps that failed, with their reasons."""
+    description = answer.get("failure-description", "the node did not answer with success")
+    if not isinstance(description, Mapping):
+        return str(description)
+    steps = (steps for steps in description.values() if isinstance(steps, Mapping))
+    return "; ".join(f"{name}: {text}" for each in steps for name, text in each.items()) or json.dumps(
+        to_json(description)
+    )
 
 
 def _shown(value: Value) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from understudy.cli.console.session import Answer, Send
+from understudy.cli.console.session import Answer, Send, failure_text
 from understudy.errors import BrokerError, ManagementError
 from understudy.management.dmr.grammar import Operation
 from understudy.management.dmr.operations import masked
@@ -86,5 +86,5 @@ class Summary:
     def _read(self, operation: Operation) -> Any:
         answer = self._send([operation], False)
         if answer["outcome"] != "success":
-            raise ManagementError(str(answer.get("failure-description")))
+            raise ManagementError(failure_text(answer))
         return to_json(answer["result"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Any, Final, Literal, get_args, get_origin
 
@@ -246,6 +246,9 @@ def _checked(kind: Kind, given: object) -> tuple[str, dict[str, Any]]:
             except ValueError as error:
                 raise _WrongField(str(error), "values", name) from None
         kind.check(key, values)
+        if kind.name == "security_settings":
+            for name, roles in values.items():
+                _check_roles(roles, "values", name)
         return key, {name: value for name, value in values.items() if value is not None}
     declared = figures(kind.model)
     fields = {name: given[name] for name in kind.fields if name in given}
@@ -256,6 +259,8 @@ def _checked(kind: Kind, given: object) -> tuple[str, dict[str, Any]]:
             raise _WrongField(f"{error}{_choices(declared[name].type)}", name) from None
         if isinstance(value, list):
             fields[name] = sorted(value)
+    if kind.name == "users":
+        _check_roles(fields.get("roles", ()), "roles")
     if kind.name == "queues" and fields.get("arguments"):
         try:
             # without values that are defaults, as a node shows them
@@ -263,6 +268,15 @@ def _checked(kind: Kind, given: object) -> tuple[str, dict[str, Any]]:
         except Amqp091Error as error:
             raise _WrongField(str(error), "arguments") from None
     return key, fields
+
+
+def _check_roles(roles: Iterable[str], *path: str) -> None:
+    """Raise _WrongField if a role could not be written to the files of a node, where commas are between roles."""
+    for role in roles:
+        if not role.strip() or "," in role or role != role.strip():
+            raise _WrongField(
+                f"{role!r} is no name of a role: it has a comma, or spaces at its ends, or is empty", *path
+            )
 
 
 def _choices(declared: object) -> str:
