@@ -129,7 +129,8 @@ class ResourceManager:
             of_cluster: Whether another node of the cluster asks, not a client.
 
         Raises:
-            XaError: no such branch, its outcome was heuristic, it was moved to another node, or it is on its way here.
+            XaError: no such branch, its outcome was heuristic, it was moved to another node, it is on its way here, or
+                another node of the pair may have it by now.
         """
         branch = self._branches.get(xid)
         if branch is not None and branch.arriving and not of_cluster:
@@ -143,8 +144,18 @@ class ResourceManager:
                 # the error is not UNKNOWN_XID, from which a transaction manager concludes that the branch was decided
                 text = f"the branch was moved to the node {node_id}, which decides it"
                 raise XaError(text, xa_code=XaCode.RESOURCE_MANAGER_FAILED)
+            self._check_active()
             raise XaError("no branch of this name", xa_code=XaCode.UNKNOWN_XID)
         return branch
+
+    def _check_active(self) -> None:
+        """Raise XaError (RESOURCE_MANAGER_FAILED) if another node of the pair may have taken over meanwhile, and may
+        have branches that are not here: from UNKNOWN_XID, and from a list without its branch, a transaction manager
+        concludes that the branch was decided.
+        """
+        if not self._office.permission.is_given():
+            text = "another node of the pair may have taken over: ask again"
+            raise XaError(text, xa_code=XaCode.RESOURCE_MANAGER_FAILED)
 
     def prepare(self, branch: Branch, *, came: bool = False) -> None:
         """Promise that it can commit. A promise given before holds: its answer was lost when it is asked for again.
@@ -333,7 +344,11 @@ class ResourceManager:
         Args:
             came: Whether to add, for a node that is scaled down, the branches that it moved here and that are decided
                 since.
+
+        Raises:
+            XaError: another node of the pair may have taken over.
         """
+        self._check_active()
         moved = filter(self._moved.has_come, self._moved) if came else ()
         return tuple(dict.fromkeys((*(branch.xid for branch in self.prepared()), *self._heuristics, *moved)))
 
@@ -373,6 +388,7 @@ class ResourceManager:
         if found is None:
             if self._moved.remove(xid):
                 return
+            self._check_active()
             raise XaError("no heuristic outcome of this name", xa_code=XaCode.UNKNOWN_XID)
         self._office.store.store_rollback(found[1])
 

@@ -210,7 +210,7 @@ class XaRequests:
 
     def in_doubt(self) -> tuple[Xid, ...]:
         """Branches whose outcome a transaction manager has to find out; for another node of the cluster also those that
-        it has moved here.
+        it has moved here. Raises XaError (``ResourceManager.in_doubt``).
         """
         return self._registry.in_doubt(came=self._state.options.of_cluster)
 

@@ -10,9 +10,9 @@ import pytest
 from support.amqp091 import AmqpClient, AmqpNode, bodies, declared
 from support.amqp091_moves import Cluster
 from support.amqp091_sessions import UUID, connected, opened, refused, resume_text, resumed, started
+from support.lost_fence import replace_node
 from understudy.cluster.membership.session_moves import SessionMove
 from understudy.cluster.membership.topology import Member, Topology
-from understudy.errors import LockLost
 from understudy.protocols.amqp091.deliveries import GENERATION_SHIFT
 from understudy.protocols.amqp091.moves import departures
 from understudy.protocols.amqp091.moves.members import Members
@@ -236,31 +236,16 @@ def test_a_member_that_another_member_has_lost_may_have_the_session() -> None:
     assert open_or_code(client) == 404
 
 
-class LostFence:
-    """The fence of a node whose lock another node has taken. Implements ``ports.Fence``."""
-
-    proved_until_ms = -1
-    proved_at_ms = None
-
-    def why_not_confirm(self) -> Exception:
-        return LockLost("taken")
-
-
-def replaced(node: AmqpNode) -> None:
-    """Another node of the pair has taken over while this one stood still, and it has not noticed yet."""
-    node.world.office.permission.depend_on(LostFence(), lambda error: None)
-
-
 def test_a_node_that_was_replaced_does_not_say_that_there_is_no_session() -> None:
     """The node that has taken over may have got the session meanwhile (simulation: amqp091-members 880007)."""
     cluster = Cluster()
-    replaced(cluster.nodes["a"])
+    replace_node(cluster.nodes["a"].world.office)
     for name in "ba":
         client = cluster.seek(name)
         cluster.run()
         assert open_or_code(client) == 320, name
     alone = AmqpNode()
-    replaced(alone)
+    replace_node(alone.world.office)
     assert refused(alone, "resume").reply_code == 320
 
 
@@ -272,7 +257,7 @@ def test_a_node_that_was_replaced_does_not_end_a_session_that_was_given() -> Non
         cluster.deliver()
         for node in cluster.nodes.values():
             node.settle()
-    replaced(cluster.nodes["a"])
+    replace_node(cluster.nodes["a"].world.office)
     cluster.run()
     assert cluster.homes() == []
     assert client.received() == [], "the node that has taken over ends the session when it is asked again"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.lost_fence import replace_node
 from support.routing import World, callback_of, text
 from support.xa import OTHER, XID, aging, commit, count, refused, xa_session
 from understudy.errors import MachineError, ObjectClosed, StoreError, XaCode, XaError
@@ -134,6 +135,16 @@ def test_unknown_names_and_wrong_sessions() -> None:
     transacted.sends.send(text("kept"))
     transacted.commit()
     assert count(world) == 1
+
+
+def test_a_node_that_was_replaced_does_not_say_that_there_is_no_branch() -> None:
+    """The node that has taken over may have prepared it meanwhile."""
+    world = World()
+    requests = xa_session(world).branches
+    replace_node(world.office)
+    for call in (requests.prepare, requests.roll_back, requests.forget):
+        refused(XaCode.RESOURCE_MANAGER_FAILED, lambda call=call: call(XID))  # type: ignore[misc]
+    refused(XaCode.RESOURCE_MANAGER_FAILED, requests.in_doubt)
 
 
 def test_a_promise_asked_for_again_holds() -> None:
