@@ -144,6 +144,22 @@ def test_transactions(connection: Connection) -> None:
         assert consumer.receive(0.2) is None
 
 
+def test_destinations_made_on_demand_are_made_again(connection: Connection) -> None:
+    """The queue or the exchange is deleted while the producer and the subscriber use it."""
+    with connection.session() as session, connection.session() as other:
+        producer = session.producer("again-queue")
+        producer.send("lost")
+        other.delete_queue("again-queue")
+        for number in range(100):
+            producer.send_nowait(str(number))
+        producer.send("last", durable=False)
+        consumer = session.consumer("again-queue")
+        for text in (*map(str, range(100)), "last"):
+            message = consumer.receive(PATIENCE_S)
+            assert message is not None
+            assert message.text == text
+
+
 def test_subscriptions_are_queues_of_a_fanout_exchange(connection: Connection) -> None:
     with connection.session() as session:
         one, two = session.subscriber("news"), session.subscriber("news", name="reader")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from support import forked
 from support.nodes import Nodes
-from support.processes import COMMAND, Pair, invoke
+from support.processes import COMMAND, Pair
 from support.replicated import wait_until
 
 #: Rows that each ledger gets before and after the kill.
@@ -35,10 +35,6 @@ def test_commands_lose_nothing_between_the_protocols(nodes: Nodes, tmp_path: Pat
     enough = tmp_path / "enough"
     ledgers: list[tuple[Path, Path]] = []
     producers, consumers = [], []
-    # a queue that is made on demand and is empty is deleted when the backup activates, before its clients are back
-    for queue in ("to-amqp", "to-core", "within"):
-        wanted = json.dumps({"name": queue, "address": queue, "routing-type": "ANYCAST", "auto-create-address": True})
-        assert invoke(pair.primary, "broker", "createQueue", wanted)[0] == 200
     for queue, sends, takes in (("to-amqp", pair.url, amqp), ("to-core", amqp, pair.url), ("within", amqp, amqp)):
         sent, taken = tmp_path / f"{queue}-sent.jsonl", tmp_path / f"{queue}-taken.jsonl"
         ledgers.append((sent, taken))

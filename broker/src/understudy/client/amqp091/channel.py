@@ -18,15 +18,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from understudy.client.amqp091.consumers import ConsumerParts
 from understudy.client.amqp091.content import Content, ContentState
 from understudy.client.amqp091.declarations import Declarations, queue_info
 from understudy.client.amqp091.messages import Outgoing, not_possible, outgoing
+from understudy.client.amqp091.on_demand import MadeOnDemand
 from understudy.client.amqp091.output import Output
 from understudy.client.amqp091.publishes import Publishes
 from understudy.client.amqp091.status import ChannelStatus, channel_status
+from understudy.client.core.connection.codec import OnDemand
 from understudy.errors import AddressNotFound, BrokerError, ConnectionLost, QueueNotFound, TransactionRolledBack
 from understudy.limits import AMQP091_MESSAGE_BYTES_MAX
 from understudy.wire.amqp091 import methods as m
@@ -105,7 +108,10 @@ class SessionChannel:
         self._large: LargeSend | None = None
         self._fetches: deque[tuple[int, int]] = deque()
         self._content = ContentState()
-        self.publishes = Publishes(out, self.channel_id, number, complain)
+        self._removed: list[int] = []
+        """Producers that are closed, and whose messages may be on their way."""
+        self._on_demand = MadeOnDemand(declarations, self._go_on)
+        self.publishes = Publishes(out, self.channel_id, number, complain, self._on_demand.makes)
         self.publishes.confirms = not self._transacted
         self.consumers = ConsumerParts(out, self.channel_id, number, self._limit, no_ack=request.pre_acknowledge)
 
@@ -192,6 +198,7 @@ class SessionChannel:
         self._large = None
         self._content.clear()
         self.publishes.returned.clear()
+        self._on_demand.lost()
 
     # packets of the client
 
@@ -201,13 +208,51 @@ class SessionChannel:
         Raises:
             LocalProtocolError: a value does not fit its field.
         """
+        if isinstance(packet, OnDemand):
+            self._on_demand.use(packet)
+            return
+        if self._transacted and isinstance(packet, p.Commit):
+            self._committing = packet.correlation_id
+        elif isinstance(packet, p.SessionClose):
+            self._closing = True
         handler = _PACKETS.get(type(packet))
         if handler is not None:
-            handler(self, packet)
+            self._in_order(partial(handler, self, packet))
 
     def publish(self, publish: Outgoing, correlation_id: int | None) -> None:
         """Send a message."""
-        self.publishes.publish(publish, correlation_id)
+        self._in_order(partial(self.publishes.publish, publish, correlation_id))
+
+    def _in_order(self, request: Callable[[], None]) -> None:
+        """Carry out a request, now or when the destinations before it are made."""
+        if self._waits:
+            self._on_demand.waiting.append(request)
+        else:
+            request()
+
+    @property
+    def _waits(self) -> bool:
+        """Whether requests wait for destinations that are made again."""
+        return bool(self._on_demand.busy or self._on_demand.waiting or self.publishes.came_back)
+
+    def _go_on(self) -> None:
+        """A destination was made, or a publish has its outcome: send messages that came back, then what waits.
+
+        Messages that came back are sent when every publish before them has its outcome, as others may come back, too.
+        """
+        if self._on_demand.busy:
+            return
+        if self.publishes.came_back:
+            if self.publishes.unconfirmed:
+                return
+            self.publishes.publish_again(self._on_demand.refused)
+        waiting = self._on_demand.waiting
+        while waiting and not (self._on_demand.busy or self.publishes.came_back):
+            request = waiting.popleft()
+            try:
+                request()
+            except BrokerError as error:
+                self._out.refuse(self.channel_id, error)
 
     def _create_consumer(self, packet: p.CreateConsumer) -> None:
         def found(answer: m.QueueDeclareOk | None) -> None:
@@ -269,7 +314,6 @@ class SessionChannel:
         self.consumers.when_cancelled(self._answer)
 
     def _close(self, packet: p.SessionClose) -> None:
-        self._closing = True
         self._ask(m.ChannelClose(_OK, "the session is closed"), m.ChannelCloseOk, lambda answer: self._closed())
 
     def _closed(self) -> None:
@@ -279,7 +323,6 @@ class SessionChannel:
 
     def _commit(self, packet: p.Commit) -> None:
         if self._transacted:
-            self._committing = packet.correlation_id
             self._ask(m.TxCommit(), m.TxCommitOk, lambda answer: self._committed(packet.correlation_id))
             return
         deferred, self._deferred = self._deferred, []
@@ -326,6 +369,17 @@ class SessionChannel:
     def _credits(self, packet: p.ProducerRequestCredits) -> None:
         self._out.report(self.channel_id, p.ProducerCredits(packet.credits, packet.address))
 
+    def _remove_producer(self, packet: p.RemoveProducer) -> None:
+        self._removed.append(packet.producer_id)
+        if not self.publishes.unconfirmed:
+            self._forget_producers()
+
+    def _forget_producers(self) -> None:
+        """Forget closed producers, whose messages have all arrived."""
+        for producer_id in self._removed:
+            self._on_demand.forget(producer_id)
+        self._removed.clear()
+
     def _begin_large(self, packet: p.SessionSendLarge) -> None:
         self._large = LargeSend(packet.header)
 
@@ -361,6 +415,12 @@ class SessionChannel:
     def _receive_method(self, method: Method) -> None:
         if isinstance(method, m.BasicAck | m.BasicNack):
             self.publishes.settled(method.delivery_tag, multiple=method.multiple, taken=isinstance(method, m.BasicAck))
+            for name in self.publishes.take_missing():
+                self._on_demand.make_queue(name)
+            if self._waits:
+                self._go_on()
+            elif not self.publishes.unconfirmed:
+                self._forget_producers()
         elif isinstance(method, m.BasicGetEmpty):
             self._fetched(None)
         elif isinstance(method, m.BasicCancelOk):
@@ -383,7 +443,7 @@ class SessionChannel:
         elif isinstance(method, m.BasicGetOk):
             self._fetched(content)
         elif isinstance(method, m.BasicReturn):
-            self.publishes.came_back(method, content.properties, content.body)
+            self.publishes.take_return(method, content.properties, content.body)
 
     def _fetched(self, content: Content | None) -> None:
         if not self._fetches:
@@ -431,6 +491,7 @@ _PACKETS: Final[Mapping[type[p.Packet], Callable[[SessionChannel, Any], None]]] 
     p.Commit: SessionChannel._commit,
     p.Rollback: SessionChannel._roll_back,
     p.ProducerRequestCredits: SessionChannel._credits,
+    p.RemoveProducer: SessionChannel._remove_producer,
     p.SessionSendLarge: SessionChannel._begin_large,
     p.SessionSendContinuation: SessionChannel._continue_large,
     p.QueueQuery: _by_declarations(Declarations.query_queue),

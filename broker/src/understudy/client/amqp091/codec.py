@@ -55,6 +55,7 @@ class Amqp091Codec:
     version = p.VERSION
     duplicate_ids = False
     stored_ids = False
+    makes_queues = False
 
     def __init__(self, link: LinkState, login: tuple[str | None, str | None, str], heartbeat_s: int) -> None:
         """Args:

@@ -93,6 +93,29 @@ class Declarations:
             self._asked = True
             self._out.send(self._line[0].method, CHANNEL)
 
+    def make(self, name: str, done: Callable[[m.ChannelClose | None], None], *, multicast: bool) -> None:
+        """Make a durable queue, or a durable fanout exchange, unless there is something of this name.
+
+        Args:
+            name: Name of the queue or exchange.
+            done: Called with None, or with the method by which the broker refused.
+            multicast: Whether to make an exchange.
+        """
+
+        def declare(*, passive: bool) -> Method:
+            if multicast:
+                return m.ExchangeDeclare(0, name, "fanout", passive=passive, durable=not passive)
+            return m.QueueDeclare(0, name, passive=passive, durable=not passive)
+
+        def looked(method: Method | None, refused: m.ChannelClose | None) -> None:
+            if refused is None or refused.reply_code != ReplyCode.NOT_FOUND:
+                # one that the user may not look at, such as an exclusive queue of another connection, is there
+                done(None)
+                return
+            self.ask(declare(passive=False), lambda method, refused: done(refused))
+
+        self.ask(declare(passive=True), looked)
+
     # requests of the client
 
     def queue_exists(
@@ -161,13 +184,22 @@ class Declarations:
             self.ask(method, simple)
             return
 
-        def bind(answer: Method | None, refused: m.ChannelClose | None) -> None:
+        binding = m.QueueBind(0, request.name, request.address, "")
+
+        def bound(answer: Method | None, refused: m.ChannelClose | None) -> None:
+            if refused is not None and refused.reply_code == ReplyCode.NOT_FOUND:
+                # the exchange was there when the application asked for the subscription
+                self.make(request.address, lambda refused: self.ask(binding, simple), multicast=True)
+            else:
+                simple(answer, refused)
+
+        def declared(answer: Method | None, refused: m.ChannelClose | None) -> None:
             if refused is not None:
                 simple(answer, refused)
             else:
-                self.ask(m.QueueBind(0, request.name, request.address, ""), simple)
+                self.ask(binding, bound)
 
-        self.ask(method, bind)
+        self.ask(method, declared)
 
     def delete_queue(self, request: DeleteQueue, channel_id: int) -> None:
         """Delete a queue without consumers."""

@@ -27,7 +27,7 @@ from understudy.client.core.url.destinations import (
     split_name,
     subscription_queue,
 )
-from understudy.client.core.url.jms_names import producer_target, queue_name, topic_name
+from understudy.client.core.url.jms_names import ProducerTarget, producer_target, queue_name, topic_name
 from understudy.client.sources import Body
 from understudy.client.sync.bodies import Received
 from understudy.client.sync.consumer import Browser, Consumer
@@ -509,18 +509,20 @@ class Session:
             raise IllegalState(f"a window of {window} sends")
         kind = None if routing is None else routing_type(routing)
         if address is not None:
-            address, kind, wanted = producer_target(address, kind, auto_create=auto_create)
-            if wanted is not None:
-                converse(self._link, self._state, wanted)
-        return self._producer(address, window, kind, duplicate_ids)
+            target = producer_target(address, kind, auto_create=auto_create)
+            if target.conversation is not None:
+                converse(self._link, self._state, target.conversation)
+            return self._producer(target, window, duplicate_ids)
+        return self._producer(ProducerTarget(None, kind), window, duplicate_ids)
 
-    def _producer(self, address: str | None, window: int, kind: int | None, duplicate_ids: bool) -> Producer:
+    def _producer(self, target: ProducerTarget, window: int, duplicate_ids: bool) -> Producer:
         with self._link.lock, self._link:
             marked = duplicate_ids and self._state.options.auto_commit_sends
             by_id = self._link.core.link.codec.duplicate_ids
-            state = self._state.open_producer(address, window, repeats=marked and not by_id)
+            on_demand = target.routing if target.on_demand else None
+            state = self._state.open_producer(target.address, window, repeats=marked and not by_id, on_demand=on_demand)
             prefix = uuid_text(self._link.entropy(16)) + ":" if marked and by_id else None
-            return Producer(self, self._link, self._state, state, kind, prefix)
+            return Producer(self, self._link, self._state, state, target.routing, prefix)
 
     def consumer(
         self,
@@ -567,7 +569,8 @@ class Session:
         queue = queue_name(queue)
         if auto_create:
             converse(self._link, self._state, ensure_queue(queue, routing_type(routing)))
-        return self._consumer(queue, filter, priority, window_bytes, browse=False)
+        settings = ConsumerSettings(filter, False, priority, window_bytes, auto_create)
+        return self._consumer(queue, settings)
 
     def subscriber(
         self,
@@ -615,15 +618,15 @@ class Session:
             self.create_queue(
                 queue, address=address, routing=RoutingType.MULTICAST, filter=filter, durable=False, temporary=True
             )
-            return self._consumer(queue, None, 0, window_bytes, browse=False)
+            return self._consumer(queue, ConsumerSettings(window_bytes=window_bytes))
         queue = self.subscription_queue(name, durable=durable)
         if not shared:
             if not (self.query_queue(queue)).exists:
                 self.create_queue(queue, address=address, routing=RoutingType.MULTICAST, filter=filter)
-            return self._consumer(queue, None, 0, window_bytes, browse=False)
+            return self._consumer(queue, ConsumerSettings(window_bytes=window_bytes))
         packet = CreateSharedQueueV2(address, queue, filter, durable, int(RoutingType.MULTICAST))
         ask(self._link, self._state, create_shared_queue(packet))
-        return self._consumer(queue, None, 0, window_bytes, browse=False, shared=packet)
+        return self._consumer(queue, ConsumerSettings(window_bytes=window_bytes), packet)
 
     def subscription_queue(self, name: str, *, durable: bool = True) -> str:
         """The name of the queue of a named subscription, as JMS clients call it.
@@ -685,23 +688,19 @@ class Session:
         """
         queue = queue_name(queue)
         self.query_queue(queue)
-        return Browser(lambda: self._consumer(queue, filter, 0, None, browse=True))
+        return Browser(lambda: self._consumer(queue, ConsumerSettings(filter, browse_only=True)))
 
     def _consumer(
         self,
         queue: str,
-        filter_text: str | None,
-        priority: int,
-        window_bytes: int | None,
-        *,
-        browse: bool,
+        settings: ConsumerSettings,
         shared: CreateSharedQueueV2 | None = None,
     ) -> Consumer:
         state: ConsumerState = self._link.ask(
             lambda waiter: self._state.consumers.open(
                 split_name(queue)[1],
                 waiter,
-                ConsumerSettings(filter_text, browse, priority, window_bytes),
+                settings,
                 make_received=Received,
                 shared=shared,
             )

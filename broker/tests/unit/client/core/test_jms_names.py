@@ -7,6 +7,7 @@ import pytest
 from understudy.client.core.url.destinations import RoutingType
 from understudy.client.core.url.jms_names import (
     JmsDestination,
+    ProducerTarget,
     producer_target,
     queue_name,
     read_destination,
@@ -56,14 +57,14 @@ def test_a_reply_address_has_its_kind() -> None:
 
 
 def test_the_kind_decides_the_routing_type() -> None:
-    assert producer_target("topic://a", ANYCAST, auto_create=False) == ("a", MULTICAST, None)
-    assert producer_target("a", ANYCAST, auto_create=False) == ("a", ANYCAST, None)
-    assert producer_target("a", None, auto_create=True) == ("a", None, None)
+    assert producer_target("topic://a", ANYCAST, auto_create=False) == ProducerTarget("a", MULTICAST)
+    assert producer_target("a", ANYCAST, auto_create=False) == ProducerTarget("a", ANYCAST)
+    assert producer_target("a", None, auto_create=True) == ProducerTarget("a", None)
 
 
 def test_a_temporary_destination_is_not_created_for_its_requester() -> None:
-    name, routing, conversation = producer_target("temp-queue://gone", ANYCAST, auto_create=True)
-    assert (name, routing) == ("gone", ANYCAST)
+    name, routing, conversation, on_demand = producer_target("temp-queue://gone", ANYCAST, auto_create=True)
+    assert (name, routing, on_demand) == ("gone", ANYCAST, False)
     assert conversation is not None
     assert next(conversation).packet == BindingQuery("gone")
     with pytest.raises(AddressNotFound, match="the connection of its owner has ended"):

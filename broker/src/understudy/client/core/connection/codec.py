@@ -34,6 +34,21 @@ class TransportEnds(Packet):
     error: BrokerError
 
 
+@dataclass(slots=True)
+class OnDemand(Packet):
+    """Notice for a codec whose broker makes no queue for a message: the application uses a queue, or a multicast
+    address, that it lets the client make. It is no packet of the wire.
+    """
+
+    TYPE: ClassVar[int] = 0
+    name: str
+    routing_type: int
+    sender_id: int | None
+    """Number of the producer; None: a consumer."""
+    again: bool
+    """Whether it may be gone, because the session is a new one at the broker."""
+
+
 class Decoder(Protocol):
     """Reads the bytes of one transport."""
 
@@ -51,6 +66,8 @@ class Codec(Protocol):
     """Whether messages carry duplicate ids by which the broker drops the second copy of a send."""
     stored_ids: bool
     """Whether a delivery has the id of the stored message."""
+    makes_queues: bool
+    """Whether the broker makes a queue for a message that finds none; otherwise the codec takes ``OnDemand``."""
     ping_period_ms: int | None
     """Longest time between two pings; None: the options of the connection decide alone."""
 
@@ -116,6 +133,7 @@ class CoreCodec:
 
     duplicate_ids = True
     stored_ids = True
+    makes_queues = True
     ended_by_broker = True
     keeps_sessions = False
     blocked = False

@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 from typing import Any, Final
 
 from understudy.client.core.connection.calls import Call, Done, Interrupted, Waiter, settle
+from understudy.client.core.connection.codec import OnDemand
 from understudy.client.core.consumer.state import (
     DEFAULT_SETTINGS,
     ConsumerOptions,
@@ -39,6 +40,7 @@ from understudy.wire.core.packets import (
     ReceiveMessage,
 )
 
+_ANYCAST: Final = 1
 _AT_CLOSE_OF_SESSION: Final = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
 _ACKNOWLEDGED_AT_CLOSE: Final = (*_AT_CLOSE_OF_SESSION, AcknowledgeMode.TRANSACTED)
 
@@ -94,6 +96,7 @@ class Consumers:
         )
         self._next_id += 1
         consumer.shared_queue = shared
+        consumer.on_demand = settings.on_demand
         said = window_bytes is not None or options.consumer_window_size != ClientOptions().consumer_window_size
 
         def done(info: QueueQueryResponse | None, error: BaseException | None) -> None:
@@ -289,6 +292,8 @@ class Consumers:
                 self._channel.transmit_packet(replace(consumer.shared_queue, requires_response=False))
             elif isinstance(info, QueueQueryResponseV3) and info.exists and (not info.durable or info.auto_created):
                 self._channel.transmit_packet(_queue_like(info, consumer.queue))
+            elif consumer.on_demand and not self._channel.link.codec.makes_queues:
+                self._channel.transmit_packet(OnDemand(consumer.queue, _ANYCAST, None, again=True))
             return _create(consumer)
 
         def done(info: QueueQueryResponse | None, error: BaseException | None) -> None:

@@ -108,6 +108,8 @@ class ConsumerSettings(NamedTuple):
     priority: int = 0
     window_bytes: int | None = None
     """Bytes that the broker sends ahead; None: those of the connection."""
+    on_demand: bool = False
+    """Whether the client makes the queue if it does not exist."""
 
 
 DEFAULT_SETTINGS: Final = ConsumerSettings()
@@ -142,6 +144,8 @@ class ConsumerState:
         """The request for the queue of a shared subscription, repeated after a failover."""
         self.on_change: Callable[[], None] | None = None
         """Called when the result of ``take``, ``drained`` or ``ended`` may have changed."""
+        self.on_demand = False
+        """Whether the client makes the queue if it does not exist."""
         self.ended: BrokerError | None = None
         """Reason why nothing more will come."""
         self.opened = False

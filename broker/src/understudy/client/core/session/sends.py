@@ -71,7 +71,7 @@ class Pending:
 class ProducerState:
     """The session's state of a producer."""
 
-    __slots__ = ("address", "closed", "in_flight", "on_room", "repeats", "sender_id", "window")
+    __slots__ = ("address", "closed", "in_flight", "on_demand", "on_room", "repeats", "sender_id", "window")
 
     def __init__(self, sender_id: int, address: str | None, window: int, *, repeats: bool = False) -> None:
         self.sender_id = sender_id
@@ -80,6 +80,8 @@ class ProducerState:
         """Largest number of unfinished sends."""
         self.repeats = repeats
         """Whether messages without duplicate ids are sent again after a failover."""
+        self.on_demand: int | None = None
+        """Routing type of its address if the client makes that on demand."""
         self.in_flight = 0
         self.on_room: Callable[[], None] | None = None
         """Called once when another send may begin, then reset."""

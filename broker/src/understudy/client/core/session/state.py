@@ -17,6 +17,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from understudy.client.core.connection.calls import Call, Interrupted, Waiter, settle
+from understudy.client.core.connection.codec import OnDemand
 from understudy.client.core.consumer.consumers import Consumers
 from understudy.client.core.session.channel import Channel, SessionOptions
 from understudy.client.core.session.large_sends import LargeBodySend
@@ -153,7 +154,7 @@ class SessionState:
         for packet in self._temporary.values():
             channel.transmit_packet(packet)
         for producer in self.producers.values():
-            self._register(producer)
+            self._register(producer, again=True)
         self.consumers.create_again()
         self.branches.session_recreated()
         for key, value in self._metadata.items():
@@ -266,21 +267,25 @@ class SessionState:
 
     # producers
 
-    def open_producer(self, address: str | None, window: int, *, repeats: bool = False) -> ProducerState:
+    def open_producer(
+        self, address: str | None, window: int, *, repeats: bool = False, on_demand: int | None = None
+    ) -> ProducerState:
         """Register a producer; answers nothing, so it is there at once.
 
         Args:
             address: Address of its messages; None: each message has its own.
             window: Largest number of unfinished sends.
             repeats: Whether its messages are sent again after a failover though they have no duplicate ids.
+            on_demand: Routing type of the address if the client makes that on demand.
         """
         if self.closed is not None:
             raise self.closed
         producer = ProducerState(self._next_producer, address, window, repeats=repeats)
+        producer.on_demand = on_demand
         self._next_producer += 1
         self.producers[producer.sender_id] = producer
         if self.channel.attached:
-            self._register(producer)
+            self._register(producer, again=False)
         return producer
 
     def close_producer(self, producer: ProducerState) -> None:
@@ -323,7 +328,10 @@ class SessionState:
         repeated = DUPLICATE_ID in message.properties or producer.repeats
         self.sends.add(Pending(producer, message, waiter, confirm, repeated, body))
 
-    def _register(self, producer: ProducerState) -> None:
+    def _register(self, producer: ProducerState, *, again: bool) -> None:
+        if producer.on_demand is not None and producer.address and not self.channel.link.codec.makes_queues:
+            used = OnDemand(producer.address, producer.on_demand, producer.sender_id, again)
+            self.channel.transmit_packet(used)
         if self.channel.link.version >= _PRODUCERS_SINCE:
             self.channel.transmit_packet(CreateProducer(producer.sender_id, producer.address))
 

@@ -6,7 +6,7 @@ without a kind is the name of an address.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from understudy.client.core.url.destinations import (
     Conversation,
@@ -92,9 +92,20 @@ def reply_text(name: str, *, temporary: bool) -> str:
     return f"{'temp-queue' if temporary else 'queue'}://{name}"
 
 
-def producer_target(
-    text: str, routing: RoutingType | None, *, auto_create: bool
-) -> tuple[str, RoutingType | None, Conversation | None]:
+class ProducerTarget(NamedTuple):
+    """Destination of a producer."""
+
+    address: str | None
+    """None: each message has its own."""
+    routing: RoutingType | None
+    """Kind of the queues of its messages; None: any."""
+    conversation: Conversation | None = None
+    """What to ask the broker before the producer sends."""
+    on_demand: bool = False
+    """Whether the client makes the destination if it does not exist."""
+
+
+def producer_target(text: str, routing: RoutingType | None, *, auto_create: bool) -> ProducerTarget:
     """Address and routing type for a producer, and what to ask the broker before it sends.
 
     Args:
@@ -107,9 +118,9 @@ def producer_target(
     if destination is not None:
         name, routing = destination.name, destination.routing
         if destination.temporary:
-            return name, routing, existing_address(name)
+            return ProducerTarget(name, routing, existing_address(name))
     if not auto_create or routing is None:
-        return name, routing, None
+        return ProducerTarget(name, routing)
     if routing is RoutingType.ANYCAST:
-        return name, routing, ensure_queue(name, routing, producing=True)
-    return name, routing, ensure_address(split_name(name)[0], routing)
+        return ProducerTarget(name, routing, ensure_queue(name, routing, producing=True), "::" not in name)
+    return ProducerTarget(name, routing, ensure_address(split_name(name)[0], routing), "::" not in name)
