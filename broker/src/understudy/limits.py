@@ -377,6 +377,8 @@ AMQP091_RETURNS_BYTES_MAX = 64 * 1024 * 1024
 AMQP091_RETURN_BYTES = 512
 #: Time after which the frames of one AMQP 0-9-1 connection wait for the next turn of the loop.
 AMQP091_TURN_MS = 20
+#: Ways of publishes that are remembered for a connection.
+AMQP091_WAYS_MAX = 64
 #: Deliveries of an AMQP 0-9-1 channel that are not acknowledged.
 AMQP091_UNACKNOWLEDGED_MAX = 1_000_000
 #: Default time for the acknowledgement of a delivery of AMQP 0-9-1 (``acknowledgementTimeout``), as in RabbitMQ.
