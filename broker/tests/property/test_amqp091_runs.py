@@ -71,7 +71,8 @@ others = st.sampled_from(
         *[method_frame(m.QueueUnbind(0, "third", "amq.direct", "key", {}), 1)],
         *[method_frame(m.QueueBind(0, "first", "amq.direct", "key"), 1), method_frame(m.QueueDelete(0, "first"), 1)],
         *[method_frame(m.QueueBind(0, "brief", "amq.fanout", ""), 1), method_frame(m.QueueDeclare(0, "none"), 1)],
-        *[method_frame(m.ExchangeDelete(0, "with-alternate"), 1), method_frame(m.QueueUnbind(0, "first", "amq.fanout", "", {}), 1)],
+        *[method_frame(m.QueueUnbind(0, "first", "amq.fanout", "", {}), 1)],
+        *[method_frame(m.ExchangeDelete(0, "with-alternate"), 1)],
     )
 )
 programs = st.lists(groups | groups | groups | others, max_size=8).map(b"".join)

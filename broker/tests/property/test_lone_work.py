@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.core import Client, CoreNode, message
+from support.core import CoreNode, message
 from understudy import limits
 from understudy.message import DUPLICATE_ID
 from understudy.wire.core import packets

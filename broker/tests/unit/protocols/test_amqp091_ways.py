@@ -9,8 +9,12 @@ import pytest
 
 from support.amqp091 import AmqpClient, AmqpNode
 from understudy import limits
+from understudy.kernel.amqp091 import PublishTarget
 from understudy.protocols.amqp091.runs import publishes
+from understudy.protocols.amqp091.runs.methods import PublishMethod
+from understudy.protocols.amqp091.runs.ways import Way
 from understudy.routing.addresses.updates import change_queue
+from understudy.routing.exchanges.exchange import Exchange
 from understudy.wire.amqp091 import methods as m
 from understudy.wire.amqp091.frames import content_frames
 from understudy.wire.amqp091.properties import BasicProperties, encode_properties
@@ -35,9 +39,11 @@ def started(monkeypatch: pytest.MonkeyPatch) -> tuple[AmqpNode, AmqpClient, list
     sought: list[str] = []
     real = publishes.PublishRuns._way
 
-    def counted(runs: publishes.PublishRuns, exchange: object, method: publishes.PublishMethod, target: object) -> object:
+    def counted(
+        runs: publishes.PublishRuns, exchange: Exchange, method: PublishMethod, target: PublishTarget
+    ) -> Way | None:
         sought.append(method.exchange)
-        return real(runs, exchange, method, target)  # type: ignore[arg-type]
+        return real(runs, exchange, method, target)
 
     monkeypatch.setattr(publishes.PublishRuns, "_way", counted)
     return node, client, sought

@@ -152,7 +152,7 @@ class Amqp091Connection(Machine[State, Event]):
         if self._state is State.CLOSED:
             return False
         self._decoder.receive(data)
-        if self._state is not State.OPEN and not self.proved and self._decoder.held_bytes > 2 * limits.AMQP091_FRAME_BYTES_BEFORE_LOGIN_MAX:
+        if not self.proved and self._decoder.held_bytes > 2 * limits.AMQP091_FRAME_BYTES_BEFORE_LOGIN_MAX:
             raise LimitExceeded(f"{self._decoder.held_bytes} bytes before a login")
         return self._receive_frames()
 

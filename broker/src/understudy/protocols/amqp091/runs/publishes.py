@@ -233,7 +233,9 @@ class PublishRuns:
         publisher.go_on_from(first + count)
         for of_queue in by_queue.values():
             for way, sends, _ in of_queue:
-                taken = self._session.sends.send_routed(sends, 0, _send_route((way.route.address, way.route.queues, None)))
+                taken = self._session.sends.send_routed(
+                    sends, 0, _send_route((way.route.address, way.route.queues, None))
+                )
                 assert taken == sends.count, f"{taken} of {sends.count} taken"
                 way.exchange.messages_in += taken
             self._check_room(way)
