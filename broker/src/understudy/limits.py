@@ -226,6 +226,8 @@ LARGE_PIECE_BYTES_MIN = 1024
 #: Bytes collected for the journal, not yet handed to the writer, above which sockets are not
 #: read until it catches up.
 JOURNAL_BACKLOG_BYTES_PAUSE = 64 * 1024 * 1024
+#: Bytes of a read that the first message of a transaction keeps while it waits for the next request of its session.
+LONE_WORK_BYTES_MAX = 16 * 1024
 #: Largest journal record. Bytes.
 RECORD_BYTES_MAX = FRAME_BYTES_MAX + 64 * 1024
 #: Data about written segments that is kept in memory for the consolidator: of one segment, and of all segments that it
@@ -377,6 +379,8 @@ AMQP091_RETURNS_BYTES_MAX = 64 * 1024 * 1024
 AMQP091_RETURN_BYTES = 512
 #: Time after which the frames of one AMQP 0-9-1 connection wait for the next turn of the loop.
 AMQP091_TURN_MS = 20
+#: Ways of publishes that are remembered for a connection.
+AMQP091_WAYS_MAX = 64
 #: Deliveries of an AMQP 0-9-1 channel that are not acknowledged.
 AMQP091_UNACKNOWLEDGED_MAX = 1_000_000
 #: Default time for the acknowledgement of a delivery of AMQP 0-9-1 (``acknowledgementTimeout``), as in RabbitMQ.

@@ -30,8 +30,9 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.amqp_link import AmqpLink
 from benchmarks.content import DUPLICATE, JMS, PLAIN, PROPERTIES, Content, Shape
-from benchmarks.core_link import CoreLink
+from benchmarks.core_link import CoreLink, LinkClient
 from benchmarks.goals import CALLS_MAX, MODULES_MAX, Goal
 from benchmarks.load import Producer, RunFailed
 from benchmarks.report import goal_table
@@ -51,6 +52,11 @@ BATCHES: Final = 10
 PRODUCERS: Final = 16
 
 _HEAD_BYTES: Final = 13
+#: Bytes of a basic.ack with its frame, and its class and method.
+_CONFIRM_BYTES: Final = 21
+_BASIC_ACK: Final = bytes((0, 60, 0, 80))
+#: Bytes of a send after its message: whether a response is wanted, correlation id, number of the producer.
+_SEND_TAIL_BYTES: Final = 13
 _EXCEPTION, _NULL_RESPONSE, _RECEIVE, _ACKNOWLEDGE, _COMMIT = 20, 21, 75, 41, 43
 _POLLING: Final = ("understudy.runtime.base.turn", "Turn._look_again")
 #: Methods of an asyncio protocol with which a read of a socket begins.
@@ -193,6 +199,11 @@ class Client:
         finally:
             release.set()
 
+    def let_read(self) -> None:
+        """Wait until the broker has read what was sent before, and has carried it out."""
+        for _ in range(3):
+            self._on_loop(lambda: None)
+
     def _on_loop(self, call: Callable[[], None]) -> None:
         done = threading.Event()
 
@@ -215,6 +226,49 @@ def lone_sends(client: Client, name: str, shape: Shape) -> Count:
 
         def send(number: int) -> None:
             connected.sendall(patched(producer, number))
+            _responses(connected, 1)
+
+        return client.count(name, send, OPERATIONS, WARMUP, OPERATIONS)
+
+
+def lone_publishes(client: Client, name: str, shape: Shape) -> Count:
+    """One producer over AMQP 0-9-1 that waits for each confirm."""
+    queue = f"publishes.{shape.name}"
+    link = AmqpLink(client.link.port, "classic")
+    link.declare([queue])
+    producer = link.producer(queue, Content(shape))
+    with producer.socket as connected:
+        connected.settimeout(60)
+
+        def publish(number: int) -> None:
+            connected.sendall(patched(producer, number))
+            _confirm(connected)
+
+        return client.count(name, publish, OPERATIONS, WARMUP, OPERATIONS)
+
+
+def committed_sends(client: Client, name: str, *, together: bool) -> Count:
+    """One producer of a transacted session that sends a message and commits, and waits for the commit.
+
+    Args:
+        together: Whether both requests come in one read.
+    """
+    queue = f"committed.{name}"
+    client.link.declare([queue])
+    content = Content(PROPERTIES)
+    frame = client.link.producer(queue, content)
+    session = LinkClient(client.link.port, auto_commit=False, auto_commit_acks=False)
+    with frame.socket, session.socket as connected:
+        connected.settimeout(60)
+
+        def send(number: int) -> None:
+            message = _unanswered(patched(frame, number))
+            if together:
+                connected.sendall(message + _commit(message))
+            else:
+                connected.sendall(message)
+                client.let_read()
+                connected.sendall(_commit(message))
             _responses(connected, 1)
 
         return client.count(name, send, OPERATIONS, WARMUP, OPERATIONS)
@@ -313,6 +367,9 @@ CASES: Final[dict[str, Callable[[Client, str], Count]]] = {
     "send-duplicate-id": lambda client, name: lone_sends(client, name, DUPLICATE),
     "gathered": lambda client, name: gathered_sends(client, name, PLAIN),
     "gathered-jms": lambda client, name: gathered_sends(client, name, JMS),
+    "amqp-send": lambda client, name: lone_publishes(client, name, PLAIN),
+    "tx-1": lambda client, name: committed_sends(client, name, together=False),
+    "tx-1-together": lambda client, name: committed_sends(client, name, together=True),
     "acknowledge": lone_acknowledgements,
     "batch-commit": committed_acknowledgements,
     "batch": lambda client, name: batches(client, name, PLAIN),
@@ -448,6 +505,23 @@ def _frames(connected: socket.socket, kind: int, count: int) -> list[bytes]:
 
 def _responses(connected: socket.socket, count: int) -> None:
     _frames(connected, _NULL_RESPONSE, count)
+
+
+def _confirm(connected: socket.socket) -> None:
+    """Wait for the basic.ack of one publish."""
+    left = _CONFIRM_BYTES
+    while left:
+        received = connected.recv(left)
+        if not received:
+            raise RunFailed("the broker closed a connection")
+        left -= len(received)
+        if len(received) == _CONFIRM_BYTES and received[7:11] != _BASIC_ACK:
+            raise RunFailed(f"the broker does not confirm: {received!r}")
+
+
+def _unanswered(send: bytes) -> bytes:
+    """The frame of a send whose client wants no response."""
+    return send[:-_SEND_TAIL_BYTES] + b"\0" + send[1 - _SEND_TAIL_BYTES :]
 
 
 def _acknowledgement(delivery: bytes, *, answered: bool = True) -> bytes:

@@ -67,6 +67,12 @@ others = st.sampled_from(
         *[method_frame(m.BasicAck(1, multiple=True), 1), method_frame(m.TxSelect(), 2), method_frame(m.TxCommit(), 2)],
         *[method_frame(m.BasicGet(0, "first", no_ack=True), 1), HEARTBEAT, method_frame(m.TxRollback(), 2)],
         *[method_frame(m.QueueDelete(0, "second"), 1), method_frame(m.ChannelClose(200, "", 0, 0), 2)],
+        # other queues for a way that is known
+        *[method_frame(m.QueueUnbind(0, "third", "amq.direct", "key", {}), 1)],
+        *[method_frame(m.QueueBind(0, "first", "amq.direct", "key"), 1), method_frame(m.QueueDelete(0, "first"), 1)],
+        *[method_frame(m.QueueBind(0, "brief", "amq.fanout", ""), 1), method_frame(m.QueueDeclare(0, "none"), 1)],
+        *[method_frame(m.QueueUnbind(0, "first", "amq.fanout", "", {}), 1)],
+        *[method_frame(m.ExchangeDelete(0, "with-alternate"), 1)],
     )
 )
 programs = st.lists(groups | groups | groups | others, max_size=8).map(b"".join)

@@ -350,7 +350,8 @@ class Memory:
         if self._store.full:
             wanted = address.settings.disk_full_policy
             return None if wanted is AddressFullPolicy.DROP else wanted or AddressFullPolicy.BLOCK
-        policy = self._full_policy(address)
+        # an address without a limit pages, so no policy applies
+        policy = self._full_policy(address) if address.limited else None
         if policy is AddressFullPolicy.BLOCK or policy is AddressFullPolicy.FAIL:
             return policy
         if (

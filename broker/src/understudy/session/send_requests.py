@@ -166,6 +166,25 @@ class SendRequests:
             row += taken
         return self._send_each(sends, row, answers) if row < sends.count else row
 
+    def send_alone(self, sends: Sends, answered: Answered) -> bool:
+        """Take one plain message without the open transaction. Returns whether it was taken; a message that needs more,
+        or to an address that was not asked for before, is not.
+
+        Args:
+            sends: The message.
+            answered: Called when it is durable.
+        """
+        state, office = self._state, self._office
+        target, elsewhere = self._targets.get(sends.address(0) or ""), office.directory.elsewhere
+        if target is None or target.permitted_until_ms < office.now_ms or self._alters:
+            return False
+        if elsewhere is not None and elsewhere.decisions is not None and sends.grouped(0, 1):
+            return False
+        taking = taking_of((sends, state.order, answered, None, state.options.of_cluster))
+        taken, size_bytes = self._batch_sends.take(taking, 0)
+        target.used_bytes += size_bytes
+        return taken > 0
+
     def permits_plain(self, name: str) -> bool:
         """Whether messages may be sent to a name as they are, which was asked before and needs no further check."""
         target = self._targets.get(name)

@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from understudy.errors import BrokerError, IllegalState, TransactionRolledBack
+from understudy.kernel import Sends
+from understudy.routing.batch import Answered
 from understudy.routing.post_office import Done
 from understudy.routing.queues.queue import Queue
 from understudy.session.callback import SessionCallback, SessionSecurity
@@ -213,6 +215,24 @@ class ServerSession:
             for queue, references in transaction.roll_back().items():
                 self._office.redelivery.cancel(queue, references)
             state.failed(error, done, None)
+
+    def send_and_commit(self, sends: Sends, answered: Answered) -> bool:
+        """Take a message that is alone in its transaction, with the commit: as a message without a transaction, which
+        stays open and empty (ADR 0209).
+
+        Args:
+            sends: One message without a duplicate id.
+            answered: Called when the message is durable.
+
+        Returns:
+            Whether it was taken; if not, nothing has happened.
+        """
+        state = self.state
+        transaction = state.transaction
+        if transaction is None or not self.sends.send_alone(sends, answered):
+            return False
+        transaction.started_ms = state.services.clock.monotonic_ms()
+        return True
 
     def acknowledge_and_commit(
         self,

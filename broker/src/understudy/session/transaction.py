@@ -147,6 +147,8 @@ class Transaction(Machine[State, Event]):
         """Lanes of the addresses whose messages were sent or settled in the transaction."""
         self._held: list[_Held] = []
         """Messages that the transaction has acknowledged at a node that is scaled down; kept until it is prepared."""
+        self.untouched = True
+        """Whether it is as it began: nothing was done in it, and nothing has failed."""
         self._outcomes: list[tuple[Queue, Part, Callable[[], None]]] = []
         """Deliveries settled otherwise than by an acknowledgement, and what the commit does with each."""
 
@@ -154,11 +156,6 @@ class Transaction(Machine[State, Event]):
     def empty(self) -> bool:
         """Whether nothing was done in it."""
         return not (self._sends or self._duplicate_ids or self._acknowledged or self._held or self._outcomes)
-
-    @property
-    def untouched(self) -> bool:
-        """Whether it is as it began: nothing was done in it, and nothing has failed."""
-        return self._state is State.ACTIVE and self.empty
 
     @property
     def rollback_only(self) -> bool:
@@ -169,6 +166,7 @@ class Transaction(Machine[State, Event]):
 
     def log_id(self) -> int:
         """The id of its records, taken when the first is written."""
+        self.untouched = False
         if not self._log_id:
             self._log_id = self._office.store.next_id()
         return self._log_id
@@ -198,15 +196,18 @@ class Transaction(Machine[State, Event]):
 
     def staged(self, queues: tuple[Queue, ...], parts: Arrival, *, leaves: bool = False) -> None:
         """Take messages that become visible at commit; ``leaves``: their bodies leave memory once the log has them."""
+        self.untouched = False
         self.fire(Event.WORK)
         self._work.add(len(queues) * len(parts[0]))
         self._sends.add(queues, parts, leaves=leaves)
 
     def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
         """An id that counts as seen at commit."""
+        self.untouched = False
         self._duplicate_ids.append((address, duplicate_id))
 
     def held(self, address: Address, message: Message, queues: tuple[Queue, ...], parts: Arrival) -> None:
+        self.untouched = False
         self.fire(Event.WORK)
         self._work.add(len(queues))
         self._held.append((address, message, queues, parts))
@@ -219,6 +220,7 @@ class Transaction(Machine[State, Event]):
         Raises:
             TransactionTooLarge: it held as much as it may. It has these too, so that they go back with the others.
         """
+        self.untouched = False
         self.fire(Event.WORK)
         self._acknowledged.add(queue, parts)
         self.lanes.add(queue.address.lane)
@@ -241,6 +243,7 @@ class Transaction(Machine[State, Event]):
             TransactionTooLarge: the transaction has as much work as it may have; it takes these too, so that they
                 return with the others.
         """
+        self.untouched = False
         self.fire(Event.WORK)
         self._outcomes.append((queue, part, apply))
         self.lanes.add(queue.address.lane)
@@ -252,6 +255,7 @@ class Transaction(Machine[State, Event]):
 
     def fail(self, error: BrokerError) -> None:
         """Allow nothing but a rollback from now on; the first error is what commit reports."""
+        self.untouched = False
         if self.failure is None:
             self.failure = error
         self.fire(Event.FAIL)

@@ -32,6 +32,7 @@ from understudy.protocols.amqp091.messages import Publish
 from understudy.protocols.amqp091.output import ChannelOutput
 from understudy.protocols.amqp091.publisher import ChannelPublisher
 from understudy.protocols.amqp091.refusals import refusal
+from understudy.protocols.amqp091.runs.methods import PUBLISH
 from understudy.protocols.amqp091.runs.publishes import PublishRuns
 from understudy.protocols.amqp091.runs.settlements import SettlementRuns
 from understudy.protocols.amqp091.runs.ways import Run
@@ -192,7 +193,7 @@ class Amqp091Channel(Machine[State, Event]):
         if self._state is not State.OPEN or self.content.open:
             return None
         try:
-            frame = self._runs.next_frame(decoder)
+            frame = decoder.method_frame(PUBLISH)
             if frame is not None:
                 return self._runs.receive(decoder, frame, count_max)
             return self._settlements.receive(decoder, count_max)

@@ -26,7 +26,7 @@ from understudy.protocols.amqp091.link import Amqp091Services, HeldInput, Peer
 from understudy.protocols.amqp091.requests import HANDLERS
 from understudy.protocols.amqp091.resumption.kept_channels import KeptChannels
 from understudy.protocols.amqp091.resumption.request import channel_request
-from understudy.protocols.amqp091.runs.ways import Run, Way
+from understudy.protocols.amqp091.runs.ways import Run, Ways
 from understudy.protocols.liveness import Liveness
 from understudy.routing.memory import AddressMemory
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
@@ -113,6 +113,8 @@ class Amqp091Connection(Machine[State, Event]):
         self.held_up = False
         self._decoder = FrameDecoder(limits.AMQP091_FRAME_BYTES_BEFORE_LOGIN_MAX)
         self.held = HeldInput(self._decoder, shared.sessions.post_office.timers, shared.clock, self._go_on)
+        self.proved = False
+        """Whether the client has logged in."""
         self._header_left = _HEADER_BYTES
         """Bytes of the protocol header that have not come."""
         self._liveness = Liveness(shared.clock, shared.connection_ttl_override_ms)
@@ -120,15 +122,10 @@ class Amqp091Connection(Machine[State, Event]):
         self._heart = Heart(connection, shared.sessions.post_office.timers, self._is_unread)
         self._blocked: str | None = None
         """Name of the full address because of which nothing is read."""
-        self.ways: dict[bytes, Way] = {}
+        self.ways = Ways()
         self._awaited_since_ms = 0
         """Monotonic time since which the rest of a publish is awaited; 0: none is."""
         shared.connections.opened(self)
-
-    @property
-    def proved(self) -> bool:
-        """Whether the client has logged in."""
-        return self._handshake.principal is not None
 
     # --- driven by the shell -----------------------------------------------------------------------
 
@@ -162,9 +159,8 @@ class Amqp091Connection(Machine[State, Event]):
     def _receive_frames(self) -> bool:
         if self._state in _WAITING:
             return False
-        clock = self.services.shared.clock
+        clock, decoder = self.services.shared.clock, self._decoder
         now_ms = clock.monotonic_ms()
-        self.ways.clear()
         left = _FRAMES_PER_TURN
         while left > 0:
             if self.held.waiting and self._state is State.OPEN and self.held.stops(self.channels):
@@ -178,7 +174,7 @@ class Amqp091Connection(Machine[State, Event]):
             self._awaited_since_ms = 0
             if run is not None and run.taken:
                 left -= run.taken
-                if not self._decoder.held_bytes:
+                if decoder.offset == len(decoder.data) and not decoder.later:
                     return False
             elif not self._receive_next(now_ms):
                 return False
@@ -203,7 +199,6 @@ class Amqp091Connection(Machine[State, Event]):
             return False
         if frame is None:
             return False
-        self.ways.clear()
         self._receive(frame, now_ms)
         return self._state is not State.CLOSED and self._state not in _WAITING
 

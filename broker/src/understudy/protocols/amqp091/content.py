@@ -54,13 +54,10 @@ class Content(Machine[State, Event]):
         self._body = bytearray()
         self._size_bytes = 0
         self._frames_left = 0
+        self.open = False
+        """Whether a content was begun and is not complete."""
         self.since_ms = 0
         """Monotonic time at which its last frame was received."""
-
-    @property
-    def open(self) -> bool:
-        """Whether a content was begun and is not complete."""
-        return self._state is not State.IDLE
 
     @property
     def held_bytes(self) -> int:
@@ -115,7 +112,7 @@ class Content(Machine[State, Event]):
     # --- actions ---------------------------------------------------------------------------------
 
     def _begin(self, method: BasicPublish, now_ms: int) -> None:
-        self._method, self.since_ms = method, now_ms
+        self._method, self.since_ms, self.open = method, now_ms, True
 
     def _take_header(self, size_bytes: int, encoded: bytes) -> None:
         self._properties = decode_properties(encoded)
@@ -126,6 +123,7 @@ class Content(Machine[State, Event]):
         self._body += payload
 
     def _clear(self) -> None:
+        self.open = False
         self._method, self._encoded, self._body = None, b"", bytearray()
         self._properties = BasicProperties()
 

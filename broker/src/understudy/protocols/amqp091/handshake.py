@@ -97,6 +97,7 @@ class Handshake:
         """The login succeeded (``LoginOwner``)."""
         owner = self._owner
         self.principal = principal
+        owner.proved = True
         self.user = owner.peer.user = principal.user
         owner.peer.channel_max = min(limits.AMQP091_CHANNELS_MAX, owner.services.options.sessions_max)
         owner.proceed()

@@ -13,7 +13,7 @@ from understudy.ports import Clock, SealableConnection, Timers
 from understudy.protocols.amqp091.known_hosts import KnownHosts
 from understudy.protocols.amqp091.messages import Publish
 from understudy.protocols.amqp091.moves.mover import SessionMover
-from understudy.protocols.amqp091.runs.ways import Way
+from understudy.protocols.amqp091.runs.ways import Ways
 from understudy.protocols.amqp091.sessions import ClientSessions
 from understudy.protocols.handlers import AcceptorOptions
 from understudy.protocols.services import ProtocolServices
@@ -137,8 +137,8 @@ class ConnectionLink(Protocol):
     scope: ConnectionScope
     peer: Peer
     held: HeldInput
-    ways: dict[bytes, Way]
-    """Ways that were found in this turn, by method frames of publishes; a frame that is carried out alone ends them."""
+    ways: Ways
+    """Ways that were found for publishes of the connection."""
 
     def send_bytes(self, data: bytes) -> None:
         """Send whole frames."""
@@ -179,6 +179,8 @@ class HandshakeOwner(Protocol):
     services: Amqp091Services
     scope: ConnectionScope
     peer: Peer
+    proved: bool
+    """Whether the client has logged in."""
 
     def send(self, method: Method, channel: int) -> None:
         """Send a method."""

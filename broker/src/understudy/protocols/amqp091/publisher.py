@@ -202,7 +202,15 @@ class ChannelPublisher:
 
     def answer_run(self, numbers: Sequence[int]) -> None:
         """Publishes with these numbers, which follow each other, are safe."""
-        self._done(numbers[-1], None)
+        number = numbers[-1]
+        if self.closed:
+            return
+        if number != self._next - 1 or number != self._confirmed + 1:
+            self._are_safe(number)
+            return
+        # one that its publisher waits for
+        self._safe = self._confirmed = number
+        self._output.send_frames(ack_frame(self._output.number, number, multiple=False))
 
     @property
     def unconfirmed_count(self) -> int:
@@ -288,7 +296,11 @@ class ChannelPublisher:
             self.flush()
             self._confirmed = number
             self._output.send(BasicNack(number))
-            return
+        else:
+            self._are_safe(number)
+
+    def _are_safe(self, number: int) -> None:
+        """All publishes up to a number are safe."""
         self._safe = number
         if number == self._next - 1:
             self.flush()

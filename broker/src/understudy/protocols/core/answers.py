@@ -81,6 +81,10 @@ class SessionAnswers:
         if wanted:
             self.session.state.when_durable(self.done, None)
 
+    def answer_commit(self, correlation_id: int, _: Sequence[int]) -> None:
+        """Answer a commit, of which the only message is durable."""
+        self._done_with(correlation_id, None)
+
     def answer_run(self, correlation_ids: Sequence[int], error: BrokerError | None = None) -> None:
         """Confirm the messages with these correlation ids, which are durable, or say why they were not taken."""
         if error is not None:

@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 from understudy.errors import BrokerError, UnsupportedPacket, forget_frames
 from understudy.limits import GROUP_HELD_REQUEST_BYTES, LARGE_BACKLOG_BYTES_PAUSE
 from understudy.message import FORCED_DELIVERY, LargeMessage, Message, MessageType
-from understudy.protocols.core import consuming, queues, xa
+from understudy.protocols.core import consuming, lone_work, queues, xa
 from understudy.protocols.core.answers import SessionAnswers
 from understudy.protocols.core.channel import Event, SessionChannel
 from understudy.protocols.core.consuming import delivery_frames
@@ -79,6 +79,10 @@ class CoreSession(SessionAnswers):
         """Bytes of the packets that are held."""
         self._settled: list[Callable[[], None]] = []
         """Called when the session holds no packet back any more."""
+        self._may_wait = lone_work.may_wait(self)
+        """Whether the first request of a transaction waits for the next one."""
+        self._first: tuple[packets.Packet, int] | None = None
+        """That request, while it waits, and the bytes of its frame."""
 
     @property
     def survives(self) -> bool:
@@ -93,6 +97,8 @@ class CoreSession(SessionAnswers):
 
     def receive(self, packet: packets.Packet, size_bytes: int) -> None:
         """Carry out one packet of this channel."""
+        if self._may_wait and self._waits(packet, size_bytes):
+            return
         if self._held is not None and not self._takes_ahead(packet):
             self._keep(packet, size_bytes)
             return
@@ -111,6 +117,39 @@ class CoreSession(SessionAnswers):
             self._keep(packet, size_bytes)
         elif self._counts:
             self.channel.received(packet, size_bytes)
+
+    def _waits(self, packet: packets.Packet, size_bytes: int) -> bool:
+        """Whether a packet is done with for now: as the first one of its transaction it waits for the next one, or it
+        was the commit of the one that waited. Otherwise the one that waited was carried out.
+        """
+        first = self._first
+        if first is None:
+            if self._held is None and lone_work.waits(self, packet):
+                self._first = packet, size_bytes
+                return True
+            return False
+        if type(packet) in lone_work.PASSING:
+            return False
+        if type(packet) is packets.Commit:
+            self._first = None
+            try:
+                if lone_work.commit(self, first[0], packet.correlation_id):
+                    return True
+            except BrokerError as error:
+                forget_frames(error)
+                self._refuse(packet, error)
+                return True
+            self._first = first
+        self._end_wait()
+        return False
+
+    def _end_wait(self) -> None:
+        """Carry out the request that waits for the next one."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            self._may_wait = False
+            self.receive(*first)
+            self._may_wait = True
 
     def _keep(self, packet: packets.Packet, size_bytes: int) -> None:
         assert self._held is not None
@@ -474,6 +513,8 @@ class CoreSession(SessionAnswers):
         """End it without being asked by its client. Does nothing when it has ended."""
         if self.channel.ended:
             return
+        # a delivery that was acknowledged goes back in another way
+        self._end_wait()
         self._held = None
         self._settled.clear()
         self.session.close(failed=failed)

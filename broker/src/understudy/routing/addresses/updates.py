@@ -94,6 +94,7 @@ def change_queue(office: PostOffice, queue: Queue, wanted: QueueConfiguration) -
         office.store.store_queue(queue_record(queue.queue_id, address.address_id, full))
     queue.filter = selector
     queue.configure(full)
+    office.routing.exchanges.changes += 1
     address.add_binding(Binding(queue.name, address.name, routing_type, queue, selector))
     _refresh_linked(office, address)
     if full.filter != current.filter:

@@ -47,6 +47,9 @@ class Exchanges:
         self.by_name: dict[str, Exchange] = {}
         self.binding_count = 0
         """Number of bindings of all exchanges."""
+        self.changes = 0
+        """Number of changes after which messages with a routing key may go another way (``route_of_key``), or may have
+        to be looked at one by one: of exchanges, of bindings, and of queues and settings that exist."""
         self._of_queue: dict[str, dict[ExchangeBinding, None]] = {}
         """Bindings that lead to a queue, by its name."""
         directory.listeners.append(self)
@@ -96,6 +99,7 @@ class Exchanges:
         if configuration.durable:
             self._store.store_setting(SettingRecord(SettingKind.EXCHANGE, configuration.name, asdict(configuration)))
         self.by_name[configuration.name] = exchange
+        self.changes += 1
         return exchange
 
     def delete(self, name: str, *, if_unused: bool = False) -> bool:
@@ -112,6 +116,7 @@ class Exchanges:
         for binding in [*exchange.incoming, *exchange.bindings]:
             self._remove(binding)
         # an auto-delete exchange went with its last binding
+        self.changes += 1
         if self.by_name.pop(name, None) is not None and exchange.durable:
             self._store.store_setting(SettingRecord(SettingKind.EXCHANGE, name, None))
         return True
@@ -173,6 +178,7 @@ class Exchanges:
             raise ExchangeMismatch(f"arguments of a binding of {source.name!r}: {error}") from error
         source.matcher.add(binding, arguments)
         source.bindings[binding] = None
+        self.changes += 1
         if binding.to_exchange:
             self.get(binding.destination).incoming[binding] = None
         else:
@@ -182,6 +188,7 @@ class Exchanges:
     def _forget(self, source: Exchange, binding: ExchangeBinding) -> None:
         source.matcher.remove(binding)
         del source.bindings[binding]
+        self.changes += 1
         self.binding_count -= 1
         if binding.to_exchange:
             self.by_name[binding.destination].incoming.pop(binding, None)
@@ -360,6 +367,7 @@ class Exchanges:
 
     def queue_removed(self, queue: Queue) -> None:
         """Remove the bindings of a queue that was deleted."""
+        self.changes += 1
         for binding in self.bindings_of_queue(queue.name):
             self._remove(binding)
 
@@ -382,7 +390,8 @@ class Exchanges:
         """Do nothing: filters are read when a message is routed."""
 
     def settings_changed(self, address: Address) -> None:
-        """Do nothing: settings do not matter to routing."""
+        """Note that messages of an address may have a durability contract of their own from now on."""
+        self.changes += 1
 
 
 def binding_key(binding: ExchangeBinding) -> str:

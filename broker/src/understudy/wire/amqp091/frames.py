@@ -61,7 +61,7 @@ HEARTBEAT: Final = _HEAD.pack(FrameType.HEARTBEAT, 0, 0) + _END
 class FrameDecoder:
     """Cuts the bytes of a connection into frames."""
 
-    __slots__ = ("_more", "data", "offset", "payload_max")
+    __slots__ = ("data", "later", "offset", "payload_max")
 
     def __init__(self, frame_max: int) -> None:
         """``frame_max``: largest frame in bytes."""
@@ -69,7 +69,7 @@ class FrameDecoder:
         """Bytes that are cut into frames."""
         self.offset = 0
         """Offset in ``data`` of the next frame."""
-        self._more = bytearray()
+        self.later = bytearray()
         """Bytes that came later; they are moved into ``data`` once a whole frame is there."""
         self.payload_max = frame_max
         """Largest payload; clients count the overhead wrongly, so a payload may have the size of a frame."""
@@ -77,21 +77,22 @@ class FrameDecoder:
     @property
     def held_bytes(self) -> int:
         """Bytes that are kept for the next call."""
-        return len(self.data) - self.offset + len(self._more)
+        return len(self.data) - self.offset + len(self.later)
 
     def receive(self, data: bytes | memoryview) -> None:
         """Add received bytes."""
-        if self.offset == len(self.data) and not self._more:
+        if self.offset == len(self.data) and not self.later:
             self.data, self.offset = bytes(data), 0
         else:
-            self._more += data
+            self.later += data
 
-    def more(self) -> None:
-        """Have all bytes in ``data``, those that came later too."""
-        if self._more:
-            self.data = b"".join((memoryview(self.data)[self.offset :], self._more))
+    def more(self) -> int:
+        """Have all bytes in ``data``, those that came later too. Returns how many are kept."""
+        if self.later:
+            self.data = b"".join((memoryview(self.data)[self.offset :], self.later))
             self.offset = 0
-            self._more = bytearray()
+            self.later = bytearray()
+        return len(self.data) - self.offset
 
     @property
     def next_channel(self) -> int:
@@ -99,7 +100,7 @@ class FrameDecoder:
         head = self.data[self.offset : self.offset + 3]
         if len(head) == 3:
             return head[1] << 8 | head[2]
-        head += self._more[: 3 - len(head)]
+        head += self.later[: 3 - len(head)]
         return int.from_bytes(head[1:], "big") if len(head) == 3 else 0
 
     def method_frame(self, ids: bytes) -> bytes | None:
@@ -157,13 +158,13 @@ class FrameDecoder:
             Amqp091Error: FRAME_ERROR: a frame that is too large or has no end byte.
         """
         end = self._next_end()
-        if end > len(self.data) and self._more:
+        if end > len(self.data) and self.later:
             if end <= self.offset + self.held_bytes:
                 self.more()
                 end = self._next_end()
             elif self.offset < len(self.data):
                 # the rest is moved once, not with each of the pieces that come
-                self._more[:0] = memoryview(self.data)[self.offset :]
+                self.later[:0] = memoryview(self.data)[self.offset :]
                 self.data, self.offset = b"", 0
         data, start = self.data, self.offset
         if end > len(data):
@@ -183,7 +184,7 @@ class FrameDecoder:
         start = self.offset
         head = self.data[start : start + _HEAD.size]
         if len(head) < _HEAD.size:
-            head += self._more[: _HEAD.size - len(head)]
+            head += self.later[: _HEAD.size - len(head)]
         if len(head) < _HEAD.size:
             return start + OVERHEAD_BYTES
         size: int = _HEAD.unpack(head)[2]
@@ -194,7 +195,7 @@ class FrameDecoder:
     def clear(self) -> None:
         """Drop everything that was received."""
         self.data, self.offset = b"", 0
-        self._more.clear()
+        self.later.clear()
 
 
 def encode_frame(kind: int, channel: int, payload: bytes) -> bytes:

@@ -87,11 +87,13 @@ class Frame(NamedTuple):
 class SendBatch(Packet):
     """``SessionSend`` frames of one channel that were received together, often only one. Made only by the decoder."""
 
-    __slots__ = ("sends",)
+    __slots__ = ("held_bytes", "sends")
 
     TYPE: ClassVar[int] = SessionSend.TYPE
 
     sends: Sends
+    held_bytes: int
+    """Bytes that ``sends`` keeps: those of the whole read."""
 
 
 class ConfirmBatch(Packet):
@@ -131,7 +133,7 @@ def _sends_at(data: bytes, offset: int, limit_bytes: int, count_max: int) -> tup
     if sends is None:
         return None
     batch = _send_batch()
-    batch.sends = sends
+    batch.sends, batch.held_bytes = sends, len(data)
     return batch, sends.count, sends.end
 
 
@@ -401,7 +403,7 @@ class FrameDecoder:
                     sends = split_sends(data, 0, self.frame_limit_bytes, 1)
                     if sends is not None:
                         batch = _send_batch()
-                        batch.sends = sends
+                        batch.sends, batch.held_bytes = sends, len(data)
                         self._consumed_bytes += length + 4
                         return [_frame((channel_id, batch, length + 4))]
             return self._decode(data, 0)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from understudy.protocols.amqp091.link import Amqp091Services, ConnectionLink, HeldInput, Peer
-from understudy.protocols.amqp091.runs.ways import Way
+from understudy.protocols.amqp091.runs.ways import Ways
 from understudy.routing.memory import AddressMemory
 from understudy.session.connection_scope import ConnectionScope
 from understudy.wire.amqp091.codes import Amqp091Error
@@ -33,7 +33,7 @@ class AbsentLink:
         shared = link.services.shared
         # nothing is read
         self.held = HeldInput(FrameDecoder(0), shared.sessions.post_office.timers, shared.clock, lambda: None)
-        self.ways: dict[bytes, Way] = {}
+        self.ways = Ways()
         self._end = end
 
     def send_bytes(self, data: bytes) -> None:

@@ -8,15 +8,19 @@ its frames (``channel``), which has the errors.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from understudy.kernel import DURABLE, Sends
 from understudy.kernel.amqp091 import PublishLimits, PublishTarget, split_publishes
-from understudy.limits import AMQP091_CONTENTS_OF_CONNECTION_BYTES_MAX
+from understudy.limits import AMQP091_CONTENTS_OF_CONNECTION_BYTES_MAX, AMQP091_WAYS_MAX
 from understudy.protocols.amqp091.link import ConnectionLink
 from understudy.protocols.amqp091.publisher import ChannelPublisher
 from understudy.protocols.amqp091.runs.methods import PUBLISH, PublishMethod, method_of, utf16
 from understudy.protocols.amqp091.runs.ways import Run, Way
+from understudy.routing.addresses.address import Address
+from understudy.routing.batch import Answered
 from understudy.routing.exchanges.exchange import Exchange
 from understudy.routing.exchanges.publishing import ONE_PRIORITY
 from understudy.routing.queues.queue import Queue
@@ -31,6 +35,10 @@ _AWAITED_BYTES_MAX: Final = 32 * 1024
 
 
 _NONE: Final = Run(0, awaits=False)
+#: ``SendRoute(...)`` without the Python-level call.
+_send_route: Final[Callable[[tuple[Address, tuple[Queue, ...], Answered | None]], SendRoute]] = partial(
+    tuple.__new__, SendRoute
+)
 #: Bytes of a frame up to the end of its channel.
 _CHANNEL_END: Final = 3
 #: Publishes of a run that are taken queue by queue with others; longer runs gain nothing from that.
@@ -57,6 +65,8 @@ class PublishRuns:
         self._office = session.state.office
         self._longest_bytes = self._office.store.settings.run_message_bytes_max
         self._limits = PublishLimits(0, 0, self._longest_bytes)
+        self._wall_ms = session.state.services.clock.wall_ms
+        self._exchanges = self._office.routing.exchanges
         self._single_count = 0
         """Number of publishes that come next and are taken one by one, because the first of them had to be."""
 
@@ -69,11 +79,6 @@ class PublishRuns:
         """A publish was taken by its frames."""
         self._single_count = max(0, self._single_count - 1)
 
-    @staticmethod
-    def next_frame(decoder: FrameDecoder) -> bytes | None:
-        """The frame that comes next, if it is the method of a publish and whole."""
-        return decoder.method_frame(PUBLISH)
-
     def receive(self, decoder: FrameDecoder, frame: bytes, count_max: int) -> Run:
         """Take the publishes that come next, as far as they go the same way.
 
@@ -85,16 +90,19 @@ class PublishRuns:
         Raises:
             StoreError: the journal has failed.
         """
-        state, link, publisher = self._session.state, self._link, self._publisher
+        link, publisher = self._link, self._publisher
         if (
             self._single_count
             # each publish of such a channel has its number in the log
             or publisher.record is not None
-            or state.sending_transaction is not None
-            or link.peer.content_bytes + decoder.held_bytes > AMQP091_CONTENTS_OF_CONNECTION_BYTES_MAX
+            or publisher.transacted
+            or link.peer.content_bytes + decoder.more() > AMQP091_CONTENTS_OF_CONNECTION_BYTES_MAX
         ):
             return _NONE
-        decoder.more()
+        ways = link.ways
+        if ways.changes != self._exchanges.changes:
+            ways.found.clear()
+            ways.changes = self._exchanges.changes
         limits = self._limits
         if limits.count_max != count_max or limits.payload_max != decoder.payload_max:
             limits = self._limits = PublishLimits(decoder.payload_max, count_max, self._longest_bytes)
@@ -117,10 +125,13 @@ class PublishRuns:
             limits: Limits of the messages.
             first: Number of the first one.
         """
-        data, start, now_ms = decoder.data, decoder.offset, self._session.state.wall_ms()
-        ways = self._link.ways
+        data, start, now_ms = decoder.data, decoder.offset, self._wall_ms()
+        ways = self._link.ways.found
         way, sends, cut = ways.get(frame), None, False
-        if way is None:
+        if way is not None:
+            if not self._session.sends.permits_plain(way.name):
+                return _NONE
+        else:
             aim = self._aim(frame)
             if aim is None:
                 return _NONE
@@ -133,6 +144,8 @@ class PublishRuns:
             way = self._way(exchange, method, target)
             if way is None:
                 return _NONE
+            if len(ways) >= AMQP091_WAYS_MAX:
+                ways.clear()
             ways[frame] = way
             if way.target is not target or (sends is not None and data.startswith(frame, sends.end)):
                 sends = None
@@ -147,7 +160,7 @@ class PublishRuns:
         answered = publisher.answer_run if publisher.confirms else None
         # messages that are safe at once are confirmed within the call
         publisher.go_on_from(first + sends.count)
-        route = SendRoute(way.route.address, way.route.queues, answered)
+        route = _send_route((way.route.address, way.route.queues, answered))
         count = self._session.sends.send_routed(sends, 0, route)
         decoder.offset = sends.end
         if count < sends.count:
@@ -164,10 +177,13 @@ class PublishRuns:
 
     def _check_room(self, way: Way) -> None:
         """Read nothing more from a connection that has filled an address."""
-        link = self._link
-        full = self._office.routing.publishing.when_room(way.route.queues, link, link.unblock)
-        if full is not None:
-            link.block(full)
+        link, office = self._link, self._office
+        for queue in way.route.queues:
+            if office.memory.blocks_producers(queue.address) is not None:
+                full = office.routing.publishing.when_room(way.route.queues, link, link.unblock)
+                if full is not None:
+                    link.block(full)
+                return
 
     def _may_part(self, publishes: _Publishes) -> bool:
         """Whether publishes may be taken before or after those of other queues that came with them: they are few, and
@@ -190,7 +206,7 @@ class PublishRuns:
         them. The decoder goes on after all of them.
         """
         parts, count = [publishes], publishes.sends.count
-        head, ways = decoder.data[decoder.offset : decoder.offset + _CHANNEL_END], self._link.ways
+        head, ways = decoder.data[decoder.offset : decoder.offset + _CHANNEL_END], self._link.ways.found
         decoder.offset = publishes.sends.end
         while count < limits.count_max:
             frame = decoder.method_frame(PUBLISH)
@@ -217,7 +233,9 @@ class PublishRuns:
         publisher.go_on_from(first + count)
         for of_queue in by_queue.values():
             for way, sends, _ in of_queue:
-                taken = self._session.sends.send_routed(sends, 0, SendRoute(way.route.address, way.route.queues, None))
+                taken = self._session.sends.send_routed(
+                    sends, 0, _send_route((way.route.address, way.route.queues, None))
+                )
                 assert taken == sends.count, f"{taken} of {sends.count} taken"
                 way.exchange.messages_in += taken
             self._check_room(way)
@@ -256,7 +274,7 @@ class PublishRuns:
             target = target._replace(address=utf16(name))
         if route.priority != target.priority:
             target = target._replace(priority=route.priority)
-        return Way(exchange, route, target)
+        return Way(exchange, route, target, name)
 
 
 def _start_of(data: bytes, offset: int, number: int) -> int:

@@ -19,11 +19,25 @@ class Run(NamedTuple):
 
 
 class Way(NamedTuple):
-    """The way of publishes with one method frame on one channel, as long as nothing but such publishes and settlements
-    is carried out.
+    """The way of publishes with one method frame on one channel, as long as nothing changes that leads elsewhere
+    (``Exchanges.changes``).
     """
 
     exchange: Exchange
     route: KeyRoute
     target: PublishTarget
     """Values of their messages."""
+    name: str
+    """Name to which the session may send."""
+
+
+class Ways:
+    """The ways of publishes that were found on one connection, by their method frames."""
+
+    __slots__ = ("changes", "found")
+
+    def __init__(self) -> None:
+        self.changes = 0
+        """``Exchanges.changes`` at the time when they were found."""
+        self.found: dict[bytes, Way] = {}
+        """At most ``WAYS_MAX``."""
