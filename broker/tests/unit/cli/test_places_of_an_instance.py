@@ -1,4 +1,4 @@
-"""Commands on an instance directory that cannot do what they were asked for: the error names the place and a way."""
+"""Refused commands on an instance directory: the error names the place and a way to get on."""
 
 from __future__ import annotations
 
