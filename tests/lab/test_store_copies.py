@@ -8,6 +8,7 @@ the end the copy is put back over newer data, which has to be allowed explicitly
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from understudy_lab.hosts import Lab
@@ -100,6 +101,13 @@ def test_a_lost_machine_is_replaced_under_load(pair: Lab, lost: str) -> None:
     refused = play(pair, INVENTORY, "playbooks/replace_host.yml", options=("-e", f"replace_node={NAMES[other]}"))
     assert refused.code != 0
     assert "already" in refused.output or "No partner of" in refused.output
+    if lost == PRIMARY:
+        begun = play(pair, INVENTORY, "playbooks/site.yml")
+        assert begun.code != 0
+        said = re.sub(r"\\n|\s+", " ", begun.output)
+        assert "a1 is a primary without a store, and a2 has a store of node" in said, begun.output[-3000:]
+        assert "Run the playbook replace_host with -e replace_node=a1" in said
+        assert pair.execute(lost, "ls /opt/understudy").code != 0, "nothing is installed before the refusal"
     played = play(pair, INVENTORY, "playbooks/replace_host.yml", options=("-e", f"replace_node={name}"))
     assert played.code == 0, played.output[-3000:]
     make_ready(pair)
