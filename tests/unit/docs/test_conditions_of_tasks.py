@@ -6,6 +6,7 @@ when the task runs, which may be for the first time on a booted host.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,3 +68,21 @@ def test_a_condition_that_binds_to_one_of_two_texts_is_found() -> None:
     assert joined("answer.rc == 0 or answer.stdout ~ answer.stderr is not search('login')")
     assert not joined("answer.rc == 0 or (answer.stdout ~ answer.stderr) is not search('login')")
     assert not joined("not ready and state in ['active', 'passive']")
+
+
+def messages(value: object) -> Iterator[str]:
+    """The texts of ``fail_msg`` below a value of a file."""
+    if isinstance(value, dict):
+        yield from (str(each) for key, each in value.items() if key == "fail_msg")
+        for each in value.values():
+            yield from messages(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from messages(each)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_message_of_an_assertion_is_a_bare_variable(path: Path) -> None:
+    """Ansible refuses a message that is a list of numbers, and then hides which condition was not met."""
+    for message in messages(yaml.load(path.read_text(), Loader=yaml.SafeLoader)):
+        assert not re.fullmatch(r"\{\{ *\w+ *\}\}", message.strip()), message
