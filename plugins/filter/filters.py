@@ -84,10 +84,10 @@ def management_options(address: str, port: int, token_file: str) -> list[str]:
     return sockets.management_options(str(address), int(port), str(token_file))
 
 
-def client_url(url: str, protocol: str) -> str:
+def client_url(url: str, protocol: str, trusted: str = "") -> str:
     """URL of the same sockets over a protocol; see client_url.yml."""
     try:
-        return sockets.client_url(str(url), str(protocol))
+        return sockets.client_url(str(url), str(protocol), str(trusted))
     except ValueError as error:
         raise AnsibleFilterError(f"client_url: {error}") from error
 
