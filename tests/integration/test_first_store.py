@@ -60,12 +60,12 @@ class Pair:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
 
-    def preflight(self, *options: str) -> tuple[int, str]:
-        """Exit code and output, without line breaks."""
+    def play(self, name: str, *options: str) -> tuple[int, str]:
+        """Exit code and output of a playbook, without line breaks."""
         done = subprocess.run(
             [
                 *(str(ROOT / ".venv/bin/ansible-playbook"), "--inventory", str(self.inventory)),
-                *(str(ROOT / "playbooks/preflight.yml"), *options),
+                *(str(ROOT / f"playbooks/{name}.yml"), *options),
             ],
             env={
                 **os.environ,
@@ -95,7 +95,7 @@ def test_a_primary_without_a_store_is_refused_beside_the_store_of_its_partner(
     pair: Pair, options: tuple[str, ...]
 ) -> None:
     pair.put("a2", SEGMENT)
-    code, output = pair.preflight(*options)
+    code, output = pair.play("preflight", *options)
     assert code != 0
     assert "a1 is a primary without a store, and a2 has a store" in output, output[-3000:]
     assert "replace_host with -e replace_node=a1" in output
@@ -103,7 +103,7 @@ def test_a_primary_without_a_store_is_refused_beside_the_store_of_its_partner(
 
 def test_a_partner_that_cannot_be_asked_is_no_empty_one(pair: Pair) -> None:
     pair.write(unreachable="a2")
-    code, output = pair.preflight("--limit", "a1")
+    code, output = pair.play("preflight", "--limit", "a1")
     assert code != 0
     assert "its partner cannot say whether the pair has messages: a2 (" in output, output[-3000:]
 
@@ -116,6 +116,12 @@ def test_a_partner_that_cannot_be_asked_is_no_empty_one(pair: Pair) -> None:
 def test_a_pair_that_begins_or_has_its_store_is_admitted(pair: Pair, files: tuple[tuple[str, str], ...]) -> None:
     for node, name in files:
         pair.put(node, name)
-    code, output = pair.preflight()
+    code, output = pair.play("preflight")
     assert code == 0, output[-3000:]
     assert "primary without a store" not in output
+
+
+def test_a_machine_without_an_instance_may_be_replaced_once_its_partner_serves(pair: Pair) -> None:
+    code, output = pair.play("replace_host", "-e", "replace_node=a1")
+    assert code != 0
+    assert "No partner of a1 is active and ready" in output, output[-3000:]
