@@ -14,6 +14,7 @@ from ansible_collections.understudy.broker.plugins.module_utils import (
     files,
     health,
     packet_filter,
+    pairs,
     pem,
     roll_guard,
     store_copies,
@@ -83,10 +84,10 @@ def management_options(address: str, port: int, token_file: str) -> list[str]:
     return sockets.management_options(str(address), int(port), str(token_file))
 
 
-def client_url(url: str, protocol: str) -> str:
+def client_url(url: str, protocol: str, trusted: str = "") -> str:
     """URL of the same sockets over a protocol; see client_url.yml."""
     try:
-        return sockets.client_url(str(url), str(protocol))
+        return sockets.client_url(str(url), str(protocol), str(trusted))
     except ValueError as error:
         raise AnsibleFilterError(f"client_url: {error}") from error
 
@@ -242,6 +243,15 @@ def newer_stores(others: Mapping[str, Mapping[str, object]], copy: Mapping[str, 
         raise AnsibleFilterError(f"newer_stores: {type(error).__name__}: {error}") from error
 
 
+def stores_of_partners(answers: Mapping[str, Mapping[str, object]]) -> dict[str, list[str]]:
+    """Partners that have a store of their pair, and those of which it is not known; see stores_of_partners.yml."""
+    try:
+        begun, unknown = pairs.stores_of_partners(answers)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise AnsibleFilterError(f"stores_of_partners: {type(error).__name__}: {error}") from error
+    return {"begun": begun, "unknown": unknown}
+
+
 def rendered_files(files: Sequence[Mapping[str, object]], secrets: bool = False) -> list[dict[str, str]]:
     """Files of a host below its directory on the controller; see rendered_files.yml."""
     try:
@@ -301,6 +311,7 @@ class FilterModule:
             "clock_differences": clock_differences,
             "store_sources": store_sources,
             "newer_stores": newer_stores,
+            "stores_of_partners": stores_of_partners,
             "rendered_files": rendered_files,
             "firewall_rules": firewall_rules,
         }

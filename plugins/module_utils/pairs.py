@@ -8,8 +8,10 @@ ready, and a roll, which stops the nodes of one pair, would stop both nodes of n
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from ansible_collections.understudy.broker.plugins.module_utils.management import NodeState
 
 
 @dataclass(frozen=True)
@@ -48,3 +50,23 @@ def crossed(members: Sequence[Member]) -> list[str]:
         if each.pair and each.partners and each.partner and each.partner not in each.partners
     )
     return found
+
+
+def stores_of_partners(answers: Mapping[str, Mapping[str, object]]) -> tuple[list[str], list[str]]:
+    """Partners that have a store of the pair, and partners of which that is not known: a text for each.
+
+    Args:
+        answers: for each partner by name the result of ``node_info`` with its store.
+    """
+    begun, unknown = [], []
+    for name, answer in sorted(answers.items()):
+        store, broker = answer.get("store"), answer.get("broker")
+        if answer.get("unreachable") is True or answer.get("failed") is True or not isinstance(store, Mapping):
+            unknown.append(f"{name} ({' '.join(str(answer.get('msg') or 'no answer').split())})")
+        elif "begun" not in store:
+            unknown.append(f"{name} (its store cannot be read)")
+        elif store["begun"] is True:
+            state = NodeState.from_dict({"node": {}, **broker}) if isinstance(broker, Mapping) else None
+            told = f" of node {state.serves_as}" if state is not None and state.serves_as else ""
+            begun.append(f"{name} has a store{told}, and is {state.state if state is not None else 'not known'}")
+    return begun, unknown

@@ -29,6 +29,9 @@ STORES = ("bindings", "journal", "large-messages", "paging")
 LOCKS = "lock"
 IDENTITY = "store.json"
 NOTE = "etc/store-seen.json"
+SEGMENTS = "segment-*.log"
+COPY_NOTE = "replica.state"
+"""Names in the directory of the journal (docs/build/journal-format.md)."""
 POSITION = "run/store-position.json"
 """Where the broker notes how far it has seen the log; it refuses a store that is behind."""
 
@@ -75,8 +78,8 @@ class Elsewhere:
 
 
 def look_at_store(path: Path) -> dict[str, object]:
-    """The mount that a directory is on, or would be on, and the identity of the store in it, as the module store_info
-    returns them.
+    """The mount that a directory is on, or would be on, the identity of the store in it, and whether a node has begun
+    its log, as the module store_info returns them.
 
     Raises:
         OSError, ValueError: the directory cannot be read.
@@ -85,7 +88,12 @@ def look_at_store(path: Path) -> dict[str, object]:
     found = StoreIdentity.read(path / IDENTITY)
     mounts = read_mounts(Path(MOUNTINFO).read_text(encoding="utf-8", errors="surrogateescape"))
     mount = mount_of(os.path.realpath(path), mounts)
-    return {"mount": mount.as_dict(), "store_id": found.store_id if found else ""}
+    return {
+        "mount": mount.as_dict(),
+        "store_id": found.store_id if found else "",
+        "begun": any((path / "journal").glob(SEGMENTS)),
+        "copies": (path / "journal" / COPY_NOTE).exists(),
+    }
 
 
 def refuse_unmounted(

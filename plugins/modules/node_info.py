@@ -199,6 +199,8 @@ store:
   contains:
     mount: {description: The mount that the directory is on., type: dict}
     store_id: {description: Identity of the store in the directory; empty if there is none., type: str}
+    begun: {description: Whether a node has begun the log of the store., type: bool}
+    copies: {description: Whether the node copies the store of another node of its pair., type: bool}
 systemd:
   description: Whether this host is run by systemd and the module could manage a unit.
   returned: always

@@ -35,6 +35,16 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+begun:
+  description: Whether a node has begun the log of the store, so that there may be messages.
+  returned: always
+  type: bool
+  version_added: 0.3.0
+copies:
+  description: Whether the node has begun to copy the store of another node of its pair, or is told to.
+  returned: always
+  type: bool
+  version_added: 0.3.0
 mount:
   description: The mount that the directory is on, or would be on.
   returned: always

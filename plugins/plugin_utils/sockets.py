@@ -8,6 +8,7 @@ percent-encoded values. Pure: no Ansible, no network.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote
@@ -30,6 +31,7 @@ MEMBERS, CLIENTS = SOURCES = ("members", "clients")
 """Who may connect to a socket: the other nodes of the cluster, or clients."""
 SOCKET_KEYS = ("port", "interface", "protocols", "sources", "parameters")
 INTERFACE_KEYS = ("bind_address", "advertise_address")
+_TRUST_PATH = re.compile(r"trustStorePath=[^&,)]*")
 
 
 def tcp_url(address: str, port: int, parameters: Mapping[str, object] | None = None, *, separator: str = ";") -> str:
@@ -39,12 +41,14 @@ def tcp_url(address: str, port: int, parameters: Mapping[str, object] | None = N
     return f"{base}?{query}" if query else base
 
 
-def client_url(url: str, protocol: str) -> str:
+def client_url(url: str, protocol: str, trusted: str = "") -> str:
     """URL by which the commands of the broker reach the same sockets over a protocol.
 
     Args:
         url: URL of CORE: ``tcp://…`` of one node, or ``(tcp://…,tcp://…)?…`` of several.
         protocol: One of ``PROTOCOLS``.
+        trusted: Path of the trusted certificates on the host of the client, in place of the path that each node has on
+            its own host; without it the paths stay.
 
     Raises:
         ValueError: an unknown protocol, or parameters that differ between nodes, which a URL of AMQP 0-9-1 has for all
@@ -52,6 +56,8 @@ def client_url(url: str, protocol: str) -> str:
     """
     if protocol not in PROTOCOLS:
         raise ValueError(f"{protocol!r} is none of {', '.join(PROTOCOLS)}")
+    if trusted:
+        url = _TRUST_PATH.sub(lambda _found: f"trustStorePath={_parameter(trusted)}", url)
     if protocol == "CORE":
         return url
     inside, common = url, ""

@@ -8,6 +8,7 @@ the end the copy is put back over newer data, which has to be allowed explicitly
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from understudy_lab.hosts import Lab
@@ -34,6 +35,8 @@ TABLE = "store_copies"
 INVENTORY = "quorum"
 NAMES = {PRIMARY: "a1", BACKUP: "a2"}
 COPIES = "/opt/understudy/backups"
+PIECE = 100_000
+"""Characters of a packed directory in one command."""
 
 
 @pytest.fixture(scope="module")
@@ -100,11 +103,32 @@ def test_a_lost_machine_is_replaced_under_load(pair: Lab, lost: str) -> None:
     refused = play(pair, INVENTORY, "playbooks/replace_host.yml", options=("-e", f"replace_node={NAMES[other]}"))
     assert refused.code != 0
     assert "already" in refused.output or "No partner of" in refused.output
+    if lost == PRIMARY:
+        begun = play(pair, INVENTORY, "playbooks/site.yml")
+        assert begun.code != 0
+        said = re.sub(r"\\n|\s+", " ", begun.output)
+        assert "a1 is a primary without a store, and a2 has a store of node" in said, begun.output[-3000:]
+        assert "Run the playbook replace_host with -e replace_node=a1" in said
+        assert pair.execute(lost, "ls /opt/understudy").code != 0, "nothing is installed before the refusal"
     played = play(pair, INVENTORY, "playbooks/replace_host.yml", options=("-e", f"replace_node={name}"))
     assert played.code == 0, played.output[-3000:]
     make_ready(pair)
     load.await_progress(200)
     judge(load, {"play": f"replace_host {name}", "seconds": round(played.seconds, 1)})
+
+
+def carry(lab: Lab, source: str, directory: str, target: str, into: str) -> None:
+    """Copies a directory of one host to another, for the user of the broker there.
+
+    In pieces, because Linux takes no argument of a command above 128 KiB.
+    """
+    parent, _slash, name = directory.rpartition("/")
+    packed = lab.output(source, f"cd {parent}; tar cz {name} | base64 -w0")
+    lab.output(target, f"mkdir -p {into}; : >{into}/packed")
+    for begin in range(0, len(packed), PIECE):
+        lab.output(target, f"printf %s {packed[begin : begin + PIECE]} >>{into}/packed")
+    reference = "--reference=/opt/understudy/instance/run"
+    lab.output(target, f"cd {into}; base64 -d packed | tar xz; rm packed; chown -R {reference} .")
 
 
 def test_a_copy_is_put_back_only_over_older_data_or_with_the_explicit_option(pair: Lab) -> None:
@@ -117,12 +141,7 @@ def test_a_copy_is_put_back_only_over_older_data_or_with_the_explicit_option(pai
     assert played.code == 0, played.output[-3000:]
     pair.output(CLIENT, f"{produce} --queue drill --count 200")
     assert messages_at(pair, PRIMARY) == 500
-    copied = pair.output(BACKUP, "cd /opt/understudy/backups/full; tar cz a2 | base64 -w0")
-    pair.output(
-        PRIMARY,
-        f"mkdir -p /opt/understudy/backups; cd /opt/understudy/backups; echo '{copied}' | base64 -d | tar xz;"
-        " chown -R --reference=/opt/understudy/instance/run .",
-    )
+    carry(pair, BACKUP, f"{COPIES}/full/a2", PRIMARY, COPIES)
     restore = ("-e", f"restore_from={COPIES}/a2")
     refused = play(pair, INVENTORY, "playbooks/restore_store.yml", options=restore)
     assert refused.code != 0

@@ -116,7 +116,18 @@ def test_every_drill_has_the_inputs_of_the_drill_of_a_pair(path: Path) -> None:
 def test_clients_of_a_drill_use_the_protocol_that_is_asked_for() -> None:
     found = {task["name"].partition(",")[0]: str(task) for task in tasks(load(PLAYBOOKS / "tasks/drill_round.yml"))}
     for who in ("consumer", "producer"):
-        assert f"item.url | understudy.broker.client_url(drill_{who}_protocol)" in found[f"Start the {who}s"]
+        assert (
+            f"item.url | understudy.broker.client_url(drill_{who}_protocol, drill_trusted)"
+            in found[f"Start the {who}s"]
+        )
+
+
+def test_every_client_of_a_drill_trusts_the_file_of_its_own_host() -> None:
+    """The URL of a node names a file on that node's host; nodes with different directories have different ones."""
+    texts = [str(task) for path in DRILLS for task in tasks(load(path))]
+    with_url = [text for text in texts if "--url=" in text]
+    assert len(with_url) == 5
+    assert all("drill_trusted" in text for text in with_url)
 
 
 @pytest.mark.parametrize("path", DRILL_VARIABLES, ids=lambda path: path.name)

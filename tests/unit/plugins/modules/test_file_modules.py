@@ -291,7 +291,25 @@ class TestStore:
         found = run_module(store_info, path=arguments["path"])
         assert found["store_id"] == made["store_id"]
         node = run_module(node_info, directory=str(tmp_path / "none"), store=arguments["path"])
-        assert node["store"] == {"mount": found["mount"], "store_id": made["store_id"]}
+        assert node["store"] == {"mount": found["mount"], "store_id": made["store_id"], "begun": False, "copies": False}
+
+    @pytest.mark.parametrize(
+        ("name", "begun", "copies"),
+        [
+            ("segment-000000000001-0000000001.log", True, False),
+            ("replica.state", False, True),
+            ("server.lock", False, False),
+            ("oldreplica.1/segment-000000000001-0000000001.log", False, False),
+        ],
+    )
+    def test_a_store_is_begun_with_its_first_segment(
+        self, tmp_path: Path, run_module: Any, name: str, begun: bool, copies: bool
+    ) -> None:
+        file = tmp_path / "store/journal" / name
+        file.parent.mkdir(parents=True)
+        file.touch()
+        found = run_module(store_info, path=str(tmp_path / "store"))
+        assert (found["begun"], found["copies"]) == (begun, copies)
 
     def test_a_store_that_cannot_be_read_is_none_for_node_info(self, tmp_path: Path, run_module: Any) -> None:
         (tmp_path / "store").mkdir()

@@ -65,6 +65,15 @@ def test_a_url_of_the_same_sockets_over_amqp(url: str, over_amqp: str) -> None:
     assert client_url(url, "CORE") == url
 
 
+def test_a_client_trusts_the_file_of_its_own_host() -> None:
+    url = "(tcp://a:1?sslEnabled=true&trustStorePath=/a1/ca.pem,tcp://b:2?trustStorePath=/a2/ca.pem&x=1)?ha=true"
+    own = "(tcp://a:1?sslEnabled=true&trustStorePath=/c/ca.pem,tcp://b:2?trustStorePath=/c/ca.pem&x=1)?ha=true"
+    assert client_url(url, "CORE", "/c/ca.pem") == own
+    assert client_url("tcp://a:1?x=1", "CORE", "/c/ca.pem") == "tcp://a:1?x=1"
+    parts = (f"tcp://{place}?sslEnabled=true&trustStorePath=/{place[0]}.pem" for place in ("a:1", "b:2"))
+    assert client_url(f"({','.join(parts)})", "AMQP091", "/c.pem") == "amqp091+tls://a:1,b:2/?trustStorePath=/c.pem"
+
+
 def test_a_url_over_amqp_has_no_parameters_of_single_nodes() -> None:
     with pytest.raises(ValueError, match="nodes a:1, b:2 have different parameters"):
         client_url("(tcp://a:1?x=1,tcp://b:2)?ha=true", "AMQP091")
