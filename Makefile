@@ -61,32 +61,42 @@ include .ci/collection.mk
 # --- tests -------------------------------------------------------------------------------------
 
 .PHONY: test
-test: $(VENV)/.complete ## All checks of a change, at most 20 minutes
-	@.ci/system-packages kernel java maven hosts services
+test: $(VENV)/.complete ## The checks of a change; .ci/run also has those of test-further
+	@.ci/system-packages kernel java hosts services
 	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.kernel $(VENV)/.spark $(VENV)/.site
 	@$(PY) .ci/parts.py \
 	  "static=$(MAKE) --no-print-directory static" \
 	  "unit=$(MAKE) --no-print-directory unit" \
 	  "property=$(MAKE) --no-print-directory property" \
 	  "simulation=$(MAKE) --no-print-directory simulation" \
+	  --beside \
+	  "molecule=$(MAKE) --no-print-directory molecule-default" \
+	  "collection=$(MAKE) --no-print-directory collection" \
+	  --beside \
+	  "integration-1=$(MAKE) --no-print-directory integration-1" \
+	  --beside \
+	  "integration-2=$(MAKE) --no-print-directory integration-2"
+
+.PHONY: test-further
+test-further: $(VENV)/.complete ## Further checks of a change: Spark, clients of other brokers, ssh, modules on a broker, kernel twin, fuzzing
+	@.ci/system-packages kernel java maven rabbitmq hosts services
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.kernel $(VENV)/.spark
+	@$(PY) .ci/parts.py \
+	  "spark=$(MAKE) --no-print-directory spark" \
 	  "rust=$(MAKE) --no-print-directory rust" \
 	  "twin=$(PY) .ci/has_native_kernel.py && $(MAKE) --no-print-directory twin" \
 	  "fuzz-smoke=$(MAKE) --no-print-directory fuzz-smoke" \
 	  --beside \
-	  "collection=$(MAKE) --no-print-directory collection" \
-	  "spark=$(MAKE) --no-print-directory spark" \
 	  "interop-short=$(MAKE) --no-print-directory interop-short" \
-	  --beside \
-	  "integration=$(MAKE) --no-print-directory integration" \
 	  "collection-integration=$(MAKE) --no-print-directory collection-integration" \
-	  "molecule=$(MAKE) --no-print-directory molecule-default" \
 	  "ssh=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh"
 
 .PHONY: test-all
-test-all: $(VENV)/.kernel $(VENV)/.spark $(VENV)/.site ## make test, new examples, every interop scenario and 4,000 seeds
+test-all: $(VENV)/.kernel $(VENV)/.spark $(VENV)/.site ## make test and test-further, new examples, every interop scenario and 4,000 seeds
 	@.ci/system-packages kernel java maven hosts lab services
 	@$(PY) .ci/parts.py \
 	  "test=$(MAKE) --no-print-directory test" \
+	  "test-further=$(MAKE) --no-print-directory test-further" \
 	  "twin-all=$(PY) .ci/has_native_kernel.py && $(MAKE) --no-print-directory twin-all" \
 	  "examples=EXAMPLES=random $(MAKE) --no-print-directory property" \
 	  "long=$(MAKE) --no-print-directory long" \
@@ -196,10 +206,19 @@ simulation-long: $(VENV)/.kernel ## 4,000 seeds: 500 of each scenario
 plant: $(VENV)/.kernel ## Seeds of the simulation with a planted bug, which they must find: BUG=name SEEDS=0-9
 	cd broker/tests && ../../$(PY) -m planted $(BUG) $(if $(SEEDS),--seeds $(SEEDS))
 
+INTEGRATION := broker/tests/integration
+# Two halves that run at the same time: many of these tests wait for timers of nodes and leave the processor to others.
+# Ports are taken from blocks of each process (support/ports.py), and network namespaces have its number in their names.
+INTEGRATION_1 := $(wildcard $(INTEGRATION)/test_[a-l]*.py)
+INTEGRATION_2 := $(filter-out $(INTEGRATION_1),$(wildcard $(INTEGRATION)/test_*.py))
+
 .PHONY: integration
-integration: $(VENV)/.kernel $(VENV)/.spark ## Real processes on loopback, kill -9; those with Spark are in spark
+integration: integration-1 integration-2 ## Real processes on loopback, kill -9; those with Spark or RabbitMQ are in spark and interop-short
+
+.PHONY: integration-1 integration-2
+integration-1 integration-2: integration-%: $(VENV)/.kernel $(VENV)/.spark
 	@.ci/system-packages hosts services
-	$(PYTEST) -m "not long and not spark" broker/tests/integration
+	$(PYTEST) -m "not long and not spark and not maven" $(INTEGRATION_$*)
 
 .PHONY: spark
 spark: $(VENV)/.spark ## The journal source and the Spark jobs against plain Python
@@ -209,6 +228,7 @@ spark: $(VENV)/.spark ## The journal source and the Spark jobs against plain Pyt
 interop-short: $(VENV)/.kernel ## Clients of others against us, in short: command line and JMS client of Artemis, clients of RabbitMQ
 	@.ci/system-packages java maven rabbitmq
 	$(PYTEST) -m "not long" broker/tests/interop
+	$(PYTEST) -m "maven and not long" $(INTEGRATION)
 
 .PHONY: interop
 interop: $(VENV)/.kernel ## Every scenario with the clients of Artemis and RabbitMQ, and docs/use/interop.md from it
