@@ -11,7 +11,7 @@ end of basic.recover, which returns all deliveries.
 A resumed channel (ADR 0195) decides the publishes and the commit that were under way. Its consumers and
 deliveries are given back, as a session of CORE that is made again has none.
 
-Not here: requests about queues (``declarations``), frames (``codec``).
+Not here: requests about queues (``declarations``), requests that wait for them (``on_demand``), frames (``codec``).
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from understudy.client.amqp091.consumers import ConsumerParts
 from understudy.client.amqp091.content import Content, ContentState
 from understudy.client.amqp091.declarations import Declarations, queue_info
 from understudy.client.amqp091.messages import Outgoing, not_possible, outgoing
-from understudy.client.amqp091.on_demand import MadeOnDemand
+from understudy.client.amqp091.on_demand import InOrder
 from understudy.client.amqp091.output import Output
-from understudy.client.amqp091.publishes import Publishes
 from understudy.client.amqp091.status import ChannelStatus, channel_status
 from understudy.client.core.connection.codec import OnDemand
 from understudy.errors import AddressNotFound, BrokerError, ConnectionLost, QueueNotFound, TransactionRolledBack
@@ -108,11 +107,8 @@ class SessionChannel:
         self._large: LargeSend | None = None
         self._fetches: deque[tuple[int, int]] = deque()
         self._content = ContentState()
-        self._removed: list[int] = []
-        """Producers that are closed, and whose messages may be on their way."""
-        self._on_demand = MadeOnDemand(declarations, self._go_on)
-        self.publishes = Publishes(out, self.channel_id, number, complain, self._on_demand.makes)
-        self.publishes.confirms = not self._transacted
+        self._sending = InOrder(declarations, out, self.channel_id, number, complain)
+        self._sending.publishes.confirms = not self._transacted
         self.consumers = ConsumerParts(out, self.channel_id, number, self._limit, no_ack=request.pre_acknowledge)
 
     @property
@@ -133,7 +129,7 @@ class SessionChannel:
 
     def _choose(self, done: Callable[[], None]) -> None:
         """The channel is a new one at the broker: choose confirms or transactions."""
-        self.publishes.forget()
+        self._sending.publishes.forget()
         self.consumers.forget()
         self.consumers.last_tag = self._commits = 0
         if self._transacted:
@@ -151,7 +147,7 @@ class SessionChannel:
         Args:
             done: Called when the channel can be used.
         """
-        wanted = f"resume;tag={self.consumers.last_tag};seq={self.publishes.sent}"
+        wanted = f"resume;tag={self.consumers.last_tag};seq={self._sending.publishes.sent}"
 
         def opened(answer: m.ChannelOpenOk) -> None:
             status = channel_status(answer.reserved_1)
@@ -172,7 +168,7 @@ class SessionChannel:
 
     def _decide(self, status: ChannelStatus) -> None:
         """Answer the publishes and the commit that were under way."""
-        self.publishes.resumed(status)
+        self._sending.publishes.resumed(status)
         committing, self._committing = self._committing, None
         committed, self._commits = status.commits > self._commits, status.commits
         if committing is None:
@@ -197,8 +193,8 @@ class SessionChannel:
         self._fetches.clear()
         self._large = None
         self._content.clear()
-        self.publishes.returned.clear()
-        self._on_demand.lost()
+        self._sending.publishes.returned.clear()
+        self._sending.lost()
 
     # packets of the client
 
@@ -209,7 +205,10 @@ class SessionChannel:
             LocalProtocolError: a value does not fit its field.
         """
         if isinstance(packet, OnDemand):
-            self._on_demand.use(packet)
+            self._sending.use(packet)
+            return
+        if isinstance(packet, p.RemoveProducer):
+            self._sending.forget(packet.producer_id)
             return
         if self._transacted and isinstance(packet, p.Commit):
             self._committing = packet.correlation_id
@@ -217,42 +216,11 @@ class SessionChannel:
             self._closing = True
         handler = _PACKETS.get(type(packet))
         if handler is not None:
-            self._in_order(partial(handler, self, packet))
+            self._sending.carry_out(partial(handler, self, packet))
 
     def publish(self, publish: Outgoing, correlation_id: int | None) -> None:
         """Send a message."""
-        self._in_order(partial(self.publishes.publish, publish, correlation_id))
-
-    def _in_order(self, request: Callable[[], None]) -> None:
-        """Carry out a request, now or when the destinations before it are made."""
-        if self._waits:
-            self._on_demand.waiting.append(request)
-        else:
-            request()
-
-    @property
-    def _waits(self) -> bool:
-        """Whether requests wait for destinations that are made again."""
-        return bool(self._on_demand.busy or self._on_demand.waiting or self.publishes.came_back)
-
-    def _go_on(self) -> None:
-        """A destination was made, or a publish has its outcome: send messages that came back, then what waits.
-
-        Messages that came back are sent when every publish before them has its outcome, as others may come back, too.
-        """
-        if self._on_demand.busy:
-            return
-        if self.publishes.came_back:
-            if self.publishes.unconfirmed:
-                return
-            self.publishes.publish_again(self._on_demand.refused)
-        waiting = self._on_demand.waiting
-        while waiting and not (self._on_demand.busy or self.publishes.came_back):
-            request = waiting.popleft()
-            try:
-                request()
-            except BrokerError as error:
-                self._out.refuse(self.channel_id, error)
+        self._sending.carry_out(partial(self._sending.publishes.publish, publish, correlation_id))
 
     def _create_consumer(self, packet: p.CreateConsumer) -> None:
         def found(answer: m.QueueDeclareOk | None) -> None:
@@ -333,7 +301,7 @@ class SessionChannel:
         self._commits += 1
         self._committing = None
         self.consumers.committed()
-        returned, self.publishes.returned = self.publishes.returned, []
+        returned, self._sending.publishes.returned = self._sending.publishes.returned, []
         if returned:
             text = f"the transaction is committed without messages that no queue takes: {returned[0]}"
             self._out.refuse(self.channel_id, AddressNotFound(text))
@@ -344,7 +312,7 @@ class SessionChannel:
         self._deferred.clear()
         self.consumers.dropping = True
         if self._transacted:
-            self._ask(m.TxRollback(), m.TxRollbackOk, lambda answer: self.publishes.returned.clear())
+            self._ask(m.TxRollback(), m.TxRollbackOk, lambda answer: self._sending.publishes.returned.clear())
 
         def recovered() -> None:
             self.consumers.recovered()
@@ -369,17 +337,6 @@ class SessionChannel:
     def _credits(self, packet: p.ProducerRequestCredits) -> None:
         self._out.report(self.channel_id, p.ProducerCredits(packet.credits, packet.address))
 
-    def _remove_producer(self, packet: p.RemoveProducer) -> None:
-        self._removed.append(packet.producer_id)
-        if not self.publishes.unconfirmed:
-            self._forget_producers()
-
-    def _forget_producers(self) -> None:
-        """Forget closed producers, whose messages have all arrived."""
-        for producer_id in self._removed:
-            self._on_demand.forget(producer_id)
-        self._removed.clear()
-
     def _begin_large(self, packet: p.SessionSendLarge) -> None:
         self._large = LargeSend(packet.header)
 
@@ -393,7 +350,7 @@ class SessionChannel:
         self._large = None
         correlation_id = packet.correlation_id if packet.requires_response else None
         try:
-            self.publishes.publish(large.publish(self._wall_ms(), self._out.content_frame_max), correlation_id)
+            self._sending.publishes.publish(large.publish(self._wall_ms(), self._out.content_frame_max), correlation_id)
         except BrokerError as error:
             self._out.refuse(self.channel_id, error, correlation_id or 0)
 
@@ -414,13 +371,9 @@ class SessionChannel:
 
     def _receive_method(self, method: Method) -> None:
         if isinstance(method, m.BasicAck | m.BasicNack):
-            self.publishes.settled(method.delivery_tag, multiple=method.multiple, taken=isinstance(method, m.BasicAck))
-            for name in self.publishes.take_missing():
-                self._on_demand.make_queue(name)
-            if self._waits:
-                self._go_on()
-            elif not self.publishes.unconfirmed:
-                self._forget_producers()
+            taken = isinstance(method, m.BasicAck)
+            self._sending.publishes.settled(method.delivery_tag, multiple=method.multiple, taken=taken)
+            self._sending.settled()
         elif isinstance(method, m.BasicGetEmpty):
             self._fetched(None)
         elif isinstance(method, m.BasicCancelOk):
@@ -443,7 +396,7 @@ class SessionChannel:
         elif isinstance(method, m.BasicGetOk):
             self._fetched(content)
         elif isinstance(method, m.BasicReturn):
-            self.publishes.take_return(method, content.properties, content.body)
+            self._sending.publishes.take_return(method, content.properties, content.body)
 
     def _fetched(self, content: Content | None) -> None:
         if not self._fetches:
@@ -491,7 +444,6 @@ _PACKETS: Final[Mapping[type[p.Packet], Callable[[SessionChannel, Any], None]]] 
     p.Commit: SessionChannel._commit,
     p.Rollback: SessionChannel._roll_back,
     p.ProducerRequestCredits: SessionChannel._credits,
-    p.RemoveProducer: SessionChannel._remove_producer,
     p.SessionSendLarge: SessionChannel._begin_large,
     p.SessionSendContinuation: SessionChannel._continue_large,
     p.QueueQuery: _by_declarations(Declarations.query_queue),

@@ -14,14 +14,17 @@ from collections.abc import Callable
 from typing import Final
 
 from understudy.client.amqp091.declarations import Declarations
+from understudy.client.amqp091.output import Output
+from understudy.client.amqp091.publishes import Publishes
 from understudy.client.core.connection.codec import OnDemand
+from understudy.errors import BrokerError
 from understudy.wire.amqp091.methods import ChannelClose
 
 _MULTICAST: Final = 0
 
 
 class MadeOnDemand:
-    """Destinations that the producers of one session let the client make, and the requests that wait for them."""
+    """Destinations that the producers of one session let the client make."""
 
     def __init__(self, declarations: Declarations, made: Callable[[], None]) -> None:
         """Args:
@@ -37,8 +40,6 @@ class MadeOnDemand:
         """Destinations that exist at the present session of the broker."""
         self.refused: dict[str, str] = {}
         """Text of the broker by the name of a queue that it has not made when a message came back."""
-        self.waiting: deque[Callable[[], None]] = deque()
-        """Requests that came while a destination was made."""
 
     @property
     def busy(self) -> bool:
@@ -87,4 +88,88 @@ class MadeOnDemand:
         self._making.clear()
         self._seen.clear()
         self.refused.clear()
-        self.waiting.clear()
+
+
+class InOrder:
+    """Publishes of one session, and its requests in their order: they wait while a destination is made."""
+
+    def __init__(
+        self,
+        declarations: Declarations,
+        out: Output,
+        channel_id: int,
+        number: int,
+        complain: Callable[[str], None],
+    ) -> None:
+        """Args:
+        declarations: Requests about queues.
+        out: Output of the connection.
+        channel_id: Number of the channel in packets.
+        number: Number of the channel at the broker.
+        complain: Logs an error that no caller waits for.
+        """
+        self._out = out
+        self._channel_id = channel_id
+        self._on_demand = MadeOnDemand(declarations, self._go_on)
+        self.publishes = Publishes(out, channel_id, number, complain, self._on_demand.makes)
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._removed: list[int] = []
+        """Producers that are closed, and whose messages may be on their way."""
+
+    def use(self, notice: OnDemand) -> None:
+        """A producer or a consumer of the session uses a destination."""
+        self._on_demand.use(notice)
+
+    def forget(self, sender_id: int) -> None:
+        """A producer is closed; its messages may come back until all have their outcome."""
+        self._removed.append(sender_id)
+        self._forget()
+
+    def _forget(self) -> None:
+        if not self.publishes.unconfirmed and not self._waits:
+            for sender_id in self._removed:
+                self._on_demand.forget(sender_id)
+            self._removed.clear()
+
+    def carry_out(self, request: Callable[[], None]) -> None:
+        """Carry out a request, now or when the destinations before it are made."""
+        if self._waits:
+            self._waiting.append(request)
+        else:
+            request()
+
+    def settled(self) -> None:
+        """Publishes have their outcome: make the queues of those that came back."""
+        for name in self.publishes.take_missing():
+            self._on_demand.make_queue(name)
+        if self._waits:
+            self._go_on()
+        self._forget()
+
+    @property
+    def _waits(self) -> bool:
+        """Whether requests wait for destinations that are made again."""
+        return bool(self._on_demand.busy or self._waiting or self.publishes.came_back)
+
+    def _go_on(self) -> None:
+        """A destination was made, or a publish has its outcome: send messages that came back, then what waits.
+
+        Messages that came back are sent when every publish before them has its outcome, as others may come back, too.
+        """
+        if self._on_demand.busy:
+            return
+        if self.publishes.came_back:
+            if self.publishes.unconfirmed:
+                return
+            self.publishes.publish_again(self._on_demand.refused)
+        while self._waiting and not (self._on_demand.busy or self.publishes.came_back):
+            request = self._waiting.popleft()
+            try:
+                request()
+            except BrokerError as error:
+                self._out.refuse(self._channel_id, error)
+
+    def lost(self) -> None:
+        """The transport is gone, and every request with it."""
+        self._on_demand.lost()
+        self._waiting.clear()

@@ -89,6 +89,7 @@ class Consumers:
                 settings.filter_text,
                 settings.browse_only,
                 settings.priority,
+                settings.on_demand,
             ),
             window_bytes=options.consumer_window_size if window_bytes is None else window_bytes,
             acknowledges=self._acknowledges,
@@ -96,7 +97,6 @@ class Consumers:
         )
         self._next_id += 1
         consumer.shared_queue = shared
-        consumer.on_demand = settings.on_demand
         said = window_bytes is not None or options.consumer_window_size != ClientOptions().consumer_window_size
 
         def done(info: QueueQueryResponse | None, error: BaseException | None) -> None:
@@ -292,7 +292,7 @@ class Consumers:
                 self._channel.transmit_packet(replace(consumer.shared_queue, requires_response=False))
             elif isinstance(info, QueueQueryResponseV3) and info.exists and (not info.durable or info.auto_created):
                 self._channel.transmit_packet(_queue_like(info, consumer.queue))
-            elif consumer.on_demand and not self._channel.link.codec.makes_queues:
+            elif consumer.options.on_demand and not self._channel.link.codec.makes_queues:
                 self._channel.transmit_packet(OnDemand(consumer.queue, _ANYCAST, None, again=True))
             return _create(consumer)
 

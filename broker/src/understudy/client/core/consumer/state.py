@@ -97,6 +97,8 @@ class ConsumerOptions:
     filter_text: str | None = None
     browse_only: bool = False
     priority: int = 0
+    on_demand: bool = False
+    """Whether the client makes the queue if it does not exist."""
 
 
 class ConsumerSettings(NamedTuple):
@@ -144,8 +146,6 @@ class ConsumerState:
         """The request for the queue of a shared subscription, repeated after a failover."""
         self.on_change: Callable[[], None] | None = None
         """Called when the result of ``take``, ``drained`` or ``ended`` may have changed."""
-        self.on_demand = False
-        """Whether the client makes the queue if it does not exist."""
         self.ended: BrokerError | None = None
         """Reason why nothing more will come."""
         self.opened = False
