@@ -60,8 +60,9 @@ class LogPosition(NamedTuple):
 class Run:
     """Messages of one queue in one buffer, in the order of their ids. Never changes."""
 
-    __slots__ = ("_due_times", "_expirations", "_groups", "_ids", "_places", "_starts", "consecutive", "count", "data", "earliest_ms",
-                 "expiring", "first_id", "grouped", "head_bytes", "offset", "segment", "size_bytes")  # fmt: skip
+    __slots__ = ("_due_times", "_expirations", "_groups", "_ids", "_places", "_starts", "consecutive", "count", "data",
+                 "earliest_ms", "expiring", "first_id", "grouped", "head_bytes", "offset", "segment",
+                 "size_bytes")  # fmt: skip
 
     def __init__(
         self,
