@@ -9,7 +9,9 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use crate::amqp091::{self, publishes};
 use crate::bytes;
 use crate::layout::{QUEUE_ID_BYTES, RECEIVE_OVERHEAD_BYTES, RECORD_HEAD_BYTES};
-use crate::sends::{Column, Row, Sends, DUPLICATE_SHIFT, DURABLE, GROUPED, PRIORITY_SHIFT, ROUTING_SHIFT, SCHEDULED, SPECIAL};
+use crate::sends::{
+    Column, Row, Sends, DUPLICATE_SHIFT, DURABLE, GROUPED, PRIORITY_SHIFT, ROUTING_SHIFT, SCHEDULED, SPECIAL,
+};
 
 /// The field that says where a body ends counts from the start of a frame header that is no longer sent.
 const BODY_END_BIAS: i64 = 13;
