@@ -286,6 +286,7 @@ pub fn moved_sends(
             traits: parsed.traits,
             duplicate: 0,
             expiration: parsed.expiration,
+            scheduled: parsed.scheduled,
             group: parsed.group,
         };
         made.push(row, messages.len());
@@ -372,6 +373,7 @@ pub fn split_forwarded<'py>(
             traits: parsed.traits | (key_bytes as u32) << DUPLICATE_SHIFT,
             duplicate,
             expiration: parsed.expiration,
+            scheduled: parsed.scheduled,
             group: parsed.group,
         };
         made.push(row, rows.len());

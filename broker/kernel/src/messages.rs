@@ -9,7 +9,9 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use crate::amqp091::{self, publishes};
 use crate::bytes;
 use crate::layout::{QUEUE_ID_BYTES, RECEIVE_OVERHEAD_BYTES, RECORD_HEAD_BYTES};
-use crate::sends::{Column, Row, Sends, DUPLICATE_SHIFT, DURABLE, GROUPED, PRIORITY_SHIFT, ROUTING_SHIFT, SPECIAL};
+use crate::sends::{
+    Column, Row, Sends, DUPLICATE_SHIFT, DURABLE, GROUPED, PRIORITY_SHIFT, ROUTING_SHIFT, SCHEDULED, SPECIAL,
+};
 
 /// The field that says where a body ends counts from the start of a frame header that is no longer sent.
 const BODY_END_BIAS: i64 = 13;
@@ -81,6 +83,7 @@ pub(crate) struct Parsed {
     pub(crate) traits: u32,
     duplicate: Option<Duplicate>,
     pub(crate) expiration: i64,
+    pub(crate) scheduled: i64,
     pub(crate) group: (usize, usize),
 }
 
@@ -141,11 +144,13 @@ pub(crate) fn parse(message: &[u8]) -> Option<Parsed> {
         traits |= SPECIAL;
     }
     let mut duplicate = None;
+    let mut scheduled = 0;
     let mut group = (0, 0);
     if message[block] != 0 {
         let walked = walk(message, block)?;
         traits |= walked.traits;
         duplicate = walked.duplicate;
+        scheduled = walked.scheduled;
         group = walked.group;
     } else if block + 1 != size {
         return None;
@@ -156,6 +161,7 @@ pub(crate) fn parse(message: &[u8]) -> Option<Parsed> {
         traits,
         duplicate,
         expiration,
+        scheduled,
         group,
     })
 }
@@ -164,6 +170,7 @@ pub(crate) fn parse(message: &[u8]) -> Option<Parsed> {
 struct Walked {
     traits: u32,
     duplicate: Option<Duplicate>,
+    scheduled: i64,
     group: (usize, usize),
 }
 
@@ -179,6 +186,7 @@ fn walk(message: &[u8], at: usize) -> Option<Walked> {
     let mut traits = 0;
     let mut routing = 0;
     let mut duplicate = None;
+    let mut scheduled = 0;
     let mut group = (0, 0);
     for _ in 0..count {
         let length = length_at(message, offset)?;
@@ -242,6 +250,15 @@ fn walk(message: &[u8], at: usize) -> Option<Walked> {
                     duplicate = None;
                     traits |= SPECIAL;
                 }
+            } else if is_name(name, SCHEDULED_DELIVERY) {
+                // a long that is a time; the last one of that name counts
+                scheduled = 0;
+                if tag == LONG {
+                    let mut time = [0; 8];
+                    time.copy_from_slice(&message[offset..offset + 8]);
+                    scheduled = i64::from_be_bytes(time).max(0);
+                }
+                traits |= if scheduled > 0 { SCHEDULED } else { SPECIAL };
             } else if is_special(name) {
                 traits |= SPECIAL;
             }
@@ -254,6 +271,7 @@ fn walk(message: &[u8], at: usize) -> Option<Walked> {
     Some(Walked {
         traits: traits | routing << ROUTING_SHIFT,
         duplicate,
+        scheduled,
         group,
     })
 }
@@ -311,9 +329,7 @@ fn begins_with(name: &[u8], text: &str) -> bool {
 
 /// Whether a property of this name is more than the ordinary way of a message handles.
 fn is_special(name: &[u8]) -> bool {
-    is_name(name, SCHEDULED_DELIVERY)
-        || is_name(name, BRIDGE_DUPLICATE_ID)
-        || RESERVED_PREFIXES.iter().any(|prefix| begins_with(name, prefix))
+    is_name(name, BRIDGE_DUPLICATE_ID) || RESERVED_PREFIXES.iter().any(|prefix| begins_with(name, prefix))
 }
 
 /// Messages as columns, while they are collected.
@@ -366,6 +382,7 @@ impl Gathered {
             traits,
             duplicate,
             expiration: parsed.expiration,
+            scheduled: parsed.scheduled,
             group: parsed.group,
         };
         self.rows.push(row, expected);

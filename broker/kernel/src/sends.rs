@@ -16,10 +16,12 @@ pub(crate) const PRIORITY_SHIFT: u32 = 3;
 /// Nine bits: 0, or the routing type of the property plus one.
 pub(crate) const ROUTING_SHIFT: u32 = 7;
 pub(crate) const ROUTING_MASK: u32 = 511;
+/// It is not delivered before a time.
+pub(crate) const SCHEDULED: u32 = 1 << 16;
 /// From here on: bytes of the duplicate id; 0: it has none.
-pub(crate) const DUPLICATE_SHIFT: u32 = 16;
+pub(crate) const DUPLICATE_SHIFT: u32 = 17;
 /// What neighbours must have in common.
-pub(crate) const ALIKE: u32 = DURABLE | 15 << PRIORITY_SHIFT | u32::MAX << DUPLICATE_SHIFT;
+pub(crate) const ALIKE: u32 = DURABLE | 15 << PRIORITY_SHIFT | SCHEDULED | u32::MAX << DUPLICATE_SHIFT;
 
 /// Values in the order in which they were added. A single one needs no memory of its own.
 pub enum Column<T> {
@@ -77,6 +79,8 @@ pub struct Row {
     pub(crate) duplicate: usize,
     /// Epoch milliseconds; 0: never.
     pub expiration: i64,
+    /// Epoch milliseconds before which it is not delivered; 0: at once.
+    pub scheduled: i64,
     /// Where its group id begins and ends, counted from its start; 0 and 0: it has none.
     pub group: (usize, usize),
 }

@@ -146,6 +146,14 @@ class Node:
             if single_rows
         }  # fmt: skip
         known.update(each[0] for held in waiting.values() for each in held)
+        later = {
+            queue.name: [
+                (each.message_id, at_ms, each.scheduled_ms, each.location is None, each.message is None)
+                for at_ms, each in office.scheduled.due_times(queue)
+            ]
+            for queue in office.queues()
+        }
+        known.update(each[0] for held in later.values() for each in held)
         rank = {message_id: number for number, message_id in enumerate(sorted(known))}
         return (
             self.answered.seen,
@@ -155,6 +163,8 @@ class Node:
             ],
             [type(error) for error in self.callback.errors],
             {name: [(rank[each[0]], *each[1:]) for each in held] for name, held in waiting.items()},
+            {name: [(rank[each[0]], *each[1:]) for each in held] for name, held in later.items()},
+            len(office.scheduled),
             {
                 queue.name: (
                     queue.message_count, queue.messages_added, queue.incoming, queue.delivering_count,
@@ -186,7 +196,7 @@ def make(kind: int, durable: bool, priority: int, size: int, address: str) -> by
     if kind == 1:
         properties["_AMQ_DUPL_ID"] = ("id0", "id1", "id22", b"id0")[size % 4]
     elif kind == 2:
-        properties["_AMQ_SCHED_DELIVERY"] = 1_900_000_000_000
+        properties["_AMQ_SCHED_DELIVERY"] = (1_000_700, 1_000_200, 1_900_000_000_000, 1_001_500, 999_000)[size % 5]
     elif kind == 3:
         properties.set_typed("_AMQ_ROUTING_TYPE", BYTE, size % 2)
     elif kind == 4:
@@ -205,7 +215,7 @@ def make(kind: int, durable: bool, priority: int, size: int, address: str) -> by
 
 messages = st.builds(
     make,
-    st.sampled_from((0, 0, 0, 0, 1, 2, 3, 4, 5, 5)),
+    st.sampled_from((0, 0, 0, 0, 1, 2, 2, 3, 4, 5, 5)),
     st.booleans() | st.just(True),
     st.sampled_from((4, 4, 4, 4, 5)),
     st.sampled_from((0, 1, 2, 3, 10, 200, 33_000)),
@@ -278,6 +288,7 @@ def test_much_together_is_one_by_one(seed: int) -> None:
     stream = random.Random(seed)
     todo: list[Any] = []
     of_groups = stream.choice((0.05, 0.05, 0.5, 0.9))
+    of_times = stream.choice((0, 0.05, 0.9, 1))
     favourites = [stream.choice(ADDRESSES) for _ in range(3)]
     for _ in range(60):
         if stream.random() < 0.4:
@@ -288,6 +299,8 @@ def test_much_together_is_one_by_one(seed: int) -> None:
         encoded = []
         for _ in range(1 if stream.random() < 0.3 else stream.randrange(1, 24)):
             kind = stream.choice((0,) * 12 + (4, 5, 5, 5, 5) + (1, 2, 3) * (stream.random() < 0.3))
+            if stream.random() < of_times:
+                kind = 2
             if stream.random() < of_groups:
                 kind = 6
             priority, size = stream.choice((4,) * 12 + (5,)), stream.choice((0, 1, 2, 3, 11, 50, 51, 52, 53))

@@ -23,6 +23,7 @@ from support.kernel_sends import (
     alike_batches,
     batches,
     corpus,
+    due_ms,
     duplicate_id_of,
     group_of,
     integers,
@@ -252,11 +253,17 @@ def test_records_are_those_of_the_store(kernel: Kernel) -> None:
                 message.assign_id(first_id + row)
                 duplicate_id = duplicate_id_of(message)
                 place = told.store.store_message(
-                    message, told.address_id, queue_ids, tx_id=transaction_id, duplicate_id=duplicate_id
+                    message,
+                    told.address_id,
+                    queue_ids,
+                    tx_id=transaction_id,
+                    duplicate_id=duplicate_id,
+                    scheduled_ms=due_ms(message),
                 )
                 assert place == run.segment << 64 | run.place(row)[0] << 32 | run.place(row)[1]
                 assert run.encoded(row) == message.encoded
                 assert run.expiration(row) == message.expiration
+                assert run.scheduled(row) == due_ms(message)
                 assert list(run.groups(row, row + 1)) == [group for group in (group_of(message),) if group is not None]
 
         assert told.written_by(store) == run.data

@@ -24,6 +24,7 @@ from support.kernel_sends import (
     captured,
     corpus,
     counts_max,
+    due_ms,
     duplicate_id_of,
     encode_one,
     group_of,
@@ -61,7 +62,9 @@ def is_ordinary(message: Message, bytes_max: int, routing_type: int) -> bool:
         return False
     if names.GROUP_SEQUENCE in properties and closes_group(properties):
         return False
-    if message.expiration < 0 or len(message.encoded) > bytes_max or names.SCHEDULED_DELIVERY in properties:
+    if message.expiration < 0 or len(message.encoded) > bytes_max:
+        return False
+    if names.SCHEDULED_DELIVERY in properties and not due_ms(message):
         return False
     if names.BRIDGE_DUPLICATE_ID in properties:
         return False
@@ -79,7 +82,7 @@ def expected_alike(
     found: list[Message], row: int, bytes_max: int, routing_type: int, room_bytes: int, room_count: int
 ) -> tuple[int, int]:
     def shared(message: Message) -> Any:
-        return message.address, message.durable, message.priority, len(duplicate_id_of(message))
+        return message.address, message.durable, message.priority, len(duplicate_id_of(message)), due_ms(message) > 0
 
     first = shared(found[row])
     fitting = takewhile(lambda each: shared(each) == first and is_ordinary(each, bytes_max, routing_type), found[row:])

@@ -98,6 +98,10 @@ ordinary = st.sampled_from(
         ((names.GROUP_ID, typed.STRING, "group"), (names.GROUP_SEQUENCE, typed.INT, 1)),
         ((names.GROUP_ID, typed.STRING, "group"), (names.GROUP_SEQUENCE, typed.INT, -1)),
         ((names.GROUP_ID, typed.STRING, "group"), (names.GROUP_SEQUENCE, typed.DOUBLE, 1.0)),
+        ((names.SCHEDULED_DELIVERY, typed.LONG, 1_000), ("number", typed.INT, 1)),
+        ((names.SCHEDULED_DELIVERY, typed.LONG, 1 << 62),),
+        ((names.SCHEDULED_DELIVERY, typed.LONG, -1),),
+        ((names.SCHEDULED_DELIVERY, typed.INT, 1_000),),
         ((names.DUPLICATE_ID, typed.STRING, "number 1"),),
         ((names.DUPLICATE_ID, typed.STRING, "number 2"), ("number", typed.INT, 1)),
         ((names.DUPLICATE_ID, typed.BYTES, b"bytes ids"),),
@@ -170,6 +174,15 @@ def corpus() -> tuple[bytes, ...]:
     group = Properties({names.GROUP_ID: "g"})
     grouped = encode_one(Message(b"", address="orders", properties=group), 10, True, 3)
     return (plain * 3, full * 2, plain + full + grouped, *captured()[:20])
+
+
+def due_ms(message: Message) -> int:
+    """The time of delivery of a message that the ordinary path handles; 0: none."""
+    properties = message.properties
+    if names.SCHEDULED_DELIVERY not in properties or properties.tag(names.SCHEDULED_DELIVERY) != typed.LONG:
+        return 0
+    value = properties[names.SCHEDULED_DELIVERY]
+    return max(value, 0) if isinstance(value, int) else 0
 
 
 def duplicate_id_of(message: Message) -> bytes:

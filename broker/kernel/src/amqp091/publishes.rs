@@ -125,6 +125,7 @@ pub fn split_publishes(
             traits,
             duplicate: 0,
             expiration: 0,
+            scheduled: 0,
             group: (0, 0),
         };
         rows.push(row, expected);

@@ -2,6 +2,7 @@
 
 pub(crate) mod acknowledgements;
 pub(crate) mod batches;
+mod chosen;
 pub(crate) mod crc;
 pub(crate) mod records;
 pub(crate) mod references;

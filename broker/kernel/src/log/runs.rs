@@ -9,10 +9,11 @@ use pyo3::types::{PyBytes, PyString};
 
 use crate::bytes::{self, Output};
 use crate::layout::{QUEUE_ID_BYTES, RECORD_HEAD_BYTES};
+use crate::log::chosen::{Chosen, Part};
 use crate::log::crc;
 use crate::log::records::{DUPLICATE_ID, DUPLICATE_ID_HEAD_BYTES};
 use crate::messages::decode;
-use crate::sends::{any_grouped, Column, Row, Sends};
+use crate::sends::{any_grouped, Column, Row};
 
 const MESSAGE_ADD: u8 = 9;
 /// The checksum of a record covers everything behind it.
@@ -67,65 +68,12 @@ pub struct Run {
     pub(super) end: usize,
     /// When each message expires; none if no message does.
     pub(super) expirations: Vec<i64>,
+    /// When each message is due; none if all are at once.
+    pub(super) scheduled: Vec<i64>,
     /// Where each group id begins and ends in its message; none if there are no groups.
     pub(super) groups: Vec<(usize, usize)>,
     /// None for messages that came together.
     pub(super) joined: Option<Box<Joined>>,
-}
-
-/// Some messages of one read, as Python names them: the messages, the first row, how many.
-type Part<'py> = (Bound<'py, Sends>, usize, usize);
-
-/// Rows of several reads, in order.
-struct Chosen<'a> {
-    parts: Vec<(&'a Sends, &'a [Row])>,
-    count: usize,
-}
-
-impl<'a> Chosen<'a> {
-    fn of(parts: &'a [Part<'_>]) -> Self {
-        let parts: Vec<_> = parts
-            .iter()
-            .map(|(sends, row, count)| (sends.get(), sends.get().rows(*row, *count)))
-            .collect();
-        let count = parts.iter().map(|(_, rows)| rows.len()).sum();
-        Chosen { parts, count }
-    }
-
-    /// Keep the first rows only.
-    fn truncate(&mut self, count: usize) {
-        let mut left = count;
-        for (_, rows) in &mut self.parts {
-            *rows = &rows[..left.min(rows.len())];
-            left -= rows.len();
-        }
-        self.count = count;
-    }
-
-    fn rows(&self) -> impl Iterator<Item = &'a Row> + Clone + '_ {
-        self.parts.iter().flat_map(|(_, rows)| rows.iter())
-    }
-
-    /// Expirations, how many are not 0, and the least of those.
-    fn expirations(&self) -> (Vec<i64>, usize, i64) {
-        let expiring = self.rows().filter(|row| row.expiration != 0);
-        match expiring.clone().map(|row| row.expiration).min() {
-            Some(earliest) => {
-                let all = self.rows().map(|row| row.expiration).collect();
-                (all, expiring.count(), earliest)
-            }
-            None => (Vec::new(), 0, 0),
-        }
-    }
-
-    /// Group ids, if any row has one.
-    fn groups(&self, grouped: bool) -> Vec<(usize, usize)> {
-        if grouped {
-            self.rows().map(|row| row.group).collect()
-        } else {
-            Vec::new()
-        }
-    }
 }
 
 impl Run {
@@ -244,6 +192,23 @@ impl Run {
         self.expirations.get(row).copied().unwrap_or(0)
     }
 
+    /// Epoch milliseconds before which a message is not delivered; 0: at once.
+    pub(super) fn scheduled(&self, row: usize) -> i64 {
+        self.scheduled.get(row).copied().unwrap_or(0)
+    }
+
+    /// Whether a message has a time before which it is not delivered.
+    #[getter]
+    fn delayed(&self) -> bool {
+        !self.scheduled.is_empty()
+    }
+
+    /// `scheduled` of rows `begin` to `end`, the last one excluded; none if all are 0.
+    pub(super) fn due_times(&self, begin: usize, end: usize) -> Vec<i64> {
+        let end = end.min(self.scheduled.len());
+        self.scheduled.get(begin..end).unwrap_or(&[]).to_vec()
+    }
+
     /// Messages of rows `begin` to `end`, the last one excluded, that have an expiration.
     fn expiring_between(&self, begin: usize, end: usize) -> usize {
         let end = end.min(self.expirations.len());
@@ -336,7 +301,7 @@ pub fn append_sends(
     }
     chosen.truncate(starts.as_slice().len());
     check_ids(first_id, chosen.count)?;
-    // all fields but the length, sequence, message id, expiration and checksum are those of every record
+    // all fields but the length, sequence, message id, expiration, time and checksum are those of every record
     let mut head = vec![0; queues_end];
     head[16..20].copy_from_slice(&batch.to_le_bytes());
     head[20] = MESSAGE_ADD;
@@ -366,6 +331,7 @@ pub fn append_sends(
                 head[8..16].copy_from_slice(&sequence.to_le_bytes());
                 head[24..32].copy_from_slice(&message_id.to_le_bytes());
                 head[48..56].copy_from_slice(&row.expiration.to_le_bytes());
+                head[56..64].copy_from_slice(&row.scheduled.to_le_bytes());
                 out.put(&head);
                 out.put(sends.duplicate(row));
                 put_message(out, data, row, message_id);
@@ -393,6 +359,7 @@ pub fn append_sends(
         starts,
         end: size,
         expirations,
+        scheduled: chosen.scheduled(),
         groups: chosen.groups(grouped),
         joined: None,
     })
@@ -475,6 +442,7 @@ pub fn keep_sends(py: Python<'_>, parts: Vec<Part<'_>>, first_id: i64) -> PyResu
         starts,
         end: size,
         expirations,
+        scheduled: chosen.scheduled(),
         groups: chosen.groups(grouped),
         joined: None,
     })
@@ -503,6 +471,7 @@ pub fn join_runs(py: Python<'_>, parts: Vec<(Bound<'_, Run>, usize, usize)>) -> 
     let grouped = parts.iter().any(|(run, begin, end)| run.get().any_group(*begin, *end));
     let mut groups = Vec::new();
     let mut expirations = Vec::with_capacity(count);
+    let mut scheduled = Vec::with_capacity(count);
     let data = bytes::build(py, size, |out| {
         for (run, begin, end) in &parts {
             let run = run.get();
@@ -514,6 +483,7 @@ pub fn join_runs(py: Python<'_>, parts: Vec<(Bound<'_, Run>, usize, usize)>) -> 
                 out.put(message);
                 at += message.len();
                 expirations.push(run.expiration(row));
+                scheduled.push(run.scheduled(row));
                 if grouped {
                     groups.push(run.groups.get(row).copied().unwrap_or((0, 0)));
                 }
@@ -533,6 +503,9 @@ pub fn join_runs(py: Python<'_>, parts: Vec<(Bound<'_, Run>, usize, usize)>) -> 
     if expiring == 0 {
         expirations = Vec::new();
     }
+    if scheduled.iter().all(|&each| each == 0) {
+        scheduled = Vec::new();
+    }
     let (first_id, last_id) = (ids[0], ids[count - 1]);
     if last_id as i128 - (first_id as i128) < count as i128 {
         ids = Vec::new();
@@ -551,6 +524,7 @@ pub fn join_runs(py: Python<'_>, parts: Vec<(Bound<'_, Run>, usize, usize)>) -> 
         starts,
         end: size,
         expirations,
+        scheduled,
         groups,
         joined: Some(Box::new(Joined { ids, places })),
     })

@@ -192,6 +192,7 @@ fn without_messages(
         starts,
         end,
         expirations,
+        scheduled: Vec::new(),
         groups: Vec::new(),
         joined: Some(Box::new(Joined { ids, places })),
     }
@@ -234,15 +235,10 @@ pub fn bare_run(run: &Bound<'_, Run>, begin: usize, end: usize) -> PyResult<Run>
     }
     let places = places_of(run, begin, end)?;
     let expirations = (begin..end).map(|row| run.expiration(row)).collect();
-    Ok(without_messages(
-        py,
-        run.segment,
-        run.ids(begin, end),
-        places,
-        starts,
-        at,
-        expirations,
-    ))
+    Ok(Run {
+        scheduled: run.due_times(begin, end),
+        ..without_messages(py, run.segment, run.ids(begin, end), places, starts, at, expirations)
+    })
 }
 
 /// Message ids, offsets and lengths of records, bytes of messages, expirations.

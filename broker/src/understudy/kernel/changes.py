@@ -149,6 +149,7 @@ def pick_sends(sends: Sends, row: int, step: int, count: int, entries: bytes, en
         for column, own_column in (
             (sends._duplicates, picked._duplicates),
             (sends._expirations, picked._expirations),
+            (sends._scheduled, picked._scheduled),
             (sends._groups, picked._groups),
         ):
             if each in column:
@@ -272,5 +273,5 @@ def _drop_last(sends: Sends) -> None:
         return
     for column in (sends._starts, sends._stops, sends._headers, sends._addresses, sends._traits):
         del column[row]
-    for rows in (sends._duplicates, sends._expirations, sends._groups):
+    for rows in (sends._duplicates, sends._expirations, sends._scheduled, sends._groups):
         rows.pop(row, None)

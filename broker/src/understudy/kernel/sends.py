@@ -29,6 +29,7 @@ from understudy.limits import DUPLICATE_ID_BYTES_MAX, NAME_UNITS_MAX, PROPERTIES
 _BODY_END_BIAS: Final = 13
 
 _I32 = Struct(">i")
+_TIME = Struct(">q")
 _FIELDS = Struct(">?qqb")  # durable, expiration, timestamp, priority; the type is skipped
 
 #: Traits of a message, in one integer.
@@ -43,15 +44,18 @@ PRIORITY_SHIFT: Final = 3
 _ROUTING_SHIFT: Final = 7
 """Nine bits: 0, or the routing type of the property plus one."""
 _ROUTING_MASK: Final = 511
-DUPLICATE_SHIFT: Final = 16
+SCHEDULED: Final = 1 << 16
+"""Bit of messages that are not delivered before a time."""
+DUPLICATE_SHIFT: Final = 17
 """Number of the bit from which on the bytes of the duplicate id are stored; 0: the message has none."""
-_ALIKE: Final = DURABLE | 15 << PRIORITY_SHIFT | -1 << DUPLICATE_SHIFT
+_ALIKE: Final = DURABLE | 15 << PRIORITY_SHIFT | SCHEDULED | -1 << DUPLICATE_SHIFT
 """Traits that must be equal in messages that are handled together."""
 
 _BYTE: Final = 3
 _BYTES: Final = 4
 _STRING: Final = 10
-_INTEGERS: Final = (_BYTE, 5, 6, 7)
+_LONG: Final = 7
+_INTEGERS: Final = (_BYTE, 5, 6, _LONG)
 _FLOATS: Final = (8, 9)
 #: Bytes of a value by the type of the property, for types of fixed size.
 FIXED_BYTES: Final = {0: 0, 2: 1, _BYTE: 1, 5: 2, 6: 4, 7: 8, 8: 4, 9: 8, 11: 2}
@@ -63,16 +67,17 @@ def _utf16(name: str) -> bytes:
 
 _PREFIXES: Final = tuple(map(_utf16, RESERVED_PREFIXES))
 _DUPLICATE_NAME: Final = _utf16(DUPLICATE_ID)
-_SPECIAL_NAMES: Final = frozenset(map(_utf16, (SCHEDULED_DELIVERY, BRIDGE_DUPLICATE_ID)))
+_SCHEDULED_NAME: Final = _utf16(SCHEDULED_DELIVERY)
+_BRIDGE_NAME: Final = _utf16(BRIDGE_DUPLICATE_ID)
 _ROUTING_NAME: Final = _utf16(ROUTING_TYPE)
 _GROUP_NAME: Final = _utf16(GROUP_ID)
 _SEQUENCE_NAME: Final = _utf16(GROUP_SEQUENCE)
 #: Every name that matters begins with ``_`` and all but one with ``_AMQ_``.
 _MARK: Final = _utf16("_")
 
-_Walked = tuple[int, bytes, int, int]
-"""Traits, duplicate id, and where the group id begins and ends, counted from the start of the block; 0 and 0: there is
-none."""
+_Walked = tuple[int, bytes, int, int, int]
+"""Traits, duplicate id, where the group id begins and ends, counted from the start of the block (0 and 0: there is
+none), and the time before which the message is not delivered, in epoch milliseconds (0: at once)."""
 
 #: Addresses by their bytes, because they repeat; bounded, so that a peer cannot make it grow.
 _ADDRESSES: dict[bytes, str] = {}
@@ -97,6 +102,7 @@ class Sends:
         "_expirations",
         "_groups",
         "_headers",
+        "_scheduled",
         "_starts",
         "_stops",
         "_traits",
@@ -121,6 +127,7 @@ class Sends:
         self._traits: list[int] = []
         self._duplicates: dict[int, bytes] = {}
         self._expirations: dict[int, int] = {}
+        self._scheduled: dict[int, int] = {}
         self._groups: dict[int, tuple[int, int]] = {}
         self._any_grouped = False
 
@@ -144,6 +151,14 @@ class Sends:
     def expiration(self, row: int) -> int:
         """Epoch milliseconds; 0: never, or there is no such row."""
         return self._expirations.get(row, 0)
+
+    def due_times(self, row: int, count: int) -> list[int]:
+        """Epoch milliseconds before which each of ``count`` messages from ``row`` on is not delivered, or of those that
+        there are; 0: at once.
+        """
+        rows = range(row, min(row + count, len(self._starts)))
+        time_of = self._scheduled.get
+        return [time_of(each, 0) for each in rows] if self._scheduled else [0] * len(rows)
 
     def group(self, row: int) -> tuple[int, int]:
         """Begin and end of the group id in the message, in UTF-16; 0 and 0: it has none, or one that
@@ -190,9 +205,9 @@ class Sends:
         self, row: int, bytes_max: int, routing_type: int, room_bytes: int, room_count: int
     ) -> tuple[int, int, int]:
         """The messages from ``row`` on that can be taken together: of the address, durability and priority of the first
-        one, with duplicate ids of the same length or none, without schedule and names that only a broker writes, of at
-        most ``bytes_max`` bytes each, sent to this routing type or to any, with fewer than ``room_bytes`` bytes in all
-        those before it, and at most ``room_count``.
+        one, with a time of delivery each or without, with duplicate ids of the same length or none, without names that
+        only a broker writes, of at most ``bytes_max`` bytes each, sent to this routing type or to any, with fewer than
+        ``room_bytes`` bytes in all those before it, and at most ``room_count``.
 
         Returns:
             How many, their bytes, and their kind: a number with their durability (``DURABLE``), priority (four bits
@@ -298,7 +313,7 @@ def add_row(sends: Sends, start: int, stop: int) -> bool:
         traits |= SPECIAL
     row = len(sends._starts)
     if data[block]:
-        found, duplicate, group_start, group_end = _block_traits(data, block, stop)
+        found, duplicate, group_start, group_end, scheduled = _block_traits(data, block, stop)
         if found < 0:
             return False
         traits |= found
@@ -306,6 +321,8 @@ def add_row(sends: Sends, start: int, stop: int) -> bool:
             sends._any_grouped = True
         if group_end:
             sends._groups[row] = block + group_start - start, block + group_end - start
+        if scheduled:
+            sends._scheduled[row] = scheduled
         if duplicate:
             if len(duplicate) <= DUPLICATE_ID_BYTES_MAX:
                 traits |= len(duplicate) << DUPLICATE_SHIFT
@@ -343,21 +360,21 @@ def _block_traits(data: bytes, offset: int, end: int) -> _Walked:
     known = _BLOCKS.get(block)
     if known is None:
         known = _walk_block(data, offset, end)
-        if known[0] >= 0 and not known[1]:
+        if known[0] >= 0 and not known[1] and not known[4]:
             if len(_BLOCKS) >= _BLOCKS_MAX:
                 _BLOCKS.clear()
             _BLOCKS[block] = known
     return known
 
 
-_MALFORMED: Final[_Walked] = -1, b"", 0, 0
+_MALFORMED: Final[_Walked] = -1, b"", 0, 0, 0
 
 
 def _walk_block(data: bytes, offset: int, end: int) -> _Walked:
     """Like ``_block_traits``. Refuses what ``Properties.decode`` refuses, and nothing else."""
     unpack_length = _I32.unpack_from
     begin = offset
-    group_start = group_end = 0
+    group_start = group_end = scheduled = 0
     if offset + 5 > end:
         return _MALFORMED
     count = unpack_length(data, offset + 1)[0]
@@ -404,12 +421,16 @@ def _walk_block(data: bytes, offset: int, end: int) -> _Walked:
                 duplicate = _key(tag, data[offset : offset + size])
                 if not duplicate:
                     traits |= SPECIAL
-            elif name in _SPECIAL_NAMES or name.startswith(_PREFIXES):
+            elif name == _SCHEDULED_NAME:
+                # a long that is a time; the last one of that name counts
+                scheduled = max(_TIME.unpack_from(data, offset)[0], 0) if tag == _LONG else 0
+                traits |= SCHEDULED if scheduled else SPECIAL
+            elif name == _BRIDGE_NAME or name.startswith(_PREFIXES):
                 traits |= SPECIAL
         offset += size
     if offset != end:
         return _MALFORMED
-    return traits | routing << _ROUTING_SHIFT, duplicate, group_start, group_end
+    return traits | routing << _ROUTING_SHIFT, duplicate, group_start, group_end, scheduled
 
 
 def _key(tag: int, value: bytes) -> bytes:

@@ -335,8 +335,7 @@ class Acceptance:
                     or (address.counts_messages and memory.holds_too_many(address))
                 ) and not self._page_out_run(queues, parts):
                     continue
-                for queue, part in zip(queues, parts, strict=True):
-                    queue.add(part)
+                self._show(queues, parts)
             for answered, outcome in answers:
                 try:
                     answered(outcome)
@@ -350,6 +349,19 @@ class Acceptance:
             tell_owners(bug, answers)
         if left is not None:
             raise left
+
+    def _show(self, queues: tuple[Queue, ...], parts: Arrival) -> None:
+        """Make the messages of a run visible in their queues, or let them wait for their time."""
+        first = parts[0]
+        if not isinstance(first, RunSlice) or not first.run.delayed:
+            for queue, part in zip(queues, parts, strict=True):
+                queue.add(part)
+            return
+        for queue, part in zip(queues, parts, strict=True):
+            if queue.deleted:
+                self.discard((queue,), (part,))
+            elif isinstance(part, RunSlice):
+                self.scheduled.arrive(queue, part)
 
     def _page_out_run(self, queues: tuple[Queue, ...], parts: Arrival) -> bool:
         """Have the bodies of the first messages of a run leave memory, as many as have to after cold bodies have left.
@@ -371,9 +383,8 @@ class Acceptance:
         if count < bodies:
             paged = tuple([part.part(0, count) for part in parts])
             self.paging.page_out(queues, paged)
-            for queue, part, rest in zip(queues, paged, [part.part(count, bodies) for part in parts], strict=True):
-                queue.add(part)
-                queue.add(rest)
+            self._show(queues, paged)
+            self._show(queues, tuple([part.part(count, bodies) for part in parts]))
             return False
         self.paging.page_out(queues, parts)
         return True
@@ -411,7 +422,7 @@ class Acceptance:
                 self.discard((queue,), (part,))
             else:
                 queue.incoming -= 1
-                queue.schedule(part[0])
+                queue.schedule(part)
                 self.scheduled.add(queue, part[0], scheduled_ms)
 
     @staticmethod

@@ -25,6 +25,7 @@ from understudy.routing.queues.queue import Queue
 from understudy.routing.shared_messages import SharedMessages
 from understudy.store.log.records import QueueRecord
 from understudy.store.messages.backlog import Backlog
+from understudy.store.messages.reference import References
 from understudy.store.state import StoreState
 from understudy.terms import RoutingType
 
@@ -148,7 +149,7 @@ def _adopt(office: PostOffice, queue: Queue, backlog: Backlog) -> None:
     for reference in backlog.scheduled_after(office.clock.wall_ms()):
         # the position in the backlog is no position in the queue
         reference.position = -1
-        queue.schedule(reference)
+        queue.schedule(References((reference,)))
         office.scheduled.add(queue, reference, reference.scheduled_ms)
     queue.adopt(backlog)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final, NoReturn
 
 from understudy.errors import BrokerError, TransactionError, TransactionRolledBack, XaCode, XaError
@@ -449,7 +450,7 @@ def _take_held(
         taken = queue.pending.take(message_ids)
         if len(taken) < len(message_ids):
             # the clock went back: a delivered message is scheduled again
-            for reference in office.scheduled.remove(queue):
+            for reference in chain.from_iterable(office.scheduled.remove(queue)):
                 if reference.message_id in message_ids:
                     queue.scheduled_count -= 1
                     taken.append(reference)

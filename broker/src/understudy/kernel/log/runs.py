@@ -60,8 +60,9 @@ class LogPosition(NamedTuple):
 class Run:
     """Messages of one queue in one buffer, in the order of their ids. Never changes."""
 
-    __slots__ = ("_expirations", "_groups", "_ids", "_places", "_starts", "consecutive", "count", "data", "earliest_ms",
-                 "expiring", "first_id", "grouped", "head_bytes", "offset", "segment", "size_bytes")  # fmt: skip
+    __slots__ = ("_due_times", "_expirations", "_groups", "_ids", "_places", "_starts", "consecutive", "count", "data",
+                 "earliest_ms", "expiring", "first_id", "grouped", "head_bytes", "offset", "segment",
+                 "size_bytes")  # fmt: skip
 
     def __init__(
         self,
@@ -69,12 +70,13 @@ class Run:
         starts: list[int],
         first_id: int,
         *,
-        expirations: list[int],
+        times: tuple[list[int], list[int]],
         groups: list[tuple[int, int]] | None,
         head_bytes: int,
         place: tuple[int, int] = (0, 0),
         joined: tuple[list[int] | None, list[tuple[int, int]] | None] = (None, None),
     ) -> None:
+        expirations, due_times = times
         self.data = data
         """The records of messages that came together and are durable, else the messages; empty in a run without its
         messages (``bare_run``)."""
@@ -102,6 +104,7 @@ class Run:
         self._starts = starts
         """Offset in ``data`` of each record or message, and of the end."""
         self._expirations = expirations if self.expiring else None
+        self._due_times = due_times if any(due_times) else None
         self._groups = groups
         """Begin and end of each group id in its message; 0 and 0: the message has none."""
 
@@ -151,6 +154,21 @@ class Run:
     def expiration(self, row: int) -> int:
         """Epoch milliseconds at which a message expires; 0: never."""
         return self._expirations[row] if self._expirations is not None else 0
+
+    def scheduled(self, row: int) -> int:
+        """Epoch milliseconds before which a message is not delivered; 0: at once, or its time had come when the run was
+        made.
+        """
+        return self._due_times[row] if self._due_times is not None else 0
+
+    @property
+    def delayed(self) -> bool:
+        """Whether a message of the run has a time before which it is not delivered (``scheduled``)."""
+        return self._due_times is not None
+
+    def due_times(self, begin: int, end: int) -> list[int]:
+        """``scheduled`` of rows ``begin`` to ``end``, the last one excluded; empty if all are 0."""
+        return self._due_times[begin:end] if self._due_times is not None else []
 
     def expiring_between(self, begin: int, end: int) -> int:
         """Messages of rows ``begin`` to ``end``, the last one excluded, that have an expiration."""
@@ -225,8 +243,8 @@ def append_sends(
         data = sends.data
         taken = 0
         duplicate_ids: Sequence[bytes] = sends.duplicate_ids(row, count) if duplicate_bytes else ()
-        for (start, header, stop), expiration in zip(
-            sends.extents(row, count), sends.expirations(row, count), strict=True
+        for (start, header, stop), expiration, due_ms in zip(
+            sends.extents(row, count), sends.expirations(row, count), sends.due_times(row, count), strict=True
         ):
             length = stop - start + head_bytes
             if offset + size + length > room:
@@ -235,7 +253,7 @@ def append_sends(
             room -= 4
             rest = pack(
                 length, sequence, batch, _MESSAGE_ADD, 0, 0, message_id, transaction_id, address_id,
-                expiration, 0, priority, 0, duplicate_bytes, len(queue_ids),
+                expiration, due_ms, priority, 0, duplicate_bytes, len(queue_ids),
             ) + queues  # fmt: skip
             if duplicate_bytes:
                 rest += duplicate_ids[taken]
@@ -324,7 +342,7 @@ def join_runs(parts: Sequence[tuple[Run, int, int]]) -> Run:
     """
     segment = parts[0][0].segment if parts else 0
     data: list[bytes] = []
-    starts, ids, expirations = [0], [], []
+    starts, ids, expirations, due_times = [0], [], [], []
     places: list[tuple[int, int]] = []
     groups: list[tuple[int, int]] = []
     size = 0
@@ -338,6 +356,7 @@ def join_runs(parts: Sequence[tuple[Run, int, int]]) -> Run:
             starts.append(size)
             places.append(run.place(row))
             expirations.append(run.expiration(row))
+            due_times.append(run.scheduled(row))
         ids += run.ids(begin, end)
         groups += run._groups[begin:end] if run._groups is not None else [(0, 0)] * (end - begin)
     if not ids or any(one >= other for one, other in pairwise(ids)):
@@ -346,7 +365,7 @@ def join_runs(parts: Sequence[tuple[Run, int, int]]) -> Run:
         b"".join(data),
         starts,
         ids[0],
-        expirations=expirations,
+        times=(expirations, due_times),
         groups=groups if any(last for _, last in groups) else None,
         head_bytes=0,
         place=(segment, places[0][0]) if segment else (0, 0),
@@ -364,10 +383,12 @@ def _run(
     offset: int,
 ) -> Run:
     expirations: list[int] = []
+    due_times: list[int] = []
     groups: list[tuple[int, int]] = []
     grouped = False
     for sends, row, count in parts:
         expirations += sends.expirations(row, count)
+        due_times += sends.due_times(row, count)
         grouped = grouped or sends.grouped(row, count)
     if grouped:
         for sends, row, count in parts:
@@ -376,7 +397,7 @@ def _run(
         data,
         starts,
         first_id,
-        expirations=expirations,
+        times=(expirations, due_times),
         groups=groups if grouped else None,
         head_bytes=head_bytes,
         place=(segment, offset),

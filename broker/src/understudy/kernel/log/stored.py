@@ -3,7 +3,7 @@
 Native twin: ``broker/kernel/src/log/stored.rs``.
 
 ``read_run`` makes a run of bytes that were read from a segment, after it has checked each record. ``bare_run`` keeps
-the ids, places, sizes and expirations of a run without its messages, and ``run_columns`` gives them as columns.
+the ids, places, sizes and times of a run without its messages, and ``run_columns`` gives them as columns.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def read_run(data: bytes, place: tuple[int, int, int], ids: bytes, offsets: byte
         b"".join(messages),
         starts,
         found_ids[0],
-        expirations=expirations,
+        times=(expirations, []),
         groups=groups if grouped else None,
         head_bytes=0,
         place=(segment, places[0][0]),
@@ -110,7 +110,7 @@ def bare_run(run: Run, begin: int, end: int) -> Run:
         b"",
         starts,
         ids[0],
-        expirations=[run.expiration(row) for row in range(begin, end)],
+        times=([run.expiration(row) for row in range(begin, end)], run.due_times(begin, end)),
         groups=None,
         head_bytes=0,
         place=(run.segment, places[0][0]),

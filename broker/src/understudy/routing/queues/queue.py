@@ -34,6 +34,7 @@ from understudy.store.messages.reference import (
     MessageReference,
     Part,
     References,
+    RunSlice,
     StoredRun,
 )
 from understudy.terms import RoutingType
@@ -84,7 +85,7 @@ class UnreadableMessages(Protocol):
 class Schedule(Protocol):
     """``lifecycle.scheduled`` as a queue uses it."""
 
-    def remove(self, queue: Queue) -> References:
+    def remove(self, queue: Queue) -> Sequence[Part]:
         """Take everything of a queue."""
         ...
 
@@ -327,13 +328,13 @@ class Queue(QueueCounts):
         self.log_acknowledges(only)
         self.forget(only)
 
-    def schedule(self, reference: MessageReference) -> None:
-        """Count a scheduled message of this queue, which waits outside of it."""
-        self.scheduled_count += 1
-        self.message_count += 1
-        self.messages_added += 1
-        if reference.expiration:
-            self.expiring_count += 1
+    def schedule(self, part: Part) -> None:
+        """Count scheduled messages of this queue, which wait outside of it."""
+        count = len(part)
+        self.scheduled_count += count
+        self.message_count += count
+        self.messages_added += count
+        self.expiring_count += part.expiring_count
 
     def postpone(self) -> None:
         """Count a returned message of this queue, which waits outside of it for its redelivery time."""
@@ -351,6 +352,21 @@ class Queue(QueueCounts):
             self.pending.append(reference)
             if self.kind is not None:
                 self.kind.added(reference)
+        if not self.dirty and self.consumers.by_priority:
+            self.office.mark_dirty(self)
+
+    def due_run(self, part: RunSlice) -> None:
+        """Put scheduled messages of a run into the queue, as their time has come."""
+        if self.kind is not None:
+            # the queue became one of a special kind meanwhile
+            for reference in part:
+                self.due(reference)
+            return
+        self.scheduled_count -= len(part)
+        level = self.pending.by_priority[part.priority]
+        if level is None:
+            level = self.pending.level(part.priority)
+        level.add(part)
         if not self.dirty and self.consumers.by_priority:
             self.office.mark_dirty(self)
 
@@ -420,9 +436,9 @@ class Queue(QueueCounts):
     def forget_all(self) -> None:
         """Everything that waits, also for its time to come, leaves the counts; the log knows."""
         self.forget_waiting()
-        scheduled = self.office.scheduled.remove(self)
-        self.scheduled_count -= len(scheduled)
-        self.forget(scheduled)
+        for scheduled in self.office.scheduled.remove(self):
+            self.scheduled_count -= len(scheduled)
+            self.forget(scheduled)
 
     def expire_delivered(self, reference: MessageReference) -> None:
         """One that its consumer found to be over. On a non-destructive queue a message leaves only if the clock of this
@@ -457,10 +473,11 @@ class Queue(QueueCounts):
             self._kill(taken)
             count += len(taken)
         self.office.paging.forget_readers(self)
-        scheduled = self.office.scheduled.remove(self)
-        self.scheduled_count -= len(scheduled)
-        self._kill(scheduled)
-        return count + len(scheduled)
+        for scheduled in self.office.scheduled.remove(self):
+            self.scheduled_count -= len(scheduled)
+            self._kill(scheduled)
+            count += len(scheduled)
+        return count
 
     @property
     def purges_returned(self) -> bool:

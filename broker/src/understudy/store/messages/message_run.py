@@ -1,7 +1,7 @@
 """Messages that came together, appended to the log in one pass.
 
 What ``MessageStore.store_message`` does for any message, done for several that go to the same queues and need nothing
-special (no schedule or file of their own), and space in the log for those that are appended later in the same turn. Not
+special (no file of their own), and space in the log for those that are appended later in the same turn. Not
 here: which messages these are (``routing.batch``), the bytes of their records (``kernel.log``).
 """
 

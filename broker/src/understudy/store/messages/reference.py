@@ -346,7 +346,8 @@ class RunSlice(Sequence[MessageReference]):
         location = pack_location(run.segment, *run.place(row)) if self.durable else None
         message_id = run.first_id + row if run.consecutive else run.ids(row, row + 1)[0]
         reference = MessageReference(
-            message_id, self.priority, run.expiration(row), 0, run.size(row), self.durable, location, message,
+            message_id, self.priority, run.expiration(row), run.scheduled(row), run.size(row), self.durable, location,
+            message,
         )  # fmt: skip
         reference.delivery_count = self.deliveries
         if self.position >= 0:
