@@ -200,7 +200,7 @@ class Client:
             release.set()
 
     def let_read(self) -> None:
-        """Wait until the broker has read what was sent before, and has carried it out."""
+        """Wait until the broker has read and carried out the frames that were sent before."""
         for _ in range(3):
             self._on_loop(lambda: None)
 

@@ -164,7 +164,7 @@ def test_a_request_that_waits_keeps_no_large_read() -> None:
     assert session._first is not None
 
 
-def test_what_waits_is_rolled_back_with_its_session() -> None:
+def test_a_request_that_waits_is_rolled_back_with_its_session() -> None:
     side = Side(waits=True)
     side.step("send", 0, 0)
     side.step("commit", 0, 1)

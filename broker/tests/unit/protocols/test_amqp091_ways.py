@@ -1,4 +1,4 @@
-"""Ways of publishes that a connection remembers: each change of what they lead to ends them."""
+"""Ways of publishes that a connection remembers: each change of their destinations ends them."""
 
 from __future__ import annotations
 

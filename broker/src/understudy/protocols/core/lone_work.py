@@ -49,7 +49,7 @@ def commit(handler: SessionAnswers, first: packets.Packet, correlation_id: int) 
     one after the other.
 
     Args:
-        first: For which ``waits`` was true.
+        first: The request for which ``waits`` was true.
         correlation_id: That of the commit.
     """
     session = handler.session

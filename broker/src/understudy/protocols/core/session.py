@@ -82,7 +82,7 @@ class CoreSession(SessionAnswers):
         self._may_wait = lone_work.may_wait(self)
         """Whether the first request of a transaction waits for the next one."""
         self._first: tuple[packets.Packet, int] | None = None
-        """That request, while it waits, and the bytes of its frame."""
+        """The request that waits, and the bytes of its frame; None: none does."""
 
     @property
     def survives(self) -> bool:

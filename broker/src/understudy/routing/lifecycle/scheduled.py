@@ -177,7 +177,7 @@ class ScheduledDeliveries:
                 if len(rest) * _RUN_SHARE_MIN < rest.run.count and not rest.paged and rest.shared is None:
                     rest = _own(rest)
                 heapq.heappush(heap, (times[end], number + end, queue, rest))
-            queue.due_run(waits.part(0, end))
+            _put_due(queue, waits.part(0, end))
         self._arm()
 
     def close(self) -> None:
@@ -204,8 +204,24 @@ def _singles(entry: _Entry) -> Iterator[tuple[int, int, Queue, MessageReference]
         yield reference.scheduled_ms, number + row, queue, reference
 
 
+def _put_due(queue: Queue, part: RunSlice) -> None:
+    """Put messages of a run into their queue, as their time has come."""
+    if queue.kind is not None:
+        # the queue became one of a special kind meanwhile
+        for reference in part:
+            queue.due(reference)
+        return
+    queue.scheduled_count -= len(part)
+    level = queue.pending.by_priority[part.priority]
+    if level is None:
+        level = queue.pending.level(part.priority)
+    level.add(part)
+    if not queue.dirty and queue.consumers.by_priority:
+        queue.office.mark_dirty(queue)
+
+
 def _without(entry: _Entry, queue: Queue, numbers: list[int]) -> Iterator[_Entry]:
-    """What is left of an entry of ``queue`` without the messages of these numbers, which rise."""
+    """The rest of an entry of ``queue`` without the messages of these numbers, which rise."""
     _, number, owner, waits = entry
     count = len(waits) if isinstance(waits, RunSlice) else 1
     gone = numbers[bisect_left(numbers, number) : bisect_left(numbers, number + count)]

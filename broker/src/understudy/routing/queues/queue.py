@@ -34,7 +34,6 @@ from understudy.store.messages.reference import (
     MessageReference,
     Part,
     References,
-    RunSlice,
     StoredRun,
 )
 from understudy.terms import RoutingType
@@ -51,9 +50,7 @@ class BodiesOutOfMemory(Protocol):
         ...
 
     def stored_run(self, queue: Queue) -> StoredRun | None:
-        """The next messages of a queue, whose bodies the log alone has, as a run; None: the next one has to be read
-        alone.
-        """
+        """The next messages of a queue whose bodies are in the log alone, as a run; None: the next is read alone."""
         ...
 
     def forget_readers(self, queue: Queue) -> None:
@@ -352,21 +349,6 @@ class Queue(QueueCounts):
             self.pending.append(reference)
             if self.kind is not None:
                 self.kind.added(reference)
-        if not self.dirty and self.consumers.by_priority:
-            self.office.mark_dirty(self)
-
-    def due_run(self, part: RunSlice) -> None:
-        """Put scheduled messages of a run into the queue, as their time has come."""
-        if self.kind is not None:
-            # the queue became one of a special kind meanwhile
-            for reference in part:
-                self.due(reference)
-            return
-        self.scheduled_count -= len(part)
-        level = self.pending.by_priority[part.priority]
-        if level is None:
-            level = self.pending.level(part.priority)
-        level.add(part)
         if not self.dirty and self.consumers.by_priority:
             self.office.mark_dirty(self)
 

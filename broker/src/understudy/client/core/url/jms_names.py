@@ -100,7 +100,7 @@ class ProducerTarget(NamedTuple):
     routing: RoutingType | None
     """Kind of the queues of its messages; None: any."""
     conversation: Conversation | None = None
-    """What to ask the broker before the producer sends."""
+    """The question for the broker before the producer sends; None: there is none."""
     on_demand: bool = False
     """Whether the client makes the destination if it does not exist."""
 
