@@ -56,7 +56,7 @@ def finish(directory: Path, facts: dict[str, object], *options: str) -> tuple[in
         ({}, "Changed users, roles and rules of the firewall are not in force either."),
         (
             {"broker_store_in_force": ["mount of /srv/store"], "broker_service_in_force": ["unit of the broker"]},
-            "In force already: mount of /srv/store, unit of the broker. Changed users, roles and rules of the firewall are",
+            "In force already: mount of /srv/store, unit of the broker. Changed users, roles and rules of the firewall",
         ),
     ],
 )
