@@ -71,9 +71,9 @@ test: $(VENV)/.complete ## The checks of a change; .ci/run also has those of tes
 	  "simulation=$(MAKE) --no-print-directory simulation" \
 	  --beside \
 	  "molecule=$(MAKE) --no-print-directory molecule-default" \
-	  "collection=$(MAKE) --no-print-directory collection" \
 	  --beside \
 	  "integration-1=$(MAKE) --no-print-directory integration-1" \
+	  "collection=$(MAKE) --no-print-directory collection" \
 	  --beside \
 	  "integration-2=$(MAKE) --no-print-directory integration-2"
 
