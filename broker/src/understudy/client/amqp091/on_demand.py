@@ -139,9 +139,12 @@ class InOrder:
             request()
 
     def settled(self) -> None:
-        """Publishes have their outcome: make the queues of those that came back."""
-        for name in self.publishes.take_missing():
-            self._on_demand.make_queue(name)
+        """Publishes have their outcome: make the queues of those that came back, when all have it. A queue that is made
+        earlier, on another channel, would get those that are still on their way before those that came back.
+        """
+        if not self.publishes.unconfirmed:
+            for name in self.publishes.take_missing():
+                self._on_demand.make_queue(name)
         if self._waits:
             self._go_on()
         self._forget()
