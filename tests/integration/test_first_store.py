@@ -59,6 +59,9 @@ class Pair:
         file = self.directory / node / "data/journal" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
+        # as the role broker_store writes it when it makes the store
+        identity = {"store_id": f"store-of-{node}", "cluster": "orders", "pair": "east"}
+        (self.directory / node / "data/store.json").write_text(json.dumps(identity))
 
     def play(self, name: str, *options: str) -> tuple[int, str]:
         """Exit code and output of a playbook, without line breaks."""
