@@ -68,9 +68,9 @@ test: $(VENV)/.complete ## The checks of a change; .ci/run also has those of tes
 	  "static=$(MAKE) --no-print-directory static" \
 	  "unit=$(MAKE) --no-print-directory unit" \
 	  "property=$(MAKE) --no-print-directory property" \
-	  "simulation=$(MAKE) --no-print-directory simulation" \
 	  --beside \
 	  "molecule=$(MAKE) --no-print-directory molecule-default" \
+	  "simulation=$(MAKE) --no-print-directory simulation" \
 	  --beside \
 	  "integration-1=$(MAKE) --no-print-directory integration-1" \
 	  "collection=$(MAKE) --no-print-directory collection" \
