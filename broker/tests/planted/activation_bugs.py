@@ -45,7 +45,7 @@ def _delivered_without_a_proof(patch: Patch) -> type[ScenarioRun]:
     """
     patch.replace(policy, "LOCK_CHECK_MS", 8_000)
     patch.replace(DeliveryPermission, "covers", lambda self, queue: True)
-    # a request about branches would end the node earlier
+    # the clients of this run would stay away from a node that refuses to speak of branches
     patch.replace(DeliveryPermission, "is_given", lambda self: True)
     return with_faults(*(Fault(each, 2.0 + 6.0 * each, FaultKind.LOCK_TAKEN, "", 2.6, 0.99, 0) for each in range(3)))
 

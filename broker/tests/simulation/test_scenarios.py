@@ -135,6 +135,7 @@ AMQP091_REGRESSIONS = {
 #: Likewise of the scenario `amqp091-members`.
 AMQP091_MEMBERS_REGRESSIONS = {
     800058: "the simulated consumer left each node before it had acknowledged a batch, and so never ended",
+    950003: "a node that was stopped ended with an error, as a session was asked for after it had released its lock",
     910005: "a node that had just started did not know of the member with the session, which was down",
     880007: "a node that stood still, and was replaced meanwhile, said that there was no session",
     800083: "a killed process left a session whose deliveries, and messages for other nodes, waited for its timeout",

@@ -77,9 +77,12 @@ class DeliveryPermission:
 
     def is_given(self) -> bool:
         """Whether this node is provably the active one of its pair now. One that is not may have been replaced by a
-        node that has more.
+        node that has more, or is stopping.
         """
-        return self._objection() is None
+        fence = self._fence
+        if self._ended is not None or fence is None or self._clock.monotonic_ms() <= fence.proved_until_ms:
+            return self._ended is None
+        return fence.why_not_confirm() is None
 
     def _objection(self) -> BaseException | None:
         fence = self._fence
