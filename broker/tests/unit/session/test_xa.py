@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from support.lost_fence import replace_node
@@ -143,7 +145,7 @@ def test_a_node_that_was_replaced_does_not_say_that_there_is_no_branch() -> None
     requests = xa_session(world).branches
     replace_node(world.office)
     for call in (requests.prepare, requests.roll_back, requests.forget):
-        refused(XaCode.RESOURCE_MANAGER_FAILED, lambda call=call: call(XID))  # type: ignore[misc]
+        refused(XaCode.RESOURCE_MANAGER_FAILED, partial(call, XID))
     refused(XaCode.RESOURCE_MANAGER_FAILED, requests.in_doubt)
 
 
