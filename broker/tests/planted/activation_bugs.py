@@ -14,7 +14,9 @@ from understudy.ha.replication.lock_authority import LockAuthority
 from understudy.ha.replication.ports import Answer
 from understudy.ha.shared import policy, store_claims
 from understudy.routing.queues.delivery import DeliveryPermission
+from understudy.runtime.node.activation import Activation
 from understudy.runtime.node.serving import Serving
+from understudy.runtime.replica.sequence_commit import SequenceCommit
 from understudy.testing.runs.fault_plan import PASSIVE, Fault, FaultKind
 from understudy.testing.runs.plan import Plan
 from understudy.testing.runs.scenario_run import ScenarioRun
@@ -65,13 +67,14 @@ class _FailedActivation(WitnessedRun):
     checks=["no-service"], elsewhere={_REPLICATION: range(3)},
 )  # fmt: skip
 def _committed_before_the_log_is_open(patch: Patch) -> type[ScenarioRun]:
-    """A node that activates makes its data the newest before it has opened its log."""
+    """A node that activates makes its data the newest before it has opened its log, and leaves it so."""
 
     def claim(self: LockAuthority, answer: Answer, *, alone: bool) -> None:
         old(self, answer, alone=True)
 
     old = patch.replace(LockAuthority, "claim", claim)
     patch.replace(LockAuthority, "commit", lambda self, answer: answer(None))
+    patch.replace(LockAuthority, "take_back", lambda self, taken_back, *, served: taken_back())
     return _FailedActivation
 
 
@@ -81,11 +84,23 @@ def _committed_before_the_log_is_open(patch: Patch) -> type[ScenarioRun]:
 )  # fmt: skip
 def _claim_not_taken_back(patch: Patch) -> type[ScenarioRun]:
     """The claim of a failed activation stays, and another node takes it for a sequence that was served."""
-    patch.replace(LockAuthority, "take_back", lambda self, taken_back: taken_back())
+    patch.replace(LockAuthority, "take_back", lambda self, taken_back, *, served: taken_back())
     patch.replace(
         activation_sequence, "compare", lambda shared, local: Verdict.IN_SYNC if shared == local else Verdict.STALE
     )
     return _FailedActivation
+
+
+@planted(
+    "committed-after-a-failure", promise="a node that fails to activate keeps no other one from serving",
+    checks=["no-service"], elsewhere={"scaled-voters": range(940030, 940031)},
+)  # fmt: skip
+def _committed_after_a_failure(patch: Patch) -> type[ScenarioRun]:
+    """The activation of a node whose disk has failed goes on with its next step, the commit of the sequence."""
+    patch.replace(Activation, "_end_if_failed", lambda self: None)
+    patch.replace(SequenceCommit, "commit", lambda self, answer: self._authority.commit(answer))
+    patch.replace(SequenceCommit, "take_back", lambda self, taken_back: taken_back())
+    return ScenarioRun
 
 
 @planted(

@@ -92,6 +92,7 @@ QUORUM_REGRESSIONS = {
 #: Likewise of the scenario `scaled-voters`.
 SCALED_VOTERS_REGRESSIONS = {
     200051: "a replica that had moved its messages twice said of a later copy that its messages had moved",
+    940030: "a replica whose disk had failed while it moved messages committed its sequence: its primary waited",
     900045: "the harness ended an active node for good before the voters had heard that its replica was in sync",
     610040: "a replica whose disk had failed took over by votes, and the other node served messages that had moved",
     700076: "a replica whose messages had moved ended before it had a copy again, and both nodes waited",

@@ -139,7 +139,7 @@ class ManualAuthority:
         self.calls.append("commit")
         self.claimed = answer
 
-    def take_back(self, taken_back: Callable[[], None]) -> None:
+    def take_back(self, taken_back: Callable[[], None], *, served: bool) -> None:
         self.calls.append("take back")
         taken_back()
 

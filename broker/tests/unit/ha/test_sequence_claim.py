@@ -58,6 +58,8 @@ def claim_in(state: State) -> Made:
             claim.take_back(partial(made.ended.append, "ended"))
         elif claim.state is State.CLAIMED:
             claim.commit(made.answers.append)
+        elif claim.state is State.COMMITTED:
+            claim.cancel()
         elif service.pending:
             if state is State.READING:
                 service.numbers["n"] = 9
@@ -90,3 +92,22 @@ def test_a_node_that_is_stopped_while_it_claims_waits_for_no_answer(state: State
     assert made.answers == []
     if state is not State.READING:
         assert compare(made.service.numbers["n"], made.local.load() or 0) in (Verdict.IN_SYNC, Verdict.NOT_SERVED)
+
+
+def test_a_commit_with_which_nothing_was_served_becomes_a_claim_again() -> None:
+    """The node has failed during its commit: both nodes may activate, as if it had been killed before."""
+    made = claim_in(State.COMMITTED)
+    assert (made.service.numbers["n"], made.local.load()) == (4, 4)
+    made.claim.take_back(partial(made.ended.append, "ended"))
+    assert (made.ended, made.claim.state) == ([], State.TAKING_BACK)
+    made.carry_out_all()
+    assert (made.ended, made.claim.state) == (["ended"], State.ENDED)
+    for local in (3, 4):
+        assert compare(made.service.numbers["n"], local) in (Verdict.IN_SYNC, Verdict.NOT_SERVED)
+
+
+def test_a_commit_is_left_alone_without_the_lock() -> None:
+    made = claim_in(State.COMMITTED)
+    made.claim._fence.lose("taken")
+    made.claim.take_back(partial(made.ended.append, "ended"))
+    assert (made.ended, made.service.numbers["n"]) == (["ended"], 4)

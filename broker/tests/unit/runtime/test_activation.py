@@ -18,7 +18,9 @@ class Course:
 
     def __init__(self) -> None:
         self.time = ManualTime()
-        self.activation = Activation(self.time)
+        self.failure: BrokerError | None = None
+        """The error because of which the node ends."""
+        self.activation = Activation(self.time, lambda: self.failure)
         self.seen: list[str] = []
         self.fails: dict[str, BaseException] = {}
         self.steps = [self._step(name, took_ms) for name, took_ms in (("a", 10), ("b", 20), ("c", 30))]
@@ -75,6 +77,24 @@ def test_a_step_that_failed_is_undone_like_those_before_it(error: Exception, kin
     assert course.seen == ["a", "b"]
     assert course.undo() is None
     assert course.seen == ["a", "b", "undo b", "undo a"]
+
+
+@pytest.mark.parametrize("during", ["a", "b", "c"])
+def test_no_step_begins_after_the_node_has_failed(during: str) -> None:
+    """The disk fails, or the lock is lost, beside a step that does not notice it."""
+    course = Course()
+    failure = DiskFailed("the disk is gone")
+
+    def fail() -> None:
+        course.failure = failure
+
+    number = "abc".index(during)
+    step = course.steps[number]
+    course.steps[number] = Step(step.name, fail, step.undo)
+    assert course.run() is failure
+    assert course.seen == ["a", "b", "c"][:number]
+    assert course.undo() is None
+    assert course.seen[number:] == ["undo c", "undo b", "undo a"][2 - number :]
 
 
 def test_an_undo_that_fails_keeps_no_other_from_being_done() -> None:

@@ -3,8 +3,9 @@
 The node holds the lock. It claims the next sequence in the lock manager; the claim says that the node has not served
 yet. An activation then opens and checks the store and begins its epoch. ``commit``, directly before the node serves,
 writes the sequence to the file of this node and commits it in the lock manager: from then on only this data is in sync.
-If the activation fails before, ``take_back`` gives the lock manager the number that it had. If the node is killed, the
-claim stays, and the next holder of the lock knows by it that nothing was served.
+If the activation fails before, ``take_back`` gives the lock manager the number that it had; if the node fails in the
+moment of the commit and serves nothing, it gives it the claim again. If the node is killed, the claim stays, and the
+next holder of the lock knows by it that nothing was served.
 
 An active node that has lost its replica claims and commits at once: until it has committed, no write that the replica
 has not got is confirmed. If it is stopped meanwhile, the claim stays as it is, as after a kill. Every failure ends the
@@ -40,6 +41,8 @@ class State(Enum):
     WRITING = auto()
     """The sequence is written to the file of this node."""
     COMMITTING = auto()
+    COMMITTED = auto()
+    """The data of this node is the newest; it is about to serve with it, or does."""
     TAKING_BACK = auto()
     """The activation has failed; the lock manager gets the number that it had."""
     READING = auto()
@@ -105,6 +108,11 @@ class SequenceClaim(Machine[State, Event]):
         """The activation sequence that the claim is about."""
         return self._claim.sequence
 
+    @property
+    def committed(self) -> bool:
+        """Whether the data of this node counts as the newest with the claimed sequence."""
+        return self.state is State.COMMITTED
+
     def begin(self, answer: Answer) -> None:
         """Claim the next sequence; the answer says whether the claim is in progress."""
         self._answer = answer
@@ -116,8 +124,8 @@ class SequenceClaim(Machine[State, Event]):
         self.fire(Event.COMMIT)
 
     def take_back(self, taken_back: Callable[[], None]) -> None:
-        """End the claim, then call ``taken_back``. If the activation has failed and nothing was served, the number is
-        given back. A request that is under way ends without an answer.
+        """End the claim, then call ``taken_back``. The activation has failed and nothing was served, so the number is
+        given back, or the claim stands again. A request that is under way ends without an answer.
         """
         self.fire(Event.TAKE_BACK, taken_back)
 
@@ -170,12 +178,19 @@ class SequenceClaim(Machine[State, Event]):
 
     def _take_back(self, taken_back: Callable[[], None]) -> None:
         self._taken_back = taken_back
-        if self._found < 0 or self._fence.why_not_confirm() is not None:
-            # a claim on a claim needs no other number: both say that nothing was served
-            self.fire(Event.TAKEN_BACK, self._found < 0)
+        # a claim on a claim needs no other number: both say that nothing was served
+        self._set_back(self._claim.number, self._claim.number if self._found < 0 else self._found)
+
+    def _claim_again(self, taken_back: Callable[[], None]) -> None:
+        self._taken_back = taken_back
+        # the sequence is in the file of this node: the claim says that nothing was served with it
+        self._set_back(self.sequence, self._claim.number)
+
+    def _set_back(self, present: int, value: int) -> None:
+        if present == value or self._fence.why_not_confirm() is not None:
+            self.fire(Event.TAKEN_BACK, present == value)
             return
-        done = partial(self.fire, Event.TAKEN_BACK)
-        self._request = self._number.compare_and_set(self._claim.number, self._found, done)
+        self._request = self._number.compare_and_set(present, value, partial(self.fire, Event.TAKEN_BACK))
 
     def _end_taken_back(self, result: bool | BrokerError) -> None:
         self._request = None
@@ -251,17 +266,19 @@ class SequenceClaim(Machine[State, Event]):
             (_S.WRITING, _E.FAILED): To(_S.ENDED, _fail),
             (_S.WRITING, _E.CANCEL): To(_S.ENDED),
             (_S.WRITING, _E.TAKE_BACK): To(_S.ENDED, _leave),
-            (_S.COMMITTING, _E.COMMITTED): To(_S.ENDED, _end_committed),
+            (_S.COMMITTING, _E.COMMITTED): To(_S.COMMITTED, _end_committed),
             (_S.COMMITTING, _E.CHANGED): To(_S.READING, _read),
             (_S.COMMITTING, _E.FAILED): To(_S.ENDED, _fail),
             (_S.COMMITTING, _E.CANCEL): To(_S.ENDED, _drop),
             (_S.COMMITTING, _E.TAKE_BACK): To(_S.ENDED, _leave),
+            (_S.COMMITTED, _E.TAKE_BACK): To(_S.TAKING_BACK, _claim_again),
+            (_S.COMMITTED, _E.CANCEL): To(_S.ENDED),
             (_S.TAKING_BACK, _E.TAKEN_BACK): To(_S.ENDED, _end_taken_back),
             (_S.TAKING_BACK, _E.CANCEL): To(_S.ENDED, _drop_taking_back),
             (_S.READING, _E.FAILED): To(_S.ENDED, _fail),
             (_S.READING, _E.CANCEL): To(_S.ENDED, _drop),
             (_S.READING, _E.TAKE_BACK): To(_S.ENDED, _leave),
-            # the claim has failed, or was committed: the number is not this node's to change any more
+            # the claim has failed: the number is not this node's to change any more
             (_S.ENDED, _E.TAKE_BACK): To(_S.ENDED, _nothing_to_take_back),
             # the claim was cancelled while the file was being written
             (_S.ENDED, _E.WRITTEN): IGNORED,

@@ -103,7 +103,7 @@ class LockAuthority:
         self._found = 0
         """The number of the lock manager: as it was read with the permission, or as this node has committed it."""
         self._claim: SequenceClaim | None = None
-        """A claim that is not committed."""
+        """The last claim; None: it has failed, or there was none."""
         self._claimed: Answer | None = None
         """The callback of a call of ``claim`` or ``commit`` under way."""
         self._taking_back: SequenceClaim | None = None
@@ -220,9 +220,10 @@ class LockAuthority:
         self._claim.commit(self._committed)
 
     def _committed(self, error: BrokerError | None) -> None:
-        claim, self._claim = self._claim, None
-        if error is None and claim is not None:
-            self._found = claim.sequence
+        if error is not None:
+            self._claim = None
+        elif self._claim is not None:
+            self._found = self._claim.sequence
             # the next replica has given no promise, and may take over
             self._standing.renounce()
         self._answer_claim(error)
@@ -232,11 +233,11 @@ class LockAuthority:
         if claimed is not None:
             claimed(error)
 
-    def take_back(self, taken_back: Callable[[], None]) -> None:
+    def take_back(self, taken_back: Callable[[], None], *, served: bool) -> None:
         claim, self._claim = self._claim, None
         # a claim after the loss of the replica has no answer yet, and is not to begin once the lock is held again
         self._claimed = None
-        if claim is None:
+        if claim is None or (served and claim.committed):
             taken_back()
         else:
             self._taking_back = claim
@@ -394,7 +395,7 @@ class LockAuthority:
         answer = self._answer if _Pause.PROMISE not in self._pauses else None
         if answer is not None:
             self.cancel()
-        claimed = self._end_claim() if self._claim is not None else None
+        claimed = self._end_claim() if _is_under_way(self._claim) else None
         if self._promotion is not None:
             self._promotion.cancel(error)
         if answer is not None:
@@ -498,7 +499,7 @@ class LockAuthority:
         else:
             outcome.lost = self._lose
             self._standing.acquired(outcome)
-            if self._claimed is not None and self._claim is None:
+            if self._claimed is not None and not _is_under_way(self._claim):
                 # only the loss of a replica claims while the node serves
                 self._begin_claim(alone=True)
 
@@ -512,3 +513,7 @@ class LockAuthority:
         timer = self._pauses.pop(pause, None)
         if timer is not None:
             timer.cancel()
+
+
+def _is_under_way(claim: SequenceClaim | None) -> bool:
+    return claim is not None and not claim.committed

@@ -114,12 +114,13 @@ class Authority(Protocol):
         """
         ...
 
-    def take_back(self, taken_back: Callable[[], None]) -> None:
-        """Called when the activation has ended. If it failed before the commit, another node may take over at once; if
-        not, this does nothing.
+    def take_back(self, taken_back: Callable[[], None], *, served: bool) -> None:
+        """Called when the activation has ended, or has failed. If nothing was served or moved with its sequence,
+        another node may take over at once.
 
         Args:
             taken_back: Called once.
+            served: Whether the node went on after a commit that has succeeded.
         """
         ...
 

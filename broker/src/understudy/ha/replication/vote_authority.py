@@ -105,7 +105,7 @@ class VoteAuthority:
         """Callback of a request that has no answer yet."""
         self._claimed: Answer | None = None
         self._before_commit: int | None = None
-        """The sequence in the file before a commit that has not succeeded; None: there is no such commit."""
+        """The sequence in the file before the commit of this activation; None: it was not begun."""
         self._heard: WaitingCopy | None = None
         """The last statement of a waiting copy (ADR 0064)."""
         self._pending: Pending | None = None
@@ -211,6 +211,7 @@ class VoteAuthority:
 
     def claim(self, answer: Answer, *, alone: bool) -> None:
         self._claimed = answer
+        self._before_commit = None
         # a statement counts for the time that this node waits; later its maker may have taken over
         self._heard = None
         if alone and (self._options.vote_on_failure or self._network is None):
@@ -227,12 +228,12 @@ class VoteAuthority:
         self._before_commit = self._local.value
         self._raise_sequence()
 
-    def take_back(self, taken_back: Callable[[], None]) -> None:
-        """See ``Authority``. Nothing is noted before the commit. One that failed may have written its sequence, with
-        which a copy would count as newer than the data of the other node, although nothing was served with it.
+    def take_back(self, taken_back: Callable[[], None], *, served: bool) -> None:
+        """See ``Authority``. Nothing is noted before the commit, which may have written its sequence although it
+        failed. With that a copy would count as newer than the data of the other node, although nothing was served with it.
         """
         before, self._before_commit = self._before_commit, None
-        if before is None:
+        if served or before is None:
             taken_back()
             return
 
@@ -260,7 +261,6 @@ class VoteAuthority:
 
         def written(error: BaseException | None) -> None:
             if error is None:
-                self._before_commit = None
                 log.info("activation sequence", extra={"node": self._node_id(), "sequence": value})
             self._end_claim(failure_of(self._local.path, error))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from understudy.errors import BrokerError, DiskFailed, StoreError
@@ -19,13 +19,16 @@ SLOW_STEP_MS: Final = 1_000
 class Activation:
     """The activations of one node, one after the other: at most one is done, or undone, at a time."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, failed: Callable[[], BrokerError | None] = lambda: None) -> None:
         """Begin before the first step.
 
         Args:
             clock: Measures the steps.
+            failed: Returns the error because of which the node ends, or None. A disk or a lock may fail between two
+                steps, or beside one that does not use it.
         """
         self._clock = clock
+        self._failed = failed
         self._begun: list[tuple[Step, int]] = []
         """Steps that are to be undone, with the time that each took, in milliseconds."""
         self._step: str | None = None
@@ -34,13 +37,15 @@ class Activation:
         self._undoing = False
 
     async def run(self, steps: Sequence[Step]) -> None:
-        """Execute the steps in order. If one fails, it and the earlier ones remain to be undone.
+        """Execute the steps in order. If one fails, it and the earlier ones remain to be undone. No step begins once
+        the node has failed, least of all the commit of the activation sequence (ADR 0112).
 
         Raises:
-            BrokerError: a step failed.
+            BrokerError: a step or the node failed.
         """
         self._undoing = False
         for step in steps:
+            self._end_if_failed()
             self._begun.append((step, 0))
             try:
                 await self._act(step.name, step.do)
@@ -51,6 +56,12 @@ class Activation:
                 self._begun[-1] = (step, took_ms)
                 if took_ms > SLOW_STEP_MS:
                     log.warning("slow step of the activation", extra={"step": step.name, "took_ms": took_ms})
+        self._end_if_failed()
+
+    def _end_if_failed(self) -> None:
+        error = self._failed()
+        if error is not None:
+            raise error
 
     async def undo(self) -> BrokerError | None:
         """Undo the steps that were begun, the last first. An error in one does not keep the others from being undone.

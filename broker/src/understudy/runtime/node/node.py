@@ -74,7 +74,7 @@ class BrokerNode:
         """Called at the end of the deactivation under way; None: none is."""
         self.parts = make_parts(configuration, environment, security, instance_directory, process)
         self.standby = NodeStandby(self.parts, self)
-        self.activation = Activation(environment.clock)
+        self.activation = Activation(environment.clock, lambda: self.error)
         sides = make_sides(self.parts, self.standby, self)
         self.opened, self.replication = sides.opened, sides.replication
         self.serving = Serving(self.parts, sides.opened, self, sides.scale_down, sides.replication)

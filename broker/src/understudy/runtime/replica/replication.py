@@ -82,7 +82,7 @@ class NodeReplication:
         """Version of the replication protocol that the replica speaks."""
         self.files = FileExchange(parts, used.worker, self.link.copy_send)
         self.position = StorePosition(parts, used.authority, used.worker, standby)
-        self.sequence = SequenceCommit(used.authority)
+        self.sequence = SequenceCommit(used.authority, lambda: owner.error)
         """The commit of the activation sequence."""
         self._replica_asks: Callable[[], None] | None = None
         if parts.membership is not None:
@@ -144,7 +144,7 @@ class NodeReplication:
 
     async def _take_back(self) -> None:
         ended: asyncio.Future[None] = self._parts.loop.create_future()
-        self.used.authority.take_back(lambda: ended.set_result(None))
+        self.sequence.take_back(lambda: ended.set_result(None))
         await ended
 
     def commit_steps(self) -> Sequence[Step]:

@@ -208,7 +208,7 @@ def test_a_node_that_is_stopped_while_its_claim_waits_for_the_lock_claims_nothin
     claimed: list[BrokerError | None] = []
     pair.active.authority.claim(claimed.append, alone=True)
     ended: list[bool] = []
-    pair.active.authority.take_back(lambda: ended.append(True))
+    pair.active.authority.take_back(lambda: ended.append(True), served=True)
     assert ended == [True]
     pair.service.reachable = True
     pair.time.advance(1_000)

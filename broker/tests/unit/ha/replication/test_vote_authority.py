@@ -187,7 +187,7 @@ def take_over_fails(primary: Node, backup: Node) -> None:
     """The backup cannot open its store."""
     backup.request(Cause.TOLD)
     backup.claim(alone=False)
-    backup.authority.take_back(lambda: None)
+    backup.authority.take_back(lambda: None, served=False)
 
 
 def copy_cut_short(primary: Node, backup: Node) -> None:
@@ -363,7 +363,7 @@ def test_a_replica_whose_commit_failed_lets_the_node_that_was_active_last_serve_
     assert backup.claim(alone=False) == [None]
     commit_fails(backup, monkeypatch)
     ended: list[bool] = []
-    backup.authority.take_back(lambda: ended.append(True))
+    backup.authority.take_back(lambda: ended.append(True), served=False)
     assert ended == [True]
     backup.volume.power_loss(KeepsNothing())
     primary.start()
@@ -376,8 +376,24 @@ def test_a_replica_whose_commit_failed_lets_the_node_that_was_active_last_serve_
 def test_a_sequence_that_was_committed_is_not_given_up_when_the_node_ends() -> None:
     _, backup = pair()
     backup.take_over()
-    backup.authority.take_back(lambda: None)
+    backup.authority.take_back(lambda: None, served=True)
     assert backup.activates_alone()
+
+
+def test_a_sequence_with_which_nothing_was_served_is_given_up_after_its_commit() -> None:
+    """The disk of the replica fails while the commit is under way: the commit proves nothing."""
+    primary, backup = pair()
+    backup.request(Cause.TOLD)
+    assert backup.claim(alone=False) == [None]
+    assert backup.commit() == [None]
+    ended: list[bool] = []
+    backup.authority.take_back(lambda: ended.append(True), served=False)
+    assert ended == [True]
+    primary.start()
+    backup.start()
+    assert not backup.activates_alone()
+    assert primary.authority.copy_waits(backup.stated())
+    assert primary.request() == [None]
 
 
 def test_a_node_says_nothing_of_a_sequence_that_a_loss_of_power_would_change(monkeypatch: pytest.MonkeyPatch) -> None:
