@@ -230,7 +230,7 @@ class VoteAuthority:
 
     def take_back(self, taken_back: Callable[[], None], *, served: bool) -> None:
         """See ``Authority``. Nothing is noted before the commit, which may have written its sequence although it
-        failed. With that a copy would count as newer than the data of the other node, although nothing was served with it.
+        failed. With that a copy would count as newer than the data of the other node, although nothing was served.
         """
         before, self._before_commit = self._before_commit, None
         if served or before is None:
