@@ -6,6 +6,7 @@ import pytest
 
 from support.amqp091 import PLAIN, AmqpNode, bodies, declared, got
 from support.core import CountingEntropy
+from support.lost_fence import replace_node
 from understudy import __version__
 from understudy.errors import RemoteProtocolError
 from understudy.limits import AMQP091_LIFETIME_MS_MAX
@@ -342,6 +343,28 @@ def test_requests_that_close_their_channel(request_: Method, code: int) -> None:
     client.ask(m.ChannelOpen(), m.ChannelOpenOk)
     client.publish("q")
     assert client.code(request_) == code
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        m.QueueDeclare(0, "missing", passive=True),
+        m.ExchangeDeclare(0, "missing", "", passive=True),
+        m.BasicConsume(0, "missing", "t"),
+        m.BasicGet(0, "missing"),
+        m.BasicGet(0, "q"),
+        m.QueueDeclare(0, "q", durable=True),
+    ],
+)
+def test_a_node_that_was_replaced_denies_nothing(request_: Method) -> None:
+    """The node that has taken over may have got the queue, or a message, meanwhile: the client asks it."""
+    node = AmqpNode()
+    client = node.channel()
+    client.ask(m.QueueDeclare(0, "q"), m.QueueDeclareOk)
+    replace_node(node.world.office)
+    client.send(request_)
+    assert client.received() == []
+    assert client.connection.aborted or request_ == m.BasicGet(0, "q"), "that one waits for a proof of the lock"
 
 
 def test_streams_are_not_implemented() -> None:

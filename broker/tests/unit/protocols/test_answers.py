@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from support.core import Client, CoreNode
+from support.lost_fence import replace_node
 from understudy.errors import BrokerError, StoreError
 from understudy.protocols.core import answers
 from understudy.protocols.core.channel import SessionChannel
@@ -210,3 +211,36 @@ def test_a_session_without_a_connection_ends(monkeypatch: pytest.MonkeyPatch, ca
     node.sync()
     assert [type(each) for each in other.received()] == [packets.NullResponse]
     assert_dropped(node, victim, caplog)
+
+
+@pytest.mark.parametrize(
+    ("request_packet", "answer"),
+    [
+        (packets.QueueQuery("missing"), packets.QueueQueryResponseV3),
+        (packets.BindingQuery("missing"), packets.BindingQueryResponseV5),
+        (packets.CreateConsumer(0, "missing", None, 0, requires_response=True), packets.ExceptionResponse),
+        (packets.CreateConsumer(0, "missing", None, 0, requires_response=False), None),
+        (packets.DeleteQueue("missing"), packets.ExceptionResponse),
+        (packets.CreateQueueV2("q", "q", None, True, False, True), packets.ExceptionResponse),
+    ],
+)
+def test_a_node_that_was_replaced_denies_nothing(
+    request_packet: packets.Packet, answer: type[packets.Packet] | None
+) -> None:
+    """The node that has taken over may have got the queue meanwhile: the client asks it."""
+    for replaced in (False, True):
+        node = CoreNode()
+        _, client = two_clients(node)
+        if replaced:
+            replace_node(node.world.office)
+        client.send(request_packet)
+        assert client.connection.aborted is replaced
+        expected = [] if replaced or answer is None else [answer]
+        assert [type(each) for each in client.received()] == expected
+
+
+def test_a_node_that_was_replaced_still_describes_the_queues_that_it_has() -> None:
+    node = CoreNode()
+    _, client = two_clients(node)
+    replace_node(node.world.office)
+    assert client.ask(packets.QueueQuery("q"), packets.QueueQueryResponseV3).exists

@@ -322,6 +322,10 @@ class Amqp091Channel(Machine[State, Event]):
             self.session.state.office.store.fail(error)
             self.link.abort()
             return
+        if not self.session.state.office.permission.is_given():
+            # another node may have taken over, and may have the queue that is missing here (ADR 0156)
+            self.link.abort()
+            return
         self.publisher.flush()
         refused = refusal(error, self.link.services.shared.error_texts.remote(error))
         if refused.closes_connection or self.output.in_large:

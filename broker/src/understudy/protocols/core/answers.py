@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from understudy.errors import BrokerError, DiskFull, StoreError
+from understudy.errors import BrokerError, DiskFull, StoreError, XaError
 from understudy.kernel.core import confirms
 from understudy.protocols.core.channel import SessionChannel
 from understudy.session.session import ServerSession
@@ -44,8 +44,9 @@ class SessionAnswers:
         return self.channel.connection.services.shared.error_texts.remote(error)
 
     def gives_up(self, error: BrokerError) -> bool:
-        """Whether the store has failed and the node ends: what became of the request is unknown, and
-        an answer would tell the client that it failed for certain.
+        """Whether the connection ends without an answer, which would tell the client that the request failed for
+        certain: the store has failed and the node ends, so it is unknown what became of the request; or another node
+        of the pair may have taken over, which knows better. A transaction manager gets the codes of XA instead.
         """
         if isinstance(error, StoreError) and not isinstance(error, DiskFull):
             # a message that cannot be read is set aside and no StoreError: this one is of the store itself
@@ -53,7 +54,7 @@ class SessionAnswers:
             connection.services.shared.sessions.post_office.store.fail(error)
             connection.connection.abort()
             return True
-        return False
+        return not isinstance(error, XaError) and not may_deny(self.channel)
 
     def reply(self, packet: packets.Packet) -> None:
         """Answer a request at once, that is after the answers to earlier requests of the session. The client of Artemis
@@ -95,3 +96,14 @@ class SessionAnswers:
                 self._send(encode_null_response(self._channel_id, correlation_id, self.version))
         else:
             self._send(confirms(self._channel_id, correlation_ids))
+
+
+def may_deny(channel: SessionChannel) -> bool:
+    """Whether this node is provably the active one, and may refuse a request or say that there is no such queue. If
+    not, the connection ends, and the client asks the active node (ADR 0156).
+    """
+    connection = channel.connection
+    given = connection.services.shared.sessions.post_office.permission.is_given()
+    if not given:
+        connection.connection.abort()
+    return given

@@ -28,7 +28,7 @@ def _create_consumer(handler: SessionAnswers, packet: packets.CreateConsumer) ->
     )
     handler.queue_names[packet.consumer_id] = packet.queue_name
     if packet.requires_response:
-        handler.reply(queues.queue_response(handler, packet.queue_name))
+        queues.answer_queue(handler, packet.queue_name)
 
 
 def _close_consumer(handler: SessionAnswers, packet: packets.ConsumerClose) -> None:

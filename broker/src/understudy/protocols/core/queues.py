@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any, Final, cast
 
 from understudy.errors import InvalidQueueConfiguration
-from understudy.protocols.core.answers import SessionAnswers
+from understudy.protocols.core.answers import SessionAnswers, may_deny
 from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.terms import RoutingType
 from understudy.wire.core import packets
@@ -41,18 +41,20 @@ def _delete_queue(handler: SessionAnswers, packet: packets.DeleteQueue) -> None:
 
 
 def _query_queue(handler: SessionAnswers, packet: packets.QueueQuery) -> None:
-    handler.reply(queue_response(handler, packet.name))
+    answer_queue(handler, packet.name)
 
 
-def queue_response(handler: SessionAnswers, name: str) -> packets.Packet:
-    """Response to a queue query, in the form for the version of the client."""
-    kind = packets.queue_query_response_type(handler.version)
-    return _copied(kind, handler.session.queues.query_queue(name))
+def answer_queue(handler: SessionAnswers, name: str) -> None:
+    """Answer a queue query, in the form for the version of the client."""
+    found = handler.session.queues.query_queue(name)
+    if found.exists or may_deny(handler.channel):
+        handler.reply(_copied(packets.queue_query_response_type(handler.version), found))
 
 
 def _query_address(handler: SessionAnswers, packet: packets.BindingQuery) -> None:
-    kind = packets.binding_query_response_type(handler.version)
-    handler.reply(_copied(kind, handler.session.queues.query_address(packet.address)))
+    found = handler.session.queues.query_address(packet.address)
+    if found.exists or may_deny(handler.channel):
+        handler.reply(_copied(packets.binding_query_response_type(handler.version), found))
 
 
 def _copied(kind: type[packets.Packet], result: object) -> packets.Packet:
