@@ -39,8 +39,10 @@ from benchmarks.report import goal_table
 from support.faulty_disk import start_node
 from support.processes import Pair
 from understudy import kernel
+from understudy.ids import Xid
 from understudy.runtime.base.disk import RealDisk
 from understudy.runtime.process import interpreter
+from understudy.wire.core import packets
 
 #: Operations that are counted, and those before them that are not.
 OPERATIONS: Final = 100
@@ -274,6 +276,26 @@ def committed_sends(client: Client, name: str, *, together: bool) -> Count:
         return client.count(name, send, OPERATIONS, WARMUP, OPERATIONS)
 
 
+def branches(client: Client, name: str) -> Count:
+    """A transaction manager that sends a message in each branch, and waits for each step but the send."""
+    queue = f"branches.{name}"
+    client.link.declare([queue])
+    frame = client.link.producer(queue, Content(PROPERTIES))
+    session = LinkClient(client.link.port, auto_commit=False, auto_commit_acks=False, xa=True)
+    with frame.socket, session.socket as connected:
+        connected.settimeout(60)
+
+        def transact(number: int) -> None:
+            xid = Xid(4711, b"%d" % number, b"\1")
+            session.ask(packets.XaStart(xid), packets.XaResponse)
+            connected.sendall(_unanswered(patched(frame, number)))
+            session.ask(packets.XaEnd(xid, failed=False), packets.XaResponse)
+            session.ask(packets.XaPrepare(xid), packets.XaResponse)
+            session.ask(packets.XaCommit(xid, one_phase=False), packets.XaResponse)
+
+        return client.count(name, transact, OPERATIONS, WARMUP, OPERATIONS)
+
+
 def gathered_sends(client: Client, name: str, shape: Shape) -> Count:
     """``PRODUCERS`` that each send one message, all of which the broker reads before the same turn."""
     queue = f"gathered.{shape.name}"
@@ -370,6 +392,7 @@ CASES: Final[dict[str, Callable[[Client, str], Count]]] = {
     "amqp-send": lambda client, name: lone_publishes(client, name, PLAIN),
     "tx-1": lambda client, name: committed_sends(client, name, together=False),
     "tx-1-together": lambda client, name: committed_sends(client, name, together=True),
+    "xa-1": branches,
     "acknowledge": lone_acknowledgements,
     "batch-commit": committed_acknowledgements,
     "batch": lambda client, name: batches(client, name, PLAIN),

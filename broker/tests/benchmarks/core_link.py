@@ -117,9 +117,9 @@ def _large(message: Message) -> bytes:
 class LinkClient:
     """A session, as far as it is needed to arrange things."""
 
-    def __init__(self, port: int, *, auto_commit: bool = True, auto_commit_acks: bool = True) -> None:
+    def __init__(self, port: int, *, auto_commit: bool = True, auto_commit_acks: bool = True, xa: bool = False) -> None:
         """``auto_commit``, ``auto_commit_acks``: whether its sends, and its acknowledgements, take effect without a
-        commit.
+        commit. ``xa``: whether they are part of XA branches.
         """
         self.socket = socket.create_connection(("127.0.0.1", port), 10)
         self._decoder = FrameDecoder("client")
@@ -128,7 +128,7 @@ class LinkClient:
         name = str(uuid.uuid4())
         create = packets.CreateSession(
             name, _CHANNEL, _VERSION, user="bench", password="bench", auto_commit_sends=auto_commit,
-            auto_commit_acks=auto_commit_acks,
+            auto_commit_acks=auto_commit_acks, xa=xa,
         )  # fmt: skip
         self.ask(create, packets.CreateSessionResponse, 1)
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from understudy.errors import BrokerError, XaCode, XaError, forget_frames
 from understudy.protocols.core.answers import SessionAnswers
 from understudy.session.xa import XaRequests
 from understudy.wire.core import packets
+from understudy.wire.core.codec import encode
 
-_OK: Final = packets.XaResponse(False, XaCode.OK, None)
+
+@lru_cache(maxsize=256)
+def _ok(channel_id: int, version: int) -> bytes:
+    """The frame of the answer that a request was carried out, which is sent up to four times for a transaction."""
+    return encode(packets.XaResponse(False, XaCode.OK, None), channel_id, version)
+
 
 _REQUESTS: Final[dict[type, Callable[[XaRequests, Any], None]]] = {
     packets.XaStart: lambda requests, packet: requests.start(packet.xid),
@@ -28,7 +35,7 @@ _WRITE_NOTHING: Final = frozenset((packets.XaStart, packets.XaJoin, packets.XaRe
 
 
 def _request(handler: SessionAnswers, packet: Any) -> None:
-    answer: packets.Packet = _OK
+    answer: packets.Packet | None = None
     try:
         _REQUESTS[type(packet)](handler.session.branches, packet)
     except BrokerError as error:
@@ -36,17 +43,19 @@ def _request(handler: SessionAnswers, packet: Any) -> None:
         if handler.gives_up(error):
             return
         answer = _refusal(handler, error)
-    state = handler.session.state
-    if answer is _OK and type(packet) in _WRITE_NOTHING:
-        state.in_order(handler.channel.send_packet, answer)
+    state, channel = handler.session.state, handler.channel
+    if answer is not None:
+        state.when_durable(channel.send_packet, answer)
+    elif type(packet) in _WRITE_NOTHING:
+        state.in_order(channel.send, _ok(channel.channel_id, handler.version))
     else:
-        state.when_durable(handler.channel.send_packet, answer)
+        state.when_durable(channel.send, _ok(channel.channel_id, handler.version))
 
 
 def _commit(handler: SessionAnswers, packet: packets.XaCommit) -> None:
     def done(error: BrokerError | None) -> None:
         if error is None:
-            handler.channel.send_packet(_OK)
+            handler.channel.send(_ok(handler.channel.channel_id, handler.version))
         elif not handler.gives_up(error):
             handler.channel.send_packet(_refusal(handler, error))
 

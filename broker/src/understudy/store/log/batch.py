@@ -16,6 +16,8 @@ from understudy.store.state import SegmentUse
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 #: A batch up to this size is small: zeros ahead of the log make its sync quicker.
 SMALL_BATCH_BYTES: Final = 64 * 1024
+#: Most records of a single request of a client: a message, and the commit or the preparation of its transaction.
+LONE_RECORDS_MAX: Final = 4
 #: Turns of the loop that records of open transactions wait for a later record while nothing waits for them.
 RESTING_TURNS_MAX: Final = 16
 #: They do not wait if they are more than this: larger batches are written by another thread while further records come.

@@ -38,6 +38,7 @@ from understudy.ports import Clock, Operation
 from understudy.store.log.applier import LogFiles
 from understudy.store.log.batch import (
     BATCH_BYTES_MAX,
+    LONE_RECORDS_MAX,
     RESTING_BYTES_MAX,
     SMALL_BATCH_BYTES,
     Batch,
@@ -169,6 +170,8 @@ class Journal:
         """Hot: buffers of the batch that is being collected, each of whole records."""
         self._batched = sequence
         """Sequence of the last record before it."""
+        self._gathered = False
+        """Whether records of it were gathered (``OperationContext.gathered``), mostly those of several clients."""
         self._gather_until = 0
         """Sequence before which the last record must be for the journal to wait one turn; 0: it may not wait, or it
         did.
@@ -243,6 +246,7 @@ class Journal:
             raise StoreError(f"journal of {self._directory} is closed")
         if self.context.gathered is not None:
             # the journal appears full while records are gathered, so that every append comes here first
+            self._gathered = True
             self.context.gathered.close()
             if self.offset + length <= self.room:
                 return
@@ -283,8 +287,12 @@ class Journal:
         """Queue the collected records; the next record begins another batch."""
         if self.parts:
             size_bytes = self.offset - self._begin
-            small = size_bytes <= SMALL_BATCH_BYTES
-            self._gather_until = 2 * self.sequence - self._batched if small else 0
+            count = self.sequence - self._batched
+            # what the client of a single request sends next may be less, as the commit of a branch after its
+            # preparation: only the work of several clients, or of one that does not wait, makes the next batch wait
+            several = self._gathered or count > LONE_RECORDS_MAX or self.context.waiting > 1
+            self._gather_until = self.sequence + count if several and size_bytes <= SMALL_BATCH_BYTES else 0
+            self._gathered = False
             self._batched = self.sequence
             sync = self._must_sync or self.offset - self.batch > BATCH_BYTES_MAX
             segment = self._segment
@@ -378,6 +386,7 @@ class Journal:
             Whether it waits for the next turn.
         """
         if self.context.gathered is not None:
+            self._gathered = True
             self.context.gathered.close()
         if self._under_way is not None or self.failure is not None:
             return False

@@ -154,7 +154,8 @@ class OperationContext(Lane):
     @property
     def waiting(self) -> int:
         """Calls not yet released."""
-        return sum(len(lane._calls) for lane in self._lanes)
+        lanes = self._lanes
+        return len(self._calls) if len(lanes) == 1 else sum([len(lane._calls) for lane in lanes])
 
     def mark(self, voter: Voter) -> int:
         """Highest sequence that a voter has confirmed; 0 for a replica that is not in sync."""

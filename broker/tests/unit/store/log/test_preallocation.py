@@ -232,6 +232,23 @@ def test_a_batch_waits_one_turn_when_the_one_before_was_larger() -> None:
     assert store.context.durable == store.last_sequence
 
 
+def test_no_batch_waits_for_a_client_that_works_alone() -> None:
+    """The preparation of a branch comes with its message, its commit by itself: no other client is likely to write."""
+    rig = StoreHarness(random.Random(1))
+    store = rig.activate("a")
+    rig.queue()
+    rig.settle()
+    for clients, waits in ((1, False), (2, True)):
+        for count in (3, 1):
+            for number in range(count):
+                store.store_acknowledges(rig.queue_ids[0], (number,))
+            for _ in range(clients):
+                store.context.when_durable(store.last_sequence, lambda: None)
+            assert store.flush(gather=True) is (waits and count == 1), (clients, count)
+            store.flush()
+            rig.settle()
+
+
 def test_the_store_is_closed_only_after_pending_removals() -> None:
     rig = StoreHarness(random.Random(1))
     store = rig.activate("a")
