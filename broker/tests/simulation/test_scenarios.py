@@ -106,6 +106,7 @@ SYMMETRIC_REGRESSIONS = {
 }
 #: Likewise of the scenario `scaled-replicas`.
 SCALED_REPLICAS_REGRESSIONS = {
+    960228: "a late answer of the lock manager let a node with an empty store begin anew, without its duplicate ids",
     320044: "an empty store began before the end that the lock manager had noted, and was refused as too old",
     830071: "a replica committed its sequence, and its disk failed before a message had moved: its primary waited",
     810148: "a branch stayed at a replica that was scaled down, and its pair began with an empty store: two lost",

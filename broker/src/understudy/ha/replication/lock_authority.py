@@ -273,7 +273,8 @@ class LockAuthority:
         """
 
         def read(moved: MovedStore | None) -> None:
-            if moved is None:
+            # of two questions on their way the first one may have led to an empty store with this sequence
+            if moved is None or moved.sequence <= self.sequence:
                 return
             if heard is not None and (heard.node_id, heard.sequence) == (moved.node_id, moved.sequence):
                 epoch, sequence = max(heard.end.epoch, moved.end.epoch), max(heard.end.sequence, moved.end.sequence)

@@ -240,7 +240,11 @@ def test_a_replica_with_the_lock_leaves_the_record_and_never_asks_for_the_lock_w
     early = MovedStore(NODE, 4, LogEnd(5, 690, 600, b"batch"))
     assert primary.found(early) == [MovedStore(NODE, 4, LogEnd(5, 700, 600, b"batch"))], "the log went on after that"
     assert primary.found(MovedStore(NODE, 3, END)) == [MovedStore(NODE, 4, END)], "an earlier scale-down"
+    late: list[MovedStore] = []
+    primary.authority.find_moved(None, late.append)
     primary.local.write(4, lambda error: None)
+    locks.time.advance(0)
+    assert late == [], "the empty store has begun since the question (simulation: scaled-replicas 960228)"
     assert primary.call(lambda answer: primary.authority.request(Cause.START, answer)) is None
 
 
