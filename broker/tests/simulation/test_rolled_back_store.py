@@ -173,11 +173,18 @@ def after_power_loss(slow: FaultKind, at_s: float):
     return list(outcome.violations), longer[0]
 
 
-@pytest.mark.parametrize(
-    ("slow", "at_s", "longer"), [(FaultKind.SLOW_STORE, 6.611, "b"), (FaultKind.SLOW_NETWORK, 6.5, "a")]
-)
-def test_the_end_of_a_log_that_only_one_node_has_after_a_power_loss_proves_nothing(slow, at_s, longer):
-    """A record is sent to the replica and written here at the same time, so either log may be the longer one."""
-    violations, more = after_power_loss(slow, at_s)
-    assert violations == []
-    assert more > 0 if longer == "b" else more < 0
+@pytest.mark.parametrize(("slow", "longer"), [(FaultKind.SLOW_STORE, "b"), (FaultKind.SLOW_NETWORK, "a")])
+def test_the_end_of_a_log_that_only_one_node_has_after_a_power_loss_proves_nothing(slow, longer):
+    """A record is sent to the replica and written here at the same time, so either log may be the longer one.
+
+    Which one is longer at a given moment depends on every change of the order of tasks, so moments are tried until the
+    log of the expected node is longer.
+    """
+    found = False
+    for moment in range(20):
+        violations, more = after_power_loss(slow, 6.6 + 0.003 * moment)
+        assert violations == []
+        found = more > 0 if longer == "b" else more < 0
+        if found:
+            break
+    assert found, f"at no moment the log of node {longer} was the longer one"
