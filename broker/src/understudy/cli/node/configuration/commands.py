@@ -187,6 +187,7 @@ def print_configuration(instance: Path | None, file: Path | None, properties: tu
     """
     config, directory = place_of(instance, file)
     sys.stdout.buffer.write(effective_data(configuration_file(config, directory, properties)))
+    sys.stdout.buffer.flush()
 
 
 @config.command("drop")
