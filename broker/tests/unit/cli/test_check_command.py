@@ -31,7 +31,9 @@ def test_a_wrong_argument_is_unknown_and_not_critical(arguments: str) -> None:
     assert "Usage: " in found.stderr
 
 
-@pytest.mark.parametrize("arguments", [["completion", "bash"], ["check", "--help"], ["context", "list"], ["config", "print"]])
+@pytest.mark.parametrize(
+    "arguments", [["completion", "bash"], ["check", "--help"], ["context", "list"], ["config", "print"]]
+)
 def test_an_output_that_cannot_be_written_is_one_line(arguments: list[str], tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "broker.xml").write_text("<configuration><core/></configuration>")

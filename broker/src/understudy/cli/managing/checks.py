@@ -56,7 +56,7 @@ def _unknown_if_misused() -> Iterator[None]:
     try:
         yield
     except click.UsageError as error:
-        error.exit_code = Grade.UNKNOWN
+        error.exit_code = Grade.UNKNOWN  # type: ignore[misc]  # click reads it from the error that it shows
         raise
 
 
