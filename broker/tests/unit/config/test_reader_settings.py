@@ -146,8 +146,8 @@ def test_journal_elements_are_read() -> None:
         ("<journal-retention-directory>data/journal</journal-retention-directory>", "journal-directory"),
         ("<journal-retention-directory>data/x/../journal/</journal-retention-directory>", "journal-directory"),
         (
-            "<journal-retention-directory>/srv/large</journal-retention-directory>"
-            + "<large-messages-directory>/srv/large</large-messages-directory>",
+            "<large-messages-directory>/srv/node/x</large-messages-directory>\
+            <journal-retention-directory>x</journal-retention-directory>",
             "large-messages-directory",
         ),
     ],

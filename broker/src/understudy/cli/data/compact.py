@@ -66,7 +66,7 @@ def compact_store(
     restarted.
 
     \b
-    Example: understudy data compact /srv/broker/data
+    Example: understudy data compact /srv/broker/data/journal
     """
     disk = open_store(directory)
     if retention_directory is not None and os.path.realpath(directory) == os.path.realpath(retention_directory):
