@@ -39,6 +39,22 @@ def lines_of(file: Path) -> list[str]:
         raise ConfigError(f"cannot be read: {reason_of(error)}", file=str(file)) from error
 
 
+class Counted(Iterator[str]):
+    """Lines, and the number of the one that was read last."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        """Args:
+        lines: Lines of a script.
+        """
+        self._lines = iter(lines)
+        self.number = 0
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.number += 1
+        return line
+
+
 def joined(lines: Iterable[str]) -> Iterator[str]:
     """Lines without their ends; a line that ends with a backslash continues on the next one."""
     current = ""
