@@ -263,7 +263,7 @@ def readiness_of(place: Place) -> dict[str, Any]:
         with error:
             body = error.read(FILE_BYTES_MAX)
     except (OSError, http.client.HTTPException) as error:
-        raise Unreachable(f"{place.url} does not answer: {getattr(error, 'reason', error)}") from error
+        raise Unreachable(f"{place.url} does not answer: {reason_of(getattr(error, 'reason', error))}") from error
     try:
         found = json.loads(body)
         return {
