@@ -30,6 +30,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def reason_of(error: object) -> str:
+    """The reason in an error, without the number and the path that the text of an OSError has around it."""
+    return str(getattr(error, "strerror", None) or error)
+
+
 def printable(text: str) -> str:
     """The text on one line, with a replacement for each character that a terminal would not show as one."""
     return text if text.isprintable() else "".join(each if each.isprintable() else _REPLACEMENT for each in text)

@@ -256,6 +256,19 @@ def test_the_reasons_of_a_queue_and_of_a_message_are_those_of_the_operation() ->
     serve(test)
 
 
+@pytest.mark.parametrize("path", ["messages", "explain", "messages/7/explain"])
+def test_a_node_that_is_not_active_denies_no_queue(path: str) -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        missing = f"/api/v1/queues/elsewhere/{path}"
+        status, body, _ = await ask(server, "GET", missing)
+        assert (status, body["error"]["code"]) == (404, "queue-not-found")
+        node.change(state="passive")
+        status, body, _ = await ask(server, "GET", missing)
+        assert (status, body["error"]["code"]) == (503, "not-active")
+
+    serve(test)
+
+
 @pytest.mark.parametrize(("body", "failover"), [(b"", False), (b'{"failover": true}', True), (b"{}", False)])
 def test_stop_is_accepted_and_begun(body: bytes, failover: bool) -> None:
     async def test(server: ManagementServer, node: FakeNodeView) -> None:

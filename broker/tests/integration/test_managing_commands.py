@@ -350,6 +350,8 @@ def test_messages(node: Node) -> None:
     node.run("message", "move", "from", "to", code=2)
     red = ("--selector", "colour = 'red'")
     assert node.run("message", "copy", "from", "to", *red, "--dry-run") == "2 messages would be copied to to\n"
+    for verb in ("move", "copy"):
+        node.run("message", verb, "from", "nowhere", *red, "--dry-run", code=1)
     assert node.run("message", "copy", "from", "to", *red, "--yes") == "2 messages copied to to\n"
     node.run("message", "move", "from", "to", *red, code=2)
     assert node.run("message", "move", "from", "to", *red, "--yes") == "2 messages moved to to\n"

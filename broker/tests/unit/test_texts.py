@@ -21,7 +21,7 @@ from understudy.client.core.url.parsing import parse_url
 from understudy.config.reading.reader import read_broker_xml
 from understudy.errors import BrokerError, ConfigError, LocalProtocolError
 from understudy.runtime.base.management_client import ManagementAddress
-from understudy.texts import counted, has_login, masked_url, printable, printable_lines
+from understudy.texts import counted, has_login, masked_url, printable, printable_lines, reason_of
 from understudy.wire.core.transport import TransportConfiguration
 
 SECRET = "Sw0rdfish"
@@ -52,6 +52,19 @@ def test_a_shown_url_has_no_secret(url: str, shown: str) -> None:
 
 def test_a_number_with_its_noun() -> None:
     assert [counted(each, "queue") for each in (0, 1, 2000)] == ["0 queues", "1 queue", "2,000 queues"]
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OSError(2, "No such file or directory", "b.json"), "No such file or directory"),
+        (TimeoutError("timed out"), "timed out"),
+        (ValueError("no number"), "no number"),
+        ("a text", "a text"),
+    ],
+)
+def test_a_reason_has_neither_the_number_nor_the_path_of_an_error(error: object, text: str) -> None:
+    assert reason_of(error) == text
 
 
 @given(st.text())

@@ -6,6 +6,7 @@ or configuration, 3 broker unreachable, 4 timed out.
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import os
@@ -121,6 +122,10 @@ def _local(given: click.Path) -> LocalPath:
     return LocalPath(**options, executable=given.executable, path_type=given.type)
 
 
+#: What a write to standard output ends with if its file cannot take more; click ends a closed pipe without a word.
+_OUTPUT_FAILURES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+
+
 class LazyGroup(Commands):
     """Loads a command's module only when it is called or its help is shown."""
 
@@ -182,3 +187,9 @@ def _run(command: click.Command, name: str) -> None:
     except BrokerError as error:
         echo(f"{name}: {error}", err=True)
         sys.exit(exit_code_of(error))
+    except OSError as error:
+        # a file that has a name is not the output, and its command has an error of its own for it
+        if error.errno not in _OUTPUT_FAILURES or error.filename is not None:
+            raise
+        echo(f"{name}: the output cannot be written: {error.strerror}", err=True)
+        sys.exit(1)

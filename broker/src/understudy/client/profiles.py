@@ -6,6 +6,7 @@ from pathlib import Path
 
 from understudy.client.core.url.profiles import named_url
 from understudy.errors import ConfigError
+from understudy.texts import reason_of
 
 #: Largest file of properties that is read. Bytes.
 PROFILES_BYTES_MAX = 1024 * 1024
@@ -30,5 +31,5 @@ def profile_url(file: str | Path, name: str) -> str:
             raise ConfigError(f"more than {PROFILES_BYTES_MAX} bytes", file=str(file))
         text = data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", file=str(file)) from error
+        raise ConfigError(f"cannot be read: {reason_of(error)}", file=str(file)) from error
     return named_url(text, name, str(file))

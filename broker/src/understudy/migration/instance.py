@@ -30,6 +30,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.security.authentication import parse_roles
 from understudy.security.properties_file import Entry, entries
+from understudy.texts import reason_of
 
 PROFILE_FILE: Final = "artemis.profile"
 ReadFile = Callable[[str], bytes]
@@ -106,7 +107,7 @@ def read_instance(directory: str, read_file: ReadFile) -> ArtemisInstance:
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
-            problems.append(ConfigError(f"cannot be read: {error}", file=f"{etc}/{name}"))
+            problems.append(ConfigError(f"cannot be read: {reason_of(error)}", file=f"{etc}/{name}"))
             return None
 
     config = f"{etc}/{CONFIG_FILE}"

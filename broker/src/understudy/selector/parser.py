@@ -42,6 +42,10 @@ _LEVELS: Final = {
 }
 
 
+def _shown(token: Token) -> str:
+    return "end" if token.kind == "end" else repr(token.value)
+
+
 class Parser:
     """Precedence climbing over the tokens of one selector.
 
@@ -70,7 +74,7 @@ class Parser:
         expression = self._as_boolean(self._expression(_OR))
         token = self._peek()
         if token.kind != "end":
-            raise invalid(f"unexpected {token.value!r}", token.position)
+            raise invalid(f"unexpected {_shown(token)}", token.position)
         return expression.evaluate
 
     def _peek(self, ahead: int = 0) -> Token:
@@ -87,7 +91,7 @@ class Parser:
     def _expect(self, kind: str, wanted: str) -> Token:
         token = self._take()
         if token.kind != kind:
-            raise invalid(f"{wanted} wanted instead of {token.value!r}", token.position)
+            raise invalid(f"{wanted} wanted instead of {_shown(token)}", token.position)
         return token
 
     def _made(self, evaluate: Evaluate, *parts: _Expression, boolean: bool = False) -> _Expression:
@@ -245,7 +249,7 @@ class Parser:
         if token.kind in ("+", "-"):
             return self._signed(token)
         special = token.kind in ("XPATH", "XQUERY")
-        raise invalid(f"{token.kind} is not available" if special else f"unexpected {token.value!r}", token.position)
+        raise invalid(f"{token.kind} is not available" if special else f"unexpected {_shown(token)}", token.position)
 
     def _signed(self, token: Token) -> _Expression:
         number = self._peek()

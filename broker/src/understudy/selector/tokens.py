@@ -36,7 +36,7 @@ class Token:
 
 def invalid(message: str, position: int) -> InvalidSelector:
     """An error at a position of the selector; ``position`` counts from 0, the message from 1."""
-    return InvalidSelector(f"{message} at position {position + 1}")
+    return InvalidSelector(f"selector: {message} at position {position + 1}")
 
 
 def tokenize(text: str, start: int, hyphens: bool) -> list[Token]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from understudy.errors import ConfigError
+from understudy.texts import reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +54,7 @@ def require_spark() -> None:
             [java, "-version"], capture_output=True, text=True, timeout=_JAVA_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigError(f"{java} cannot be run: {error}") from error
+        raise ConfigError(f"{java} cannot be run: {reason_of(error)}") from error
     major = java_major(answer.stderr + answer.stdout)
     if major is None or major < JAVA_MAJOR_MIN:
         found = "of an unknown version" if major is None else f"version {major}"

@@ -26,6 +26,7 @@ from understudy.ports import Disk, File
 from understudy.store.log.reading.replay import read_frames
 from understudy.store.log.records import HEADER_BYTES, RecordType
 from understudy.store.log.segment import NEW_SUFFIX, parse_name, read_header, read_seal, seed_of
+from understudy.store.snapshots.reserve import RESERVE_NAME
 
 log = logging.getLogger(__name__)
 
@@ -128,8 +129,12 @@ class Retention:
         settings = self._settings
         segments: deque[_Kept] = deque()
         bodies: list[tuple[int, str, int]] = []
+        names = self._disk.list(settings.directory)
+        if RESERVE_NAME in names:
+            # reached by a link, or the log of another node: its segments are in use and not retained
+            raise StoreError(f"{settings.directory} holds the log of a store ({RESERVE_NAME} is there)")
         # names of segments rise with the log
-        for name in self._disk.list(settings.directory):
+        for name in names:
             path = f"{settings.directory}/{name}"
             parsed, body = parse_name(name), _BODY.fullmatch(name)
             if parsed is not None and parsed[2]:

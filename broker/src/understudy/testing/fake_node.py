@@ -23,6 +23,7 @@ from understudy.management.model.cluster import (
     RemoteQueue,
     Unreached,
 )
+from understudy.management.model.exchanges import Exchange
 from understudy.management.model.figure import Item, base_types, figures
 from understudy.management.model.links import Acceptor, Bridge, Certificate
 from understudy.management.model.node import (
@@ -148,7 +149,10 @@ def complete_view() -> FakeNodeView:
         loop_lag=times,
     )
     readers = Readers("n", Position(3, 99), Position(1, 1), [fake_item(Reader, name="audit", sequence=90)])
-    return FakeNodeView(node, named=readers, items={"queues": [fake_queue(oldest_age_ms=1_500)]})
+    exchange = fake_item(Exchange, name="orders", type="topic", messages_in=5)
+    return FakeNodeView(
+        node, named=readers, items={"queues": [fake_queue(oldest_age_ms=1_500)], "exchanges": [exchange]}
+    )
 
 
 _ALL_OUTCOMES = ("added", "changed", "refreshed", "own", "unusable", "damaged", "rejected")

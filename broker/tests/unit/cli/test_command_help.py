@@ -69,3 +69,9 @@ def test_every_help_has_an_example_of_its_command() -> None:
     wanted = {path: path.replace("queue list", "queue stat").replace("user rm", "user remove") for path in found}
     shown = {path: " ".join(text.partition("Example")[2].split()) for path, text in found.items()}
     assert [path for path in found if wanted[path] not in shown[path]] == []
+
+
+def test_an_example_about_a_store_names_its_journal() -> None:
+    for path, text in leaves(cli, "understudy"):
+        example = " ".join(text.partition("Example")[2].split())
+        assert "/srv/broker/data" not in example.replace("/srv/broker/data/journal", ""), path

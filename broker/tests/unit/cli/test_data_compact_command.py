@@ -52,6 +52,17 @@ def compacted(journal: Path, *options: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.parametrize("options", [[], ["--dry-run"]])
+def test_segments_are_not_retained_in_the_journal_itself(journal: Path, tmp_path: Path, options: list[str]) -> None:
+    before = everything(str(journal))
+    (tmp_path / "kept").symlink_to(journal)
+    for directory in (journal, tmp_path / "kept"):
+        code, output = run("compact", str(journal), "--retain", str(directory), *options)
+        assert code == 2
+        assert "--retain is the journal itself" in output
+    assert everything(str(journal)) == before
+
+
 def test_a_dry_run_says_and_changes_nothing(journal: Path) -> None:
     before = everything(str(journal))
     planned = compacted(journal, "--dry-run")

@@ -110,6 +110,20 @@ def test_the_current_node_is_where_addresses_start(terminal: Terminal) -> None:
     assert terminal.session.node == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "number", "message"),
+    [
+        ("pwd\n\n/nope:x\npwd\n", 3, "column 6: "),
+        ("pwd\\\n\nfly high\n", 3, "there is no command 'fly'"),
+        ("if (outcome == success) of pwd\npwd\n", 2, "end-if is missing"),
+        ("batch\n/path=x:add(path=y)\n", 2, "a batch of 1 operations was not run"),
+    ],
+)
+def test_an_error_in_a_script_names_its_line(terminal: Terminal, text: str, number: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"^a.cli:{number}: {message}"):
+        terminal.session.run(text.splitlines(), "a.cli")
+
+
 def test_a_batch_is_one_request_of_which_all_counts_or_nothing(terminal: Terminal) -> None:
     said = terminal.run(
         "batch",

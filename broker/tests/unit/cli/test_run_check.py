@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
+from understudy.cli.data.prune import prune_copies
+from understudy.cli.node.accept_store import accept_store
+from understudy.cli.node.configuration.commands import config
 from understudy.cli.node.run import read_configuration, run
 from understudy.errors import ConfigError
 from understudy.runtime.base.environment import SystemEntropy
@@ -176,3 +180,22 @@ def test_a_check_says_what_a_running_node_applies_at_once(
 def test_a_present_file_that_cannot_be_used_needs_a_restart(tmp_path: Path) -> None:
     (line,) = compared(tmp_path, BASE.format("<unknown/>", 5001, ""), BASE.format("", 5001, ""))
     assert line.startswith("needs a restart: everything, because this release cannot use the present file (")
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [(run, ["--check"]), (accept_store, []), (config, ["print"]), (prune_copies, ["--instance", "."])],
+)
+@pytest.mark.parametrize("text", ["data.dir", "=x"])
+def test_a_property_without_name_or_value_is_refused(command: click.Command, arguments: list[str], text: str) -> None:
+    done = CliRunner().invoke(command, [*arguments, "--property", text])
+    assert done.exit_code == 2
+    assert "--property" in done.output
+    assert "NAME=VALUE is wanted" in done.output
+
+
+@pytest.mark.parametrize("option", ["--user", "--running"])
+def test_an_option_of_the_check_starts_no_node(tmp_path: Path, option: str) -> None:
+    done = CliRunner().invoke(run, ["--instance", str(tmp_path), option, "root"])
+    assert done.exit_code == 2
+    assert "go with --check only" in done.output

@@ -1,13 +1,14 @@
-"""Goal: a store that a process uses without its lock is not compacted, and a reader is in no way."""
+"""Goal: no store that a process uses is compacted, a reader is in no way, and the journal of an instance is named."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+import click
 import pytest
 
-from understudy.cli.data.stores import refuse_running
+from understudy.cli.data.stores import open_store, refuse_running
 from understudy.errors import DiskFailed
 
 STORE = "/srv/a/journal"
@@ -63,3 +64,15 @@ def test_the_command_itself_and_a_process_without_readable_files_are_in_no_way(t
     process(tmp_path, os.getpid(), f"{STORE}/segment-1.log", os.O_RDWR)
     (tmp_path / "4712").mkdir()
     refuse_running(STORE, tmp_path)
+
+
+@pytest.mark.parametrize(("given", "named"), [(".", "data/journal"), ("data", "journal")])
+def test_the_journal_of_an_instance_is_named(tmp_path: Path, given: str, named: str) -> None:
+    journal = tmp_path / "data" / "journal"
+    journal.mkdir(parents=True)
+    (journal / "segment-000000000001-0000000001.log").touch()
+    directory = str((tmp_path / given).resolve())
+    with pytest.raises(click.UsageError, match=rf"holds no journal: .*; it is in {directory}/{named}$"):
+        open_store(directory)
+    with pytest.raises(click.UsageError, match=r"no file is named segment-\*.log$"):
+        open_store(str(tmp_path / "etc"))

@@ -141,6 +141,23 @@ def test_journal_elements_are_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("elements", "taken"),
+    [
+        ("<journal-retention-directory>data/journal</journal-retention-directory>", "journal-directory"),
+        ("<journal-retention-directory>data/x/../journal/</journal-retention-directory>", "journal-directory"),
+        (
+            "<large-messages-directory>/srv/node/x</large-messages-directory>\
+            <journal-retention-directory>x</journal-retention-directory>",
+            "large-messages-directory",
+        ),
+    ],
+)
+def test_retention_in_a_directory_of_the_store_is_refused(elements: str, taken: str) -> None:
+    with pytest.raises(ConfigError, match=f"core/journal-retention-directory: is the {taken}"):
+        read(elements, base_directory="/srv/node")
+
+
+@pytest.mark.parametrize(
     ("element", "value", "why"),
     [
         ("journal-type", "NIO", "no special library"),

@@ -220,6 +220,8 @@ def test_a_line_whose_value_the_reader_refuses_does_not_wait(configured: Configu
     [
         (f"{SERVER}/ha-policy=nothing:add", "WFLYCTL0216"),
         ("/subsystem=datasources:read-resource", "WFLYCTL0216"),
+        (f"{SERVER}/jms-queue=q:add(entries=[q])", "no resource jms-queue; use `understudy queue create`"),
+        (f"{SERVER}/security-setting=x:add", "no resource security-setting; use security-settings of broker.xml"),
         (f"{MASTER}:read-resource", "WFLYCTL0216"),
         (f"{CLUSTER}:add(connector-name=http-connector)", "WFLYCTL0212: Duplicate resource"),
         (f"{SERVER}/cluster-connection=c:add", "WFLYCTL0155: 'connector-name' may not be null"),

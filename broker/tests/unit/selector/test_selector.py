@@ -380,3 +380,10 @@ def test_a_selector_shows_its_text() -> None:
     assert isinstance(found, Selector)
     assert found.text == "five = 5"
     assert repr(found) == "<Selector 'five = 5'>"
+
+
+def test_an_error_says_that_it_is_about_a_selector() -> None:
+    with pytest.raises(InvalidSelector, match=r"^selector: unexpected end at position 4$"):
+        parse_selector("a =")
+    with pytest.raises(InvalidSelector, match=r"^selector: unexpected '=' at position 1$"):
+        parse_selector("= a")

@@ -13,6 +13,7 @@ from understudy.errors import DiskFailed
 from understudy.store.log.reading.follower import recover
 from understudy.store.log.segment import parse_name
 from understudy.store.retention import Retention, RetentionSettings
+from understudy.store.snapshots.reserve import RESERVE_NAME
 from understudy.testing.sim.disk import SimDisk
 from understudy.tools.retained import RetainedCounts, retained_messages
 
@@ -177,3 +178,11 @@ def test_a_file_that_cannot_be_kept_is_removed() -> None:
     Retention(NoRoom(rig.volume, "a"), RetentionSettings(KEPT)).retire(path)
     Retention(NoRoom(rig.volume, "a"), RetentionSettings("/nowhere")).prune(10**15)
     assert rig.disk("judge").exists(path)
+
+
+def test_the_log_of_a_store_is_not_pruned() -> None:
+    rig = busy(None, count=60)
+    assert rig.disk("judge").exists(f"{DIRECTORY}/{RESERVE_NAME}")
+    before = rig.segments()
+    Retention(rig.disk("a"), RetentionSettings(DIRECTORY, period_ms=1, bytes_max=0)).prune(10**15)
+    assert rig.segments() == before

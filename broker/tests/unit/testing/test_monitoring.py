@@ -75,6 +75,18 @@ def expressions() -> dict[str, str]:
     return found
 
 
+def test_every_figure_of_the_model_with_a_metric_has_a_series() -> None:
+    model = ROOT / "broker/src/understudy/management/model"
+    declared = {
+        found[2] + ("_total" if found[1] == "total" else "")
+        for path in model.glob("*.py")
+        for found in re.finditer(r"\b(metric|total)=\"(understudy_\w+)\"", path.read_text())
+    }
+    shown = {re.sub(r"_(bucket|count|sum)$", "", name) for name in exposed()}
+    assert len(declared) > 50
+    assert declared - shown - exposed().keys() == set()
+
+
 def test_every_series_of_rules_and_dashboards_exists_with_its_labels() -> None:
     known = exposed()
     faults = []

@@ -115,27 +115,28 @@ def management_cli(
         lines = lines_of(file)
     else:
         lines = None if sys.stdin.isatty() else sys.stdin
+    script = None if file is None else str(file)
     if summary:
         if lines is None:
             raise click.UsageError("--summary needs --command, --commands, --file or lines of standard input")
-        _summarise(Summary(send, reload, rehearsed=check), lines)
+        _summarise(Summary(send, reload, rehearsed=check), lines, script)
         return
     session = Session(send, reload, partial(_show, as_json), echo, echo_lines=echo_command)
     try:
         if lines is None:
             converse(session, send, place.url.partition("://")[2])
         else:
-            session.run(lines)
+            session.run(lines, script)
     except Failed:
         raise SystemExit(1) from None
 
 
-def _summarise(summary: Summary, lines: Iterable[str]) -> None:
+def _summarise(summary: Summary, lines: Iterable[str], script: str | None) -> None:
     """Carry out lines and print the summary, also if one of them fails."""
     session = Session(summary.send, summary.reload, summary.show, summary.say)
     problem: BrokerError | None = None
     try:
-        session.run(lines)
+        session.run(lines, script)
     except BrokerError as error:
         problem = error
     echo(json.dumps(summary.finish(None if problem is None else str(problem)), indent=1))

@@ -8,6 +8,7 @@ from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
+from understudy.texts import reason_of
 
 _ENDS: Final = {"if": "end-if", "try": "end-try", "for": "done"}
 #: Words that divide a block.
@@ -35,7 +36,23 @@ def lines_of(file: Path) -> list[str]:
     try:
         return file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", file=str(file)) from error
+        raise ConfigError(f"cannot be read: {reason_of(error)}", file=str(file)) from error
+
+
+class Counted(Iterator[str]):
+    """Lines, and the number of the one that was read last."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        """Args:
+        lines: Lines of a script.
+        """
+        self._lines = iter(lines)
+        self.number = 0
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.number += 1
+        return line
 
 
 def joined(lines: Iterable[str]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from understudy import __version__
 from understudy.cli.console.batches import Batches
-from understudy.cli.console.lines import Block, collect, first_word, is_block, joined
+from understudy.cli.console.lines import Block, Counted, collect, first_word, is_block, joined
 from understudy.errors import BrokerError, ConfigError, ManagementError
 from understudy.management.dmr.conditions import holds
 from understudy.management.dmr.grammar import Address, Command, Operation, format_address, parse_address, parse_line
@@ -100,20 +100,29 @@ class Session:
         """Names of the commands, sorted."""
         return sorted((*self._commands, "if", "try", "for"))
 
-    def run(self, lines: Iterable[str]) -> None:
+    def run(self, lines: Iterable[str], file: str | None = None) -> None:
         """Carry out lines until one fails or ``quit``.
+
+        Args:
+            file: Script that has the lines, named by errors.
 
         Raises:
             Failed: a node answered with a failure.
             ConfigError: a line cannot be read.
             BrokerError: the node does not answer.
         """
-        following = joined(lines)
-        for line in following:
-            self.carry_out(line, following)
-            if self.ended:
-                return
-        self._batches.check_run()
+        read = Counted(lines)
+        following = joined(read)
+        try:
+            for line in following:
+                self.carry_out(line, following)
+                if self.ended:
+                    return
+            self._batches.check_run()
+        except ConfigError as error:
+            if file is None or error.file is not None:
+                raise
+            raise ConfigError(str(error), file=file, line=read.number) from error
 
     def carry_out(self, line: str, following: Iterator[str]) -> None:
         """Carry out one line, or the block that it begins, whose lines are the following ones. Raises as ``run``."""

@@ -76,7 +76,7 @@ def print_records(
     """Print the records of the log in DIRECTORY, one a line, without message bodies.
 
     \b
-    Example: understudy data print /srv/broker/data
+    Example: understudy data print /srv/broker/data/journal
     """
     disk = open_store(directory)
     node_id = segment_links(disk, directory)[0].node_id

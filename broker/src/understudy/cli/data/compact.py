@@ -66,9 +66,11 @@ def compact_store(
     restarted.
 
     \b
-    Example: understudy data compact /srv/broker/data
+    Example: understudy data compact /srv/broker/data/journal
     """
     disk = open_store(directory)
+    if retention_directory is not None and os.path.realpath(directory) == os.path.realpath(retention_directory):
+        raise click.UsageError("--retain is the journal itself: segments that are dropped need a directory elsewhere")
     try:
         if dry_run:
             planned = plan(disk, directory, percent)

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from understudy.cli.node.instances import config_of
-from understudy.cli.node.run import read_configuration
+from understudy.cli.node.run import property_option, read_configuration
 from understudy.cli.terminal import echo
 from understudy.config.model import Configuration
 from understudy.errors import BrokerError
@@ -33,7 +33,7 @@ from understudy.tools.pruning import OldCopies, find_copies, remove_inside
 @click.option(
     "--config", type=click.Path(path_type=Path), help="The node's broker.xml; default: etc/broker.xml of the instance."
 )
-@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Value for ${NAME} in broker.xml.")
+@property_option()
 @click.option("--server", help="One of several servers of the instance, by its name; default: that of core.")
 @click.option(
     "--keep",

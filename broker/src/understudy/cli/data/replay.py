@@ -67,7 +67,7 @@ def replay_messages(
     whose expiration has passed gets none. A large one whose body is not kept any more is named and left out.
 
     \b
-    Example: understudy data replay /srv/broker/data
+    Example: understudy data replay /srv/kept --address orders --dry-run
     """
     disk = open_store(directory)
     try:

@@ -31,7 +31,9 @@ def open_store(*directories: str) -> RealDisk:
     disk = RealDisk()
     for directory in directories:
         if not is_store(disk, directory):
-            raise click.UsageError(f"{directory} holds no journal: no file is named segment-*.log")
+            inside = (f"{directory}/{each}" for each in ("journal", "data/journal"))
+            near = next((f"; it is in {each}" for each in inside if is_store(disk, each)), "")
+            raise click.UsageError(f"{directory} holds no journal: no file is named segment-*.log{near}")
     return disk
 
 

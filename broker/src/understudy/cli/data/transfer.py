@@ -106,7 +106,7 @@ def export_messages(
     The journal is only read. The file is made under another name and renamed when it is complete.
 
     \b
-    Example: understudy data export /srv/broker/data -o messages.jsonl
+    Example: understudy data export /srv/broker/data/journal -o messages.jsonl
     """
     summary, complete = export_copy(
         directory, others, output, chosen=Chosen(frozenset(queues), frozenset(addresses)), with_empty=not others,

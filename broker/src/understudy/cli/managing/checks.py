@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from functools import wraps
 from typing import Any, NamedTuple, TypeVar
@@ -34,13 +35,41 @@ class Found(NamedTuple):
     text: str
 
 
-@click.group(cls=Commands)
+class _Checks(Commands):
+    """A group whose usage errors are UNKNOWN: their usual exit code would tell a monitor that the node is critical."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """The context of the group. Raises click.UsageError with the exit code of UNKNOWN."""
+        with _unknown_if_misused():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Carry out the check. Raises click.UsageError with the exit code of UNKNOWN."""
+        with _unknown_if_misused():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _unknown_if_misused() -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as error:
+        error.exit_code = Grade.UNKNOWN  # type: ignore[misc]  # click reads it from the error that it shows
+        raise
+
+
+@click.group(cls=_Checks)
 def check() -> None:
     """Check a node for a monitor: one line, and exit code 0 OK, 1 WARNING, 2 CRITICAL or 3 UNKNOWN."""
 
 
 def _reporting(command: Callable[..., Found]) -> Callable[..., None]:
-    """Print the outcome and exit with its code; a node that does not answer is UNKNOWN."""
+    """Print the outcome and exit with its code; a node that does not answer, or cannot be asked, is UNKNOWN.
+
+    It stands above the options of the place, because no node may run from an instance directory.
+    """
 
     @wraps(command)
     def reported(**options: Any) -> None:
@@ -71,8 +100,8 @@ def _limits(warning: float, critical: float, unit: str) -> Callable[[F], F]:
 
 
 @check.command()
-@node_options
 @_reporting
+@node_options
 def node(place: Place) -> Found:
     """Whether the node is ready: active, or passive and able to take over.
 
@@ -85,8 +114,8 @@ def node(place: Place) -> Found:
 
 
 @check.command()
-@node_options
 @_reporting
+@node_options
 def pair(place: Place) -> Found:
     """Whether another node takes over if the active one fails; CRITICAL if not.
 
@@ -98,11 +127,11 @@ def pair(place: Place) -> Found:
 
 
 @check.command()
+@_reporting
 @node_options
 @click.argument("name")
 @_limits(1_000, 10_000, "Messages of the queue from which the check is of this grade.")
 @click.option("--consumers", type=click.IntRange(min=0), default=0, show_default=True, help="CRITICAL with fewer.")
-@_reporting
 def queue(place: Place, name: str, warning: float, critical: float, consumers: int) -> Found:
     """Messages and consumers of queue NAME.
 
@@ -124,9 +153,9 @@ def _attribute(place: Place, name: str) -> Any:
 
 
 @check.command()
+@_reporting
 @node_options
 @_limits(80, 90, "Used percent of the disk from which the check is of this grade.")
-@_reporting
 def disk(place: Place, warning: float, critical: float) -> Found:
     """Used part of the disk of the store, and the part above which producers are blocked.
 
@@ -138,9 +167,9 @@ def disk(place: Place, warning: float, critical: float) -> Found:
 
 
 @check.command()
+@_reporting
 @node_options
 @_limits(80, 95, "Used percent of global-max-size from which the check is of this grade.")
-@_reporting
 def memory(place: Place, warning: float, critical: float) -> Found:
     """Used part of the memory for bodies of messages (global-max-size).
 
@@ -152,10 +181,10 @@ def memory(place: Place, warning: float, critical: float) -> Found:
 
 
 @check.command()
+@_reporting
 @node_options
 @click.option("--warning", type=int, default=30, show_default=True, help="WARNING with fewer days left.")
 @click.option("--critical", type=int, default=7, show_default=True, help="CRITICAL with fewer days left.")
-@_reporting
 def certificate(place: Place, warning: int, critical: int) -> Found:
     """Days until the certificates of the acceptors end.
 
@@ -176,9 +205,9 @@ def _left(days: int) -> str:
 
 
 @check.command()
+@_reporting
 @node_options
 @click.option("--members", type=click.IntRange(min=1), default=1, show_default=True, help="CRITICAL with fewer.")
-@_reporting
 def cluster(place: Place, members: int) -> Found:
     """Members of the cluster, and connections to them that are not established.
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from understudy.errors import ConfigError
+from understudy.texts import reason_of
 
 #: Variable that names the context.
 VARIABLE: Final = "UNDERSTUDY_CONTEXT"
@@ -40,7 +41,7 @@ def read_contexts(environment: Mapping[str, str]) -> dict[str, Any]:
     except FileNotFoundError:
         return {"used": None, "contexts": {}}
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ConfigError(f"cannot be read: {error}", file=str(file)) from error
+        raise ConfigError(f"cannot be read: {reason_of(error)}", file=str(file)) from error
 
 
 def write_contexts(environment: Mapping[str, str], found: Mapping[str, Any]) -> None:

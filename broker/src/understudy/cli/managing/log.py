@@ -17,6 +17,7 @@ from understudy.cli.managing.log_lines import LEVELS, LogLine, Wanted, lines_of,
 from understudy.cli.node.defaults import default_directory
 from understudy.cli.terminal import echo
 from understudy.errors import ConfigError
+from understudy.texts import reason_of
 
 #: Period of the look for new lines.
 _POLL_S: Final = 0.3
@@ -80,7 +81,7 @@ def _place_of(instance: Path) -> tuple[Path | None, str | None]:
     except FileNotFoundError:
         raise ConfigError("no node runs here", file=str(path), hint="give --file or --unit") from None
     except (OSError, ValueError, AttributeError) as error:
-        raise ConfigError(f"cannot be read: {error}", file=str(path)) from error
+        raise ConfigError(f"cannot be read: {reason_of(error)}", file=str(path)) from error
     if file is None and unit is None:
         raise ConfigError(
             "the log is on standard error of the node",

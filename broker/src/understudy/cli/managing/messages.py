@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from understudy.cli.managing.confirming import confirm, dry_run_option, yes_option
-from understudy.cli.managing.places import PAGE_ITEMS, active_node_options, invoke, quoted
+from understudy.cli.managing.places import PAGE_ITEMS, active_node_options, invoke, item, quoted
 from understudy.cli.node.status import Place
 from understudy.cli.tables import Column, Kind, Row, Table, View, figure_column, json_option, view_options, with_others
 from understudy.cli.terminal import Commands, echo
@@ -207,6 +207,8 @@ def move(place: Place, choice: Choice, target: str, reject_duplicates: bool, dry
     Exit codes: 0 moved; 1 refused or not confirmed; 2 usage; 3 not active or not reachable.
     """
     resource = choice.resource
+    if dry_run:
+        item(place, "queues", target)  # refused as the move itself would be
     _carry_out(
         place, choice, (f"Move to {target}", f"moved to {target}"),
         lambda: invoke(place, resource, "moveMessages", choice.selector, target, reject_duplicates),
@@ -230,6 +232,8 @@ def copy(place: Place, choice: Choice, target: str, dry_run: bool, yes: bool) ->
     def one(message_id: int) -> bool:
         return bool(invoke(place, choice.resource, "copyMessage", message_id, target))
 
+    if dry_run:
+        item(place, "queues", target)  # refused as the copy itself would be
     _carry_out(
         place, choice, (f"Copy to {target}", f"copied to {target}"),
         lambda: sum(map(one, choice.ids_of(place))), one, dry_run=dry_run, yes=yes,

@@ -16,6 +16,7 @@ from understudy.cli.tables import Kind, Table, View, figure_column, view_options
 from understudy.cli.terminal import Commands, echo
 from understudy.errors import ConfigError
 from understudy.management.model.links import Bridge
+from understudy.texts import reason_of
 
 #: Largest description of a bridge that is read. Bytes.
 _FILE_BYTES_MAX: Final = 64 * 1024
@@ -74,7 +75,7 @@ def create(place: Place, file: Path) -> None:
             with file.open(encoding="utf-8") as opened:
                 text = opened.read(_FILE_BYTES_MAX)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", file=str(file)) from error
+        raise ConfigError(f"cannot be read: {reason_of(error)}", file=str(file)) from error
     invoke(place, "broker", "createBridge", text)
     echo("created")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from understudy.cli.node.instances import config_of
-from understudy.cli.node.run import read_configuration
+from understudy.cli.node.run import property_option, read_configuration
 from understudy.cli.node.serving import notes_directory
 from understudy.cli.terminal import echo
 from understudy.errors import StoreError
@@ -29,7 +29,7 @@ from understudy.store.seen import SeenPosition, position_of
 @click.option(
     "--config", type=click.Path(path_type=Path), help="The node's broker.xml; default: etc/broker.xml of the instance."
 )
-@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Value for ${NAME} in broker.xml.")
+@property_option()
 @click.option("--server", help="One of several servers of the instance, by its name; default: that of core.")
 def accept_store(instance: Path, config: Path | None, properties: tuple[str, ...], server: str | None) -> None:
     """Accept the present store, although this node has used a later state of it.

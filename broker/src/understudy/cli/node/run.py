@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 import uvloop
@@ -35,6 +36,25 @@ from understudy.runtime.process.instance_lock import InstanceLock
 from understudy.texts import counted
 
 log = logging.getLogger(__name__)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _properties(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse what names no value: the placeholder would be empty without a word."""
+    for text in given:
+        name, separator, _ = text.partition("=")
+        if not (name and separator):
+            raise click.BadParameter(f"{text!r}: NAME=VALUE is wanted")
+    return given
+
+
+def property_option(help_text: str = "Value for ${NAME} in broker.xml.") -> Callable[[F], F]:
+    """The option of each command that reads a broker.xml as a node would."""
+    return click.option(
+        "--property", "properties", multiple=True, metavar="NAME=VALUE", callback=_properties, help=help_text
+    )
 
 
 @click.command()
@@ -79,12 +99,8 @@ log = logging.getLogger(__name__)
 @click.option(
     "--log-level", default="info", show_default=True, type=click.Choice(["debug", "info", "warning", "error"])
 )
-@click.option(
-    "--property",
-    "properties",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Value for ${NAME} in broker.xml; data.dir, artemis.instance and artemis.instance.etc have one as in Artemis.",
+@property_option(
+    "Value for ${NAME} in broker.xml; data.dir, artemis.instance and artemis.instance.etc have one as in Artemis."
 )
 @click.option(
     "--quarantine",
@@ -136,6 +152,8 @@ def run(
     """
     if data is not None and (config is not None or instance is not None):
         raise click.UsageError("--data is the default instance's directory; it excludes --config and --instance")
+    if not check and (user is not None or running is not None):
+        raise click.UsageError("--user and --running go with --check only")
     levels = _levels(loggers)
     default = config is None and instance is None
     if config is not None:

@@ -27,7 +27,7 @@ from understudy.cli.tables import View, view_options
 from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, Unreachable
 from understudy.runtime.base.management_client import ANSWER_TIMEOUT_MS, ManagementAddress
-from understudy.texts import counted, masked_url
+from understudy.texts import counted, masked_url, reason_of
 from understudy.units import format_bytes, format_duration_ms
 
 #: Largest file of an instance directory read. Bytes.
@@ -203,7 +203,7 @@ def _read_file(path: Path) -> str:
     except FileNotFoundError:
         raise
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", file=str(path)) from error
+        raise ConfigError(f"cannot be read: {reason_of(error)}", file=str(path)) from error
 
 
 instance_option = click.option(
@@ -263,7 +263,7 @@ def readiness_of(place: Place) -> dict[str, Any]:
         with error:
             body = error.read(FILE_BYTES_MAX)
     except (OSError, http.client.HTTPException) as error:
-        raise Unreachable(f"{place.url} does not answer: {getattr(error, 'reason', error)}") from error
+        raise Unreachable(f"{place.url} does not answer: {reason_of(getattr(error, 'reason', error))}") from error
     try:
         found = json.loads(body)
         return {

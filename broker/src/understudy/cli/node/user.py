@@ -72,8 +72,8 @@ def add(users: UserTargets, name: str, roles: tuple[str, ...]) -> None:
     \b
     Example: understudy user add alice --role orders --role amq
 
-    Exit codes: 0 added at every node of the pair; 1 the user exists, a node refuses, or the other node of the pair is
-    not changed; 2 usage; 3 not reachable.
+    Exit codes: 0 added at every node of the pair, or to the files of --instance; 1 the user exists, a node refuses, or
+    the other node of the pair is not changed; 2 usage; 3 not reachable.
     """
     secret = _password()
     users.change(f"user {name} added", lambda node: node.add(name, secret, roles))
@@ -90,8 +90,8 @@ def remove(users: UserTargets, name: str, yes: bool) -> None:
     \b
     Example: understudy user remove alice --yes
 
-    Exit codes: 0 removed at every node of the pair; 1 there is no such user, or the other node of the pair is not
-    changed; 2 no terminal and no --yes; 3 not reachable.
+    Exit codes: 0 removed at every node of the pair, or from the files of --instance; 1 there is no such user, or the
+    other node of the pair is not changed; 2 no terminal and no --yes; 3 not reachable.
     """
     confirm(f"Remove user {name}?", yes=yes)
     users.change(f"user {name} removed", lambda node: node.remove(name))
@@ -107,8 +107,8 @@ def password(users: UserTargets, name: str) -> None:
     \b
     Example: understudy user password alice
 
-    Exit codes: 0 changed at every node of the pair; 1 there is no such user, or the other node of the pair is not
-    changed; 2 usage; 3 not reachable.
+    Exit codes: 0 changed at every node of the pair, or in the files of --instance; 1 there is no such user, or the
+    other node of the pair is not changed; 2 usage; 3 not reachable.
     """
     secret = _password()
     users.change(f"password of user {name} changed", lambda node: node.reset(name, secret, None))
@@ -125,8 +125,8 @@ def roles(users: UserTargets, name: str, roles: tuple[str, ...]) -> None:
     \b
     Example: understudy user roles alice --role orders --role reports
 
-    Exit codes: 0 changed at every node of the pair; 1 there is no such user, or the other node of the pair is not
-    changed; 2 usage; 3 not reachable.
+    Exit codes: 0 changed at every node of the pair, or in the files of --instance; 1 there is no such user, or the
+    other node of the pair is not changed; 2 usage; 3 not reachable.
     """
     users.change(f"user {name} has the roles {', '.join(roles)}", lambda node: node.reset(name, None, roles))
 

@@ -127,7 +127,7 @@ def archive_command(
     docs/use/pipeline.md describes the columns.
 
     \b
-    Example: understudy pipeline archive /srv/broker/data -o /archive
+    Example: understudy pipeline archive /srv/broker/data/journal -o /archive
 
     Exit codes: 0 done, 1 Spark failed or rows are missing, 2 usage, or a journal or the archive cannot be used, 3 done,
     but the bodies of some large messages could not be archived.

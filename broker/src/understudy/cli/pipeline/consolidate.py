@@ -79,7 +79,7 @@ def consolidate_command(
     The journal is only read. A run that is killed leaves the new store complete or not at all.
 
     \b
-    Example: understudy pipeline consolidate /srv/broker/data -o /archive/state
+    Example: understudy pipeline consolidate /srv/broker/data/journal -o /archive/state
 
     Exit codes: 0 done, 1 Spark failed or numbers do not agree (nothing was made), 2 usage, or the journal or the output
     cannot be used, 3 done, but bodies of large messages are missing.

@@ -15,6 +15,7 @@ from understudy.client.host import ask_members, carrier_of, listening_socket
 from understudy.cluster.discovery.carriers import AnnouncementDirectory, MemberList, Multicast
 from understudy.cluster.discovery.sockets import AnnouncementReader
 from understudy.errors import Unreachable
+from understudy.texts import reason_of
 
 _log = logging.getLogger("understudy.client")
 #: After the first broadcast, time for those of other brokers that already wait in the socket.
@@ -57,7 +58,7 @@ async def discover(url: ClientUrl) -> tuple[Connector, ...]:
     except TimeoutError:
         raise Unreachable(discovery.nothing_heard()) from None
     except OSError as error:
-        raise Unreachable(f"{group}: cannot listen: {error}") from error
+        raise Unreachable(f"{group}: cannot listen: {reason_of(error)}") from error
     return discovery.connectors(int(loop.time() * 1000))
 
 

@@ -15,6 +15,7 @@ from understudy.client.host import ask_members, carrier_of, listening_socket
 from understudy.cluster.discovery.carriers import AnnouncementDirectory, MemberList, Multicast
 from understudy.cluster.discovery.sockets import DATAGRAM_BYTES, AnnouncementReader
 from understudy.errors import Unreachable
+from understudy.texts import reason_of
 
 _log = logging.getLogger("understudy.client")
 #: After the first broadcast, time for those of other brokers that already wait in the socket.
@@ -43,7 +44,7 @@ def discover(url: ClientUrl) -> tuple[Connector, ...]:
         else:
             heard = _listen(carrier, discovery, deadline_s)
     except OSError as error:
-        raise Unreachable(f"{group}: cannot listen: {error}") from error
+        raise Unreachable(f"{group}: cannot listen: {reason_of(error)}") from error
     if not heard:
         raise Unreachable(discovery.nothing_heard())
     return discovery.connectors(_now_ms())

@@ -131,6 +131,7 @@ class _Reader:
             key = f"{name}_directory"
             values.setdefault(key, self._paths.absolute(getattr(defaults, key)))
         values.setdefault("node_manager_lock_directory", values["journal_directory"])
+        attempt(partial(self._check_retention, core, values), None)
         names = ("name", "management-address", "management-notification-address", "guest-user", "guest-role")
         for name in names:
             attempt(partial(self._required_text, core, name), None)
@@ -262,6 +263,19 @@ class _Reader:
             yield "journal_retention_period_ms", max(int(attributes["period"]), 0) * _UNITS_MS[unit]
         if "storage-limit" in attributes:
             yield "journal_retention_storage_limit_bytes", int(attributes["storage-limit"])
+
+    def _check_retention(self, core: Node, values: Mapping[str, Any]) -> None:
+        """Raise ConfigError if retention would remove files of the store by their age: all are "retained" there."""
+        node = core.child("journal-retention-directory")
+        if node is None or "journal_retention_directory" not in values:
+            return
+        kept = posixpath.normpath(str(values["journal_retention_directory"]))
+        for element, field in (
+            ("journal-directory", "journal_directory"),
+            ("large-messages-directory", "large_messages_directory"),
+        ):
+            if kept == posixpath.normpath(str(values[field])):
+                raise self._error(node, f"is the {element}", hint="retained files need a directory of their own")
 
     def _check_pattern(self, core: Node) -> None:
         node = core.child("view-permission-method-match-pattern")

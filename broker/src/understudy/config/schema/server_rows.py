@@ -333,7 +333,8 @@ _STORE: Final[tuple[Element, ...]] = (
     Element(
         "journal-retention-directory",
         PATH,
-        "Where segments go that leave the log, for understudy data replay; without it they are removed.",
+        "Where segments go that leave the log, for understudy data replay; without it they are removed. Neither the"
+        " journal-directory nor the large-messages-directory, because files are removed there by age and size.",
         attributes=(
             Attribute("unit", Kind.CHOICE, "Unit of period.", "DAYS", choices=("DAYS", "HOURS", "MINUTES", "SECONDS")),
             Attribute("period", Kind.INTEGER, "How long they are kept; without it there is no limit."),

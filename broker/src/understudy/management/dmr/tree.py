@@ -30,9 +30,21 @@ from understudy.management.dmr.values import Value
 _TOP: Final = (INTERFACE, NAMED_PATH, SOCKET_BINDING_GROUP)
 
 
+#: Types of the reference that have no resource here, with what takes its place.
+_ELSEWHERE: Final = {
+    "bridge": "`understudy bridge create`, or bridges of broker.xml",
+    "divert": "`understudy operation invoke broker createDivert`, or diverts of broker.xml",
+    "jms-queue": "`understudy queue create`, or addresses of broker.xml",
+    "jms-topic": "`understudy address create`, or addresses of broker.xml",
+    "security-setting": "security-settings of broker.xml",
+}
+
+
 def not_found(address: Address) -> ManagementError:
     """The failure of an operation on a resource that does not exist."""
-    return ManagementError(f"WFLYCTL0216: Management resource '{shown_address(address)}' not found")
+    kind = address[-1][0] if len(address) > 2 else ""
+    reason = f": this version has no resource {kind}; use {_ELSEWHERE[kind]}" if kind in _ELSEWHERE else ""
+    return ManagementError(f"WFLYCTL0216: Management resource '{shown_address(address)}' not found{reason}")
 
 
 def shown_address(address: Address) -> str:

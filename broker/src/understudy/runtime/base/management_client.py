@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConfigError, NotActive, QueueNotFound, Unreachable
-from understudy.texts import has_login, masked_url, printable
+from understudy.texts import has_login, masked_url, printable, reason_of
 
 #: Longest wait in ms for one answer of a node.
 ANSWER_TIMEOUT_MS: Final = 5_000
@@ -53,7 +53,7 @@ class ManagementAddress:
         try:
             context = ssl.create_default_context(cafile=self.ca)
         except OSError as error:
-            raise ConfigError(f"cannot be used: {error}", file=self.ca) from error
+            raise ConfigError(f"cannot be used: {reason_of(error)}", file=self.ca) from error
         return urllib.request.build_opener(
             urllib.request.ProxyHandler({}), _NoRedirect(), urllib.request.HTTPSHandler(context=context)
         )
@@ -79,7 +79,7 @@ class ManagementAddress:
             with error:
                 self._refused(path, error)
         except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", error)
+            reason = reason_of(getattr(error, "reason", error))
             raise Unreachable(f"{self.url} does not answer: {reason}") from error
         except ValueError as error:
             raise BrokerError(f"{self.url}{path} did not answer with JSON", hint="is it an Understudy node?") from error
@@ -106,7 +106,7 @@ class ManagementAddress:
                     return error.read(ANSWER_BYTES_MAX).decode("utf-8", "replace")
                 self._refused(path, error)
         except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", error)
+            reason = reason_of(getattr(error, "reason", error))
             raise Unreachable(f"{self.url} does not answer: {reason}") from error
 
     def _refused(self, path: str, error: urllib.error.HTTPError) -> NoReturn:

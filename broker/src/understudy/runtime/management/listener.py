@@ -12,6 +12,7 @@ from typing import Final
 
 from understudy.errors import ConfigError
 from understudy.runtime.net.listening import bound_socket
+from understudy.texts import reason_of
 
 #: Shortest token accepted. Characters.
 TOKEN_CHARACTERS_MIN: Final = 16
@@ -67,7 +68,7 @@ class ManagementListener:
                 self.sockets.append(self._listening(family, address))
         except OSError as error:
             self.close()
-            raise ConfigError(f"management cannot listen on {self.host}:{self.port}: {error}") from error
+            raise ConfigError(f"management cannot listen on {self.host}:{self.port}: {reason_of(error)}") from error
         self.port = self.sockets[0].getsockname()[1]
 
     def close(self) -> None:

@@ -127,7 +127,7 @@ class Requests:
         name = _segment(request, 4)
         queue = await self._queue(name)
         if queue is None:
-            return _no_queue(name)
+            return self._no_queue(name)
         count = None if selector is not None else queue["message_count"]
         answered: asyncio.Future[web.Response] = asyncio.get_running_loop().create_future()
 
@@ -148,6 +148,13 @@ class Requests:
 
     async def _queue(self, name: str) -> Any:
         return await _finish(door.item_json(COLLECTIONS["queues"], self._view.rows("queues"), name))
+
+    def _no_queue(self, name: str) -> web.Response:
+        state = self._view.node().ha.state
+        if state != "active":
+            # the queue may well exist, at the node that serves
+            return refuse(503, NotActive.code, f"the node is {state}")
+        return refuse(404, "queue-not-found", f"no queue {name!r} here")
 
     # --- the node --------------------------------------------------------------------------------
 
@@ -288,7 +295,7 @@ class Requests:
         if message_id is not None and not (message_id.isascii() and message_id.isdigit() and len(message_id) <= 18):
             return refuse(404, "not-found", "no such resource")
         if await self._queue(name) is None:
-            return _no_queue(name)
+            return self._no_queue(name)
         parameters = () if message_id is None else (int(message_id),)
         wanted = InvocationRequest(f"queue.{name}", "listWaitReasons", is_attribute=False, parameters=parameters)
         return await self._carry_out(wanted, lambda result: result)
@@ -369,10 +376,6 @@ def refuse(status: int, code: str, message: str) -> web.Response:
     response = answered_with(status, door.error_json(code, message))
     response.force_close()
     return response
-
-
-def _no_queue(name: str) -> web.Response:
-    return refuse(404, "queue-not-found", f"no queue {name!r} here")
 
 
 def too_large() -> web.Response:

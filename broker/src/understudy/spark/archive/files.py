@@ -34,6 +34,7 @@ from understudy.spark.journal.log_plan import Piece
 from understudy.store.log.records import MESSAGE_LARGE
 from understudy.store.log.segment import seed_of
 from understudy.store.messages.large_messages import LargeReader
+from understudy.texts import reason_of
 
 #: Bytes of records and bodies that are held before they are written as a row group.
 CHUNK_BYTES: Final = 32 * 1024 * 1024
@@ -402,7 +403,7 @@ def _groups(generation: Path, files: Sequence[DataFile]) -> Iterator[pa.Table]:
                         yield pa.concat_tables(held)
                         held, size, rows = [], 0, 0
         except (OSError, pa.ArrowException) as error:
-            raise DiskFailed(f"{generation / each.path} cannot be read: {error}") from error
+            raise DiskFailed(f"{generation / each.path} cannot be read: {reason_of(error)}") from error
     if held:
         yield pa.concat_tables(held)
 
@@ -416,4 +417,4 @@ def rows_in(path: Path) -> int:
     try:
         return int(pq.read_metadata(path).num_rows)
     except (OSError, pa.ArrowException) as error:
-        raise DiskFailed(f"{path} cannot be read: {error}") from error
+        raise DiskFailed(f"{path} cannot be read: {reason_of(error)}") from error

@@ -9,6 +9,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConfigError, ConnectionFailed, ManagementError
 from understudy.runtime.base.management_client import ManagementAddress
 from understudy.spark.journal.stream_offsets import StreamOffset
+from understudy.texts import reason_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class ActiveNode:
                 with open(token_file, encoding="utf-8") as file:
                     token = file.read(64 * 1024).strip()
             except (OSError, UnicodeDecodeError) as error:
-                raise ConfigError(f"cannot be read: {error}", file=token_file) from error
+                raise ConfigError(f"cannot be read: {reason_of(error)}", file=token_file) from error
         self._servers = tuple(ManagementAddress(url, token) for url in servers)
 
     def positions(self) -> BrokerPositions:

@@ -29,7 +29,7 @@ from understudy.cli.tables import Column, Kind, Table, View, view_options
 from understudy.cli.terminal import Commands, echo
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
-from understudy.texts import counted
+from understudy.texts import counted, reason_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -206,4 +206,4 @@ def _read(file: Path) -> DefinitionFile:
         with file.open(encoding="utf-8") as opened:
             return parse(opened.read(_BYTES_MAX), str(file))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", file=str(file)) from error
+        raise ConfigError(f"cannot be read: {reason_of(error)}", file=str(file)) from error

@@ -23,7 +23,7 @@ from understudy.cli.node.configuration.overrides import (
 )
 from understudy.cli.node.defaults import default_directory
 from understudy.cli.node.instances import config_of
-from understudy.cli.node.run import configuration_file, read_configuration
+from understudy.cli.node.run import configuration_file, property_option, read_configuration
 from understudy.cli.tables import View, view_options
 from understudy.cli.terminal import Commands, echo
 from understudy.config.edit import Add, Change, Remove, Set, difference, edit
@@ -54,9 +54,7 @@ def config() -> None:
 
 
 _PLACE = (
-    click.option(
-        "--property", "properties", multiple=True, metavar="NAME=VALUE", help="Value for ${NAME} in broker.xml."
-    ),
+    property_option(),
     click.option(
         "--instance",
         type=click.Path(path_type=Path, file_okay=False),
@@ -189,6 +187,7 @@ def print_configuration(instance: Path | None, file: Path | None, properties: tu
     """
     config, directory = place_of(instance, file)
     sys.stdout.buffer.write(effective_data(configuration_file(config, directory, properties)))
+    sys.stdout.buffer.flush()
 
 
 @config.command("drop")
