@@ -9,6 +9,7 @@ VENV := .venv
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
 BIN := $(VENV)/bin
 PY := $(BIN)/python
+INSTALL = $(PYTHON) .ci/install.py $(VENV) -c requirements/constraints.txt
 ROOT := $(CURDIR)
 # bytecode, and the rewritten assertions of the tests, are kept outside of the source tree
 PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(ROOT)/.scratch/bytecode $(BIN)/pytest -q --no-header --durations 10 --durations-min 5 -c broker/pyproject.toml --rootdir broker
@@ -30,10 +31,9 @@ setup: $(VENV)/.kernel ## Make .venv with the broker, its kernel and the tools; 
 
 $(VENV)/.complete: broker/pyproject.toml requirements/ansible.txt requirements/constraints.txt
 	@.ci/system-packages python
-	@echo "setting up $(VENV) (a few minutes the first time)"
+	@echo "setting up $(VENV) (a minute or two the first time)"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e 'broker[dev,zookeeper,ldap]' -r requirements/ansible.txt
+	$(INSTALL) -e 'broker[dev,zookeeper,ldap]' -r requirements/ansible.txt
 	touch $@
 
 # The native kernel (ADR 0034), built where cargo is found. Without it the same functions run in Python; one line says why.
@@ -50,8 +50,8 @@ $(VENV)/.kernel: $(VENV)/.complete $(KERNEL_SOURCES)
 
 $(VENV)/.spark: $(VENV)/.complete
 	@.ci/system-packages java
-	@echo "adding pyspark to $(VENV) (a minute or two the first time)"
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e 'broker[spark]'
+	@echo "adding pyspark to $(VENV) (up to a minute the first time)"
+	$(INSTALL) -e 'broker[spark]'
 	touch $@
 
 # --- the demo ----------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ twin-all: $(VENV)/.kernel ## Unit and property tests, simulation and fuzzing wit
 	$(TWIN) $(MAKE) --no-print-directory unit property simulation fuzz-smoke
 
 $(VENV)/.fuzz: $(VENV)/.complete
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e 'broker[fuzz]'
+	$(INSTALL) -e 'broker[fuzz]'
 	touch $@
 
 FUZZ := cd broker/tests && ../../$(PY) -m fuzz
@@ -280,7 +280,7 @@ IFRAME_WORKER := iframe-worker@1.0.4
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file $(SITE)/mkdocs.yml
 
 $(VENV)/.site: $(VENV)/.complete requirements/site.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -r requirements/site.txt
+	$(INSTALL) -r requirements/site.txt
 	touch $@
 
 $(SITE_SCRIPTS)/.complete: Makefile
