@@ -89,6 +89,7 @@ test-further: $(VENV)/.complete ## Further checks of a change: Spark, clients of
 	  --beside \
 	  "interop-short=$(MAKE) --no-print-directory interop-short" \
 	  "collection-integration=$(MAKE) --no-print-directory collection-integration" \
+	  "collection-sanity-further=$(MAKE) --no-print-directory collection-sanity-further" \
 	  "ssh=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh"
 
 .PHONY: test-all
