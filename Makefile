@@ -60,37 +60,38 @@ include .ci/collection.mk
 
 # --- tests -------------------------------------------------------------------------------------
 
+# Parts of make test at the same time: two more than processors, as those with real processes wait for timers half of
+# the time. The list has the longest first.
+AT_ONCE ?= $(shell echo $$(($$(nproc) + 2)))
+
 .PHONY: test
 test: $(VENV)/.complete ## The checks of a change; .ci/run also has those of test-further
 	@.ci/system-packages kernel java hosts services
-	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.kernel $(VENV)/.spark $(VENV)/.site
-	@$(PY) .ci/parts.py \
-	  "static=$(MAKE) --no-print-directory static" \
-	  "unit=$(MAKE) --no-print-directory unit" \
-	  "property=$(MAKE) --no-print-directory property" \
-	  --beside \
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.kernel $(VENV)/.spark $(VENV)/.site $(COLLECTION)
+	@$(PY) .ci/parts.py --at-once $(AT_ONCE) \
+	  "integration-2=$(MAKE) --no-print-directory integration-2" \
+	  "integration-1=$(MAKE) --no-print-directory integration-1" \
 	  "molecule=$(MAKE) --no-print-directory molecule-default" \
 	  "simulation=$(MAKE) --no-print-directory simulation" \
-	  --beside \
-	  "integration-1=$(MAKE) --no-print-directory integration-1" \
+	  "unit=$(MAKE) --no-print-directory unit" \
+	  "property=$(MAKE) --no-print-directory property" \
 	  "collection=$(MAKE) --no-print-directory collection" \
-	  --beside \
-	  "integration-2=$(MAKE) --no-print-directory integration-2"
+	  "static=$(MAKE) --no-print-directory static"
 
+# collection-integration has ports of the kernel's choice, so it comes after the many connections of interop-short.
 .PHONY: test-further
 test-further: $(VENV)/.complete ## Further checks of a change: Spark, clients of other brokers, ssh, modules on a broker, kernel twin, fuzzing
 	@.ci/system-packages kernel java maven rabbitmq hosts services
-	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.kernel $(VENV)/.spark
-	@$(PY) .ci/parts.py \
-	  "spark=$(MAKE) --no-print-directory spark" \
-	  "rust=$(MAKE) --no-print-directory rust" \
-	  "twin=$(PY) .ci/has_native_kernel.py && $(MAKE) --no-print-directory twin" \
-	  "fuzz-smoke=$(MAKE) --no-print-directory fuzz-smoke" \
-	  --beside \
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.kernel $(VENV)/.spark $(COLLECTION)
+	@$(PY) .ci/parts.py --at-once 2 \
 	  "interop-short=$(MAKE) --no-print-directory interop-short" \
-	  "collection-integration=$(MAKE) --no-print-directory collection-integration" \
 	  "collection-sanity-further=$(MAKE) --no-print-directory collection-sanity-further" \
-	  "ssh=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh"
+	  "twin=$(PY) .ci/has_native_kernel.py && $(MAKE) --no-print-directory twin" \
+	  "spark=$(MAKE) --no-print-directory spark" \
+	  "fuzz-smoke=$(MAKE) --no-print-directory fuzz-smoke" \
+	  "rust=$(MAKE) --no-print-directory rust" \
+	  "ssh=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh" \
+	  "collection-integration=$(MAKE) --no-print-directory collection-integration"
 
 .PHONY: test-all
 test-all: $(VENV)/.kernel $(VENV)/.spark $(VENV)/.site ## make test and test-further, new examples, every interop scenario and 4,000 seeds
