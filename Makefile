@@ -9,6 +9,7 @@ VENV := .venv
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
 BIN := $(VENV)/bin
 PY := $(BIN)/python
+INSTALL = $(PYTHON) .ci/install.py $(VENV) -c requirements/constraints.txt
 ROOT := $(CURDIR)
 # bytecode, and the rewritten assertions of the tests, are kept outside of the source tree
 PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(ROOT)/.scratch/bytecode $(BIN)/pytest -q --no-header --durations 10 --durations-min 5 -c broker/pyproject.toml --rootdir broker
@@ -30,10 +31,9 @@ setup: $(VENV)/.kernel ## Make .venv with the broker, its kernel and the tools; 
 
 $(VENV)/.complete: broker/pyproject.toml requirements/ansible.txt requirements/constraints.txt
 	@.ci/system-packages python
-	@echo "setting up $(VENV) (a few minutes the first time)"
+	@echo "setting up $(VENV) (a minute or two the first time)"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e 'broker[dev,zookeeper,ldap]' -r requirements/ansible.txt
+	$(INSTALL) -e 'broker[dev,zookeeper,ldap]' -r requirements/ansible.txt
 	touch $@
 
 # The native kernel (ADR 0034), built where cargo is found. Without it the same functions run in Python; one line says why.
@@ -50,8 +50,8 @@ $(VENV)/.kernel: $(VENV)/.complete $(KERNEL_SOURCES)
 
 $(VENV)/.spark: $(VENV)/.complete
 	@.ci/system-packages java
-	@echo "adding pyspark to $(VENV) (a minute or two the first time)"
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e 'broker[spark]'
+	@echo "adding pyspark to $(VENV) (up to a minute the first time)"
+	$(INSTALL) -e 'broker[spark]'
 	touch $@
 
 # --- the demo ----------------------------------------------------------------------------------
@@ -60,36 +60,38 @@ include .ci/collection.mk
 
 # --- tests -------------------------------------------------------------------------------------
 
+# Parts of make test at the same time: two more than processors, as those with real processes wait for timers half of
+# the time. The list has the longest first.
+AT_ONCE ?= $(shell echo $$(($$(nproc) + 2)))
+
 .PHONY: test
 test: $(VENV)/.complete ## The checks of a change; .ci/run also has those of test-further
 	@.ci/system-packages kernel java hosts services
-	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.kernel $(VENV)/.spark $(VENV)/.site
-	@$(PY) .ci/parts.py \
-	  "static=$(MAKE) --no-print-directory static" \
-	  "unit=$(MAKE) --no-print-directory unit" \
-	  "property=$(MAKE) --no-print-directory property" \
-	  --beside \
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.kernel $(VENV)/.spark $(VENV)/.site $(COLLECTION)
+	@$(PY) .ci/parts.py --at-once $(AT_ONCE) \
+	  "integration-2=$(MAKE) --no-print-directory integration-2" \
+	  "integration-1=$(MAKE) --no-print-directory integration-1" \
 	  "molecule=$(MAKE) --no-print-directory molecule-default" \
 	  "simulation=$(MAKE) --no-print-directory simulation" \
-	  --beside \
-	  "integration-1=$(MAKE) --no-print-directory integration-1" \
+	  "unit=$(MAKE) --no-print-directory unit" \
+	  "property=$(MAKE) --no-print-directory property" \
 	  "collection=$(MAKE) --no-print-directory collection" \
-	  --beside \
-	  "integration-2=$(MAKE) --no-print-directory integration-2"
+	  "static=$(MAKE) --no-print-directory static"
 
+# collection-integration has ports of the kernel's choice, so it comes after the many connections of interop-short.
 .PHONY: test-further
 test-further: $(VENV)/.complete ## Further checks of a change: Spark, clients of other brokers, ssh, modules on a broker, kernel twin, fuzzing
 	@.ci/system-packages kernel java maven rabbitmq hosts services
-	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.kernel $(VENV)/.spark
-	@$(PY) .ci/parts.py \
-	  "spark=$(MAKE) --no-print-directory spark" \
-	  "rust=$(MAKE) --no-print-directory rust" \
-	  "twin=$(PY) .ci/has_native_kernel.py && $(MAKE) --no-print-directory twin" \
-	  "fuzz-smoke=$(MAKE) --no-print-directory fuzz-smoke" \
-	  --beside \
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.kernel $(VENV)/.spark $(COLLECTION)
+	@$(PY) .ci/parts.py --at-once 2 \
 	  "interop-short=$(MAKE) --no-print-directory interop-short" \
-	  "collection-integration=$(MAKE) --no-print-directory collection-integration" \
-	  "ssh=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh"
+	  "collection-sanity-further=$(MAKE) --no-print-directory collection-sanity-further" \
+	  "twin=$(PY) .ci/has_native_kernel.py && $(MAKE) --no-print-directory twin" \
+	  "spark=$(MAKE) --no-print-directory spark" \
+	  "fuzz-smoke=$(MAKE) --no-print-directory fuzz-smoke" \
+	  "rust=$(MAKE) --no-print-directory rust" \
+	  "ssh=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh" \
+	  "collection-integration=$(MAKE) --no-print-directory collection-integration"
 
 .PHONY: test-all
 test-all: $(VENV)/.kernel $(VENV)/.spark $(VENV)/.site ## make test and test-further, new examples, every interop scenario and 4,000 seeds
@@ -176,7 +178,7 @@ twin-all: $(VENV)/.kernel ## Unit and property tests, simulation and fuzzing wit
 	$(TWIN) $(MAKE) --no-print-directory unit property simulation fuzz-smoke
 
 $(VENV)/.fuzz: $(VENV)/.complete
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e 'broker[fuzz]'
+	$(INSTALL) -e 'broker[fuzz]'
 	touch $@
 
 FUZZ := cd broker/tests && ../../$(PY) -m fuzz
@@ -280,7 +282,7 @@ IFRAME_WORKER := iframe-worker@1.0.4
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file $(SITE)/mkdocs.yml
 
 $(VENV)/.site: $(VENV)/.complete requirements/site.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -r requirements/site.txt
+	$(INSTALL) -r requirements/site.txt
 	touch $@
 
 $(SITE_SCRIPTS)/.complete: Makefile

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Run the parts of the test suite and say what ran and how long it took.
 
-    .ci/parts.py NAME=COMMAND [NAME=COMMAND ...] [--beside NAME=COMMAND ...] [--then NAME=COMMAND ... [--beside ...]]
+    .ci/parts.py [--at-once N] NAME=COMMAND [NAME=COMMAND ...]
 
-Parts run one after the other. Those after a --beside run at the same time as the ones before it: some parts compute,
-others mostly wait. Those after --then wait until all parts before it have ended.
-Each part's output goes to the terminal as it comes, that of a part after --beside when the part ends. A part that
-ends with exit code 77 could not run on this machine: its last line says why, and it counts as skipped. Every other
+Parts begin in the order of the list, N at a time (one unless said otherwise): some parts compute, others mostly wait.
+The longest ones come first in the list, so that none of them is left alone at the end.
+A part's output goes to the terminal as it comes if one part runs at a time, and when the part ends otherwise. A part
+that ends with exit code 77 could not run on this machine: its last line says why, and it counts as skipped. Every other
 non-zero exit is a failure; the remaining parts still run. Exit code 1 when a part failed.
 
 The table at the end has the time of each part and the processor time of its processes: where the second is far below
@@ -18,9 +18,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 SKIPPED = 77
@@ -53,29 +53,24 @@ def run_part(command: str, show: Callable[[str], object]) -> tuple[int, float, s
     return process.returncode, usage.ru_utime + usage.ru_stime, last
 
 
-def run_group(parts: list[str], rows: list[Outcome], collected: bool) -> None:
-    """Run parts one after the other and append a row for each.
+def run_and_report(part: str, collected: bool) -> Outcome:
+    """Run a part and say how it ended.
 
     Args:
-        parts: ``NAME=COMMAND`` each.
-        rows: Outcomes of the parts of all groups, to which those of this group are appended.
-        collected: Show the output of a part when it ends, not as it comes.
+        part: ``NAME=COMMAND``.
+        collected: Show the output of the part when it ends, not as it comes.
     """
-    for part in parts:
-        name, _, command = part.partition("=")
-        lines: list[str] = []
-        head = f"\n=== {name}: {command}"
-        if collected:
-            lines.append(f"{head}\n")
-        else:
-            print(head, flush=True)
-        began = time.monotonic()
-        code, processor_seconds, last = run_part(command, lines.append if collected else show_line)
-        outcome = {0: "passed", SKIPPED: "skipped"}.get(code, "failed")
-        seconds = time.monotonic() - began
-        row = Outcome(name, outcome, seconds, processor_seconds, last if outcome == "skipped" else "")
-        rows.append(row)
-        print(f"{''.join(lines)}=== {name}: {outcome} in {row.seconds:.0f} s", flush=True)
+    name, _, command = part.partition("=")
+    lines: list[str] = []
+    print(f"\n=== {name}: {'begins' if collected else command}", flush=True)
+    began = time.monotonic()
+    code, processor_seconds, last = run_part(command, lines.append if collected else show_line)
+    seconds = time.monotonic() - began
+    outcome = {0: "passed", SKIPPED: "skipped"}.get(code, "failed")
+    head = f"\n=== {name}: {command}\n" if collected else ""
+    # one write, so that parts that end at the same time do not mix their lines
+    print(f"{head}{''.join(lines)}=== {name}: {outcome} in {seconds:.0f} s\n", end="", flush=True)
+    return Outcome(name, outcome, seconds, processor_seconds, last if outcome == "skipped" else "")
 
 
 def show_line(line: str) -> None:
@@ -86,25 +81,11 @@ def main(arguments: list[str]) -> int:
     if not arguments or "--help" in arguments:
         print(__doc__)
         return 0 if arguments else 2
-    # of each phase: the groups that run at the same time, each of parts that run one after the other
-    phases: list[list[list[str]]] = [[[]]]
-    for argument in arguments:
-        if argument == "--beside":
-            phases[-1].append([])
-        elif argument == "--then":
-            phases.append([[]])
-        else:
-            phases[-1][-1].append(argument)
-    rows: list[Outcome] = []
-    for first, *others in phases:
-        beside = [threading.Thread(target=run_group, args=(group, rows, True)) for group in others]
-        for thread in beside:
-            thread.start()
-        run_group(first, rows, False)
-        if any(thread.is_alive() for thread in beside):
-            print("\n=== waiting for the parts that run beside", flush=True)
-        for thread in beside:
-            thread.join()
+    at_once, parts = 1, arguments
+    if arguments[0] == "--at-once":
+        at_once, parts = int(arguments[1]), arguments[2:]
+    with ThreadPoolExecutor(at_once) as pool:
+        rows = list(pool.map(lambda part: run_and_report(part, at_once > 1), parts))
     width = max(len(row.name) for row in rows)
     print("\nWhat ran")
     for row in rows:
