@@ -25,6 +25,9 @@ from operator import attrgetter
 
 from understudy.kernel.log import join_runs
 from understudy.routing.queues.singles import Singles
+from understudy.routing.queues.value_index import next_equal
+from understudy.selector.equalities import Equalities
+from understudy.selector.work import WORK
 from understudy.store.messages.columns import Columns, Rows, rows_of
 from understudy.store.messages.reference import Location, MessageReference, Part, References, RunSlice, StoredRun
 from understudy.store.messages.reference_block import BLOCK_REFERENCES, Block, BlockPages, GroupsAllowed
@@ -49,6 +52,9 @@ _MEMORY_BLOCKS = 8
 
 #: Blocks without bodies that can leave memory, which one search for some passes over.
 _LOOKS_MAX = 256
+
+#: Steps of one search for values (``selector.work``), after which it ends at the next message.
+_INDEX_STEPS_MAX = 1_024
 
 _position = attrgetter("position")
 _base = attrgetter("base")
@@ -414,6 +420,30 @@ class Level:
             self._looked = block
         if self.keep_open:
             block.stay_open()
+
+    def find_equal(self, position: int, wanted: Equalities, now_ms: int) -> tuple[Block | Singles, int, bool] | None:
+        """A message at or after a position before which none has these values: its block and row, and whether it has
+        them for certain (``value_index``). Without indexes of too many blocks. None: there is no further message.
+        """
+        if self._loose:
+            self._gather()
+        blocks = self.blocks
+        end = WORK.steps + _INDEX_STEPS_MAX
+        for number in range(max(bisect_right(blocks, position, key=_base) - 1, 0), len(blocks)):
+            block = blocks[number]
+            row = max(position - block.base, 0)
+            row, certain = next_equal(block, row, wanted, now_ms) if WORK.steps < end else (block.row_from(row), False)
+            if row >= 0:
+                self._look(block)
+                return block, row, certain
+        return None
+
+    def take_row(self, block: Block | Singles, row: int) -> None:
+        """Take a message that ``find_equal`` just gave."""
+        self.count -= 1
+        block.take(row)
+        if not block.count:
+            self._remove_block(self.blocks.index(block))
 
     def next_row(self, position: int) -> RunSlice | None:
         """``next_from`` as a slice of a run; None: the next one is no message of a run, or there is none."""
