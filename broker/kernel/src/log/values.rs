@@ -32,7 +32,10 @@ pub fn run_values<'py>(
         for name in &names {
             let name = name.as_bytes();
             // the last one of a name counts
-            let entry = found.iter().rev().find(|each| &message[each.name.0..each.name.1] == name);
+            let entry = found
+                .iter()
+                .rev()
+                .find(|each| &message[each.name.0..each.name.1] == name);
             match entry.map(|each| value(py, message, each)).transpose()?.flatten() {
                 Some(value) => values.push(value),
                 None => break,
@@ -62,7 +65,9 @@ fn value<'py>(py: Python<'py>, message: &[u8], entry: &Entry) -> PyResult<Option
         5 => integer(i64::from(unsigned as i16)),
         6 => integer(i64::from(unsigned as i32)),
         7 => integer(unsigned as i64),
-        8 => Ok(Some(PyFloat::new(py, f64::from(f32::from_bits(unsigned as u32))).into_any())),
+        8 => Ok(Some(
+            PyFloat::new(py, f64::from(f32::from_bits(unsigned as u32))).into_any(),
+        )),
         9 => Ok(Some(PyFloat::new(py, f64::from_bits(unsigned)).into_any())),
         10 if raw.len() % 2 != 0 => Err(PyValueError::new_err("a text of half a character")),
         10 => Ok(Some(decode(py, raw)?.into_any())),
