@@ -431,16 +431,11 @@ def _take_equal(queue: Queue, consumer: Consumer, wanted: Equalities, now_ms: in
     for level in queue.pending.levels:
         if not level.count:
             continue
-        found = level.find_equal(cursors.get(level.priority, -1), wanted, now_ms)
-        if found is None:
-            cursors[level.priority] = level.end
-            continue
-        block, row, certain = found
-        part = block.row_slice(row) if certain else None
-        cursors[level.priority] = block.base + row
-        if part is not None:
-            level.take_row(block, row)
-        return part
+        priority = level.priority
+        part, position = level.take_equal(cursors.get(priority, -1), wanted, now_ms)
+        cursors[priority] = position
+        if part is not None or position < level.end:
+            return part
     return References()
 
 

@@ -429,21 +429,42 @@ class Level:
             self._gather()
         blocks = self.blocks
         end = WORK.steps + _INDEX_STEPS_MAX
-        for number in range(max(bisect_right(blocks, position, key=_base) - 1, 0), len(blocks)):
-            block = blocks[number]
-            row = max(position - block.base, 0)
-            row, certain = next_equal(block, row, wanted, now_ms) if WORK.steps < end else (block.row_from(row), False)
+        count = len(blocks)
+        number = bisect_right(blocks, position, key=_base) - 1 if count > 1 else 0
+        for block in blocks if number <= 0 else islice(blocks, number, None):
+            row = position - block.base
+            if WORK.steps < end:
+                row, certain = next_equal(block, row if row > 0 else 0, wanted, now_ms)
+            else:
+                row, certain = block.row_from(max(row, 0)), False
             if row >= 0:
-                self._look(block)
+                if self._looked is not block or self.keep_open:
+                    self._look(block)
                 return block, row, certain
         return None
 
-    def take_row(self, block: Block | Singles, row: int) -> None:
-        """Take a message that ``find_equal`` just gave."""
+    def take_equal(self, position: int, wanted: Equalities, now_ms: int) -> tuple[RunSlice | None, int]:
+        """Take a message of a run that has these values, if ``find_equal`` gives one that has them for certain. Returns
+        it, or None, and the position of the next message that may have them.
+        """
+        found = self.find_equal(position, wanted, now_ms)
+        if found is None:
+            return None, self.end
+        block, row, certain = found
+        position = block.base + row
+        run = block.run
+        if not certain or run is None:
+            return None, position
+        assert isinstance(block, Block)
+        first = run.begin + row
+        part = RunSlice(
+            run.run, first, first + 1, run.priority, position, durable=run.durable, shared=run.shared
+        )  # fmt: skip
         self.count -= 1
-        block.take(row)
+        block.take_rows(row, row + 1)
         if not block.count:
             self._remove_block(self.blocks.index(block))
+        return part, position
 
     def next_row(self, position: int) -> RunSlice | None:
         """``next_from`` as a slice of a run; None: the next one is no message of a run, or there is none."""

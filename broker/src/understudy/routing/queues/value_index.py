@@ -17,6 +17,7 @@ from understudy.routing.queues.singles import Singles
 from understudy.selector import STEPS_OF_A_LOOK
 from understudy.selector.equalities import Equalities
 from understudy.selector.work import WORK
+from understudy.store.messages.reference import RunSlice
 from understudy.store.messages.reference_block import Block, ValueIndex
 
 #: Steps that are counted for a message which enters an index.
@@ -36,38 +37,46 @@ def next_equal(block: Block | Singles, row: int, wanted: Equalities, now_ms: int
         now_ms: Wall time; messages that have expired by then need a look.
     """
     WORK.steps += STEPS_OF_A_LOOK
+    index = _index_of(block, wanted.names, now_ms) if isinstance(block, Block) else None
+    if index is None or isinstance(block, Singles):
+        return block.row_from(row), False
+    part, returned, gone = block.run, block.returned, block._gone
+    assert part is not None
+    first, head = part.begin, block.head
+    row = row if row > head else head
+    rows = index.get(wanted.values, ())
+    found = -1
+    for number in range(bisect_left(rows, first + row), len(rows)):
+        each = rows[number] - first
+        if gone is None or not gone[each]:
+            found = each
+            break
+    if returned is not None:
+        again = min((each for each in returned if each >= row), default=found)
+        if again <= found or found < 0:
+            return again, False
+    return found, not part.run.grouped
+
+
+def _index_of(block: Block, names: tuple[bytes, ...], now_ms: int) -> ValueIndex | None:
+    """The index of a block by these properties; None: each message is looked at."""
+    indexes = block.indexes
+    if indexes is not None:
+        index = indexes.get(names)
+        if index is not None and block.returned is None and not 0 < block.earliest_ms <= now_ms:
+            return index
     if (
-        isinstance(block, Singles)
-        or block.run is None
+        block.run is None
         or block.run.paged
         or 0 < block.earliest_ms <= now_ms
         or (block.returned is not None and len(block.returned) > _RETURNED_MAX)
     ):
-        return block.row_from(row), False
-    index = block.indexes.get(wanted.names) if block.indexes is not None else None
-    if index is None:
-        index = _make_index(block, wanted.names)
-        if index is None:
-            return block.row_from(row), False
-    first = block.run.begin
-    row = max(row, block.head)
-    rows = index.get(wanted.values, ())
-    found = -1
-    for number in range(bisect_left(rows, first + row), len(rows)):
-        if block.waits(rows[number] - first):
-            found = rows[number] - first
-            break
-    if block.returned is not None:
-        again = min((each for each in block.returned if each >= row), default=found)
-        if again <= found or found < 0:
-            return again, False
-    return found, not block.run.run.grouped
+        return None
+    return _make_index(block, names, block.run) if indexes is None or names not in indexes else indexes[names]
 
 
-def _make_index(block: Block, names: tuple[bytes, ...]) -> ValueIndex | None:
+def _make_index(block: Block, names: tuple[bytes, ...], part: RunSlice) -> ValueIndex | None:
     """The rows of a block that is a run by these properties, which is kept with it. None: a message is malformed."""
-    part = block.run
-    assert part is not None
     begin = part.begin
     WORK.steps += _STEPS_OF_A_ROW * (block.size - block.head)
     try:
