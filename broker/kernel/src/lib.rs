@@ -21,7 +21,7 @@ mod sends;
 
 /// Version of the functions below; equal to `INTERFACE` in `understudy/kernel/__init__.py`. It changes whenever the
 /// arguments or the result of a function change.
-const INTERFACE: u32 = 15;
+const INTERFACE: u32 = 16;
 
 /// The module as Python imports it.
 #[pymodule]
@@ -52,6 +52,7 @@ fn understudy_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(log::stored::read_run, module)?)?;
     module.add_function(wrap_pyfunction!(log::stored::bare_run, module)?)?;
     module.add_function(wrap_pyfunction!(log::stored::run_columns, module)?)?;
+    module.add_function(wrap_pyfunction!(log::values::run_values, module)?)?;
     module.add_function(wrap_pyfunction!(changes::pick_sends, module)?)?;
     module.add_function(wrap_pyfunction!(changes::moved_sends, module)?)?;
     module.add_function(wrap_pyfunction!(changes::split_forwarded, module)?)?;

@@ -336,13 +336,13 @@ def lone_acknowledgements(client: Client, name: str) -> Count:
         return client.count(name, acknowledge, OPERATIONS, WARMUP, OPERATIONS)
 
 
-def committed_acknowledgements(client: Client, name: str) -> Count:
-    """A consumer of a JMS session with CLIENT_ACKNOWLEDGE that has its messages, and writes ``BATCH`` acknowledgements
-    at once, each with its commit.
+def acknowledgements_together(client: Client, name: str, *, committed: bool) -> Count:
+    """A consumer of a JMS session that has its messages, and writes ``BATCH`` acknowledgements at once: with
+    CLIENT_ACKNOWLEDGE each has its commit, with AUTO_ACKNOWLEDGE only the last one wants a response here.
     """
-    client.link.declare(["committed"])
-    producer = client.link.producer("committed", Content(PLAIN))
-    consumer = client.link.consumer("committed", 0, auto_commit_acks=False)
+    client.link.declare([name])
+    producer = client.link.producer(name, Content(PLAIN))
+    consumer = client.link.consumer(name, 0, auto_commit_acks=not committed)
     with producer.socket as sending, consumer.socket as receiving:
         for connected in (sending, receiving):
             connected.settimeout(60)
@@ -352,11 +352,15 @@ def committed_acknowledgements(client: Client, name: str) -> Count:
         sending.sendall(b"".join(patched(producer, number) for number in range(count)))
         _responses(sending, count)
         receiving.sendall(consumer.start)
-        pairs = [_acknowledgement(each, answered=False) + _commit(each) for each in _frames(receiving, _RECEIVE, count)]
+        requests = [
+            _acknowledgement(each, answered=not committed and number % BATCH == BATCH - 1)
+            + (_commit(each) if committed else b"")
+            for number, each in enumerate(_frames(receiving, _RECEIVE, count))
+        ]
 
         def acknowledge(number: int) -> None:
-            receiving.sendall(b"".join(pairs[number * BATCH : (number + 1) * BATCH]))
-            _responses(receiving, BATCH)
+            receiving.sendall(b"".join(requests[number * BATCH : (number + 1) * BATCH]))
+            _responses(receiving, BATCH if committed else 1)
 
         return client.count(name, acknowledge, BATCH * times, warmup, times)
 
@@ -394,7 +398,8 @@ CASES: Final[dict[str, Callable[[Client, str], Count]]] = {
     "tx-1-together": lambda client, name: committed_sends(client, name, together=True),
     "xa-1": branches,
     "acknowledge": lone_acknowledgements,
-    "batch-commit": committed_acknowledgements,
+    "batch-acknowledge": lambda client, name: acknowledgements_together(client, name, committed=False),
+    "batch-commit": lambda client, name: acknowledgements_together(client, name, committed=True),
     "batch": lambda client, name: batches(client, name, PLAIN),
     "batch-properties": lambda client, name: batches(client, name, PROPERTIES),
     "batch-duplicate-id": lambda client, name: batches(client, name, DUPLICATE),

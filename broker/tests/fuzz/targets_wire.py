@@ -15,7 +15,7 @@ from understudy.properties import BYTE, CHAR, FLOAT, SHORT, Properties
 from understudy.wire.buffer import Reader
 from understudy.wire.core import layout
 from understudy.wire.core import packets as p
-from understudy.wire.core.codec import CommitBatch, FrameDecoder, SendBatch, encode
+from understudy.wire.core.codec import AcknowledgeBatch, CommitBatch, FrameDecoder, SendBatch, encode
 from understudy.wire.core.http_upgrade import UpgradeRefused, accepted, read_request, split_head
 from understudy.wire.core.packets_session import MessageField
 from understudy.wire.core.transport import TransportConfiguration
@@ -112,7 +112,7 @@ def _decode(role: Any, limit_bytes: int, data: bytes) -> None:
     version = VERSIONS[data[0] % len(VERSIONS)]
     decoder = FrameDecoder(role, limit_bytes)
     decoder.version = version
-    decoder.groups_sends = decoder.groups_commits = bool(data[0] & 0x40)
+    decoder.groups_sends = decoder.groups_acknowledges = bool(data[0] & 0x40)
     rest = data[1:]
     half = len(rest) // 2 if data[0] & 0x80 else len(rest)
     for part in (rest[:half], rest[half:]):
@@ -124,6 +124,8 @@ def _decode(role: Any, limit_bytes: int, data: bytes) -> None:
                     message = Message.decode(sends.encoded(row))
                     assert (message.address, message.durable) == (sends.address(row), sends.durable(row))
                     encode(p.SessionSend(message, False, 1, 1), frame.channel_id, version)
+            elif isinstance(frame.packet, AcknowledgeBatch):
+                assert frame.size_bytes == 30 * len(frame.packet.message_ids) > 30
             elif isinstance(frame.packet, CommitBatch):
                 assert frame.size_bytes == 43 * len(frame.packet.message_ids) > 0
             else:

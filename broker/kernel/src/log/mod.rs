@@ -10,3 +10,4 @@ pub(crate) mod runs;
 pub(crate) mod search;
 pub(crate) mod skim;
 pub(crate) mod stored;
+pub(crate) mod values;

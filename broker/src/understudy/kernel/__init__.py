@@ -26,7 +26,7 @@ from understudy.kernel.sends import DUPLICATE_SHIFT, DURABLE, PRIORITY_SHIFT
 
 #: Version of the functions; ``INTERFACE`` in ``broker/kernel/src/lib.rs`` must be equal. It changes whenever the
 #: arguments or the result of a function change.
-INTERFACE: Final = 15
+INTERFACE: Final = 16
 #: Environment variable that forces a kernel.
 VARIABLE: Final = "UNDERSTUDY_KERNEL"
 #: Functions that the native module must have.
@@ -57,6 +57,7 @@ FUNCTIONS: Final = (
     "run_columns",
     "run_deliveries",
     "run_receives",
+    "run_values",
     "scan",
     "sends_of",
     "skim_records",

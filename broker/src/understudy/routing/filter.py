@@ -5,17 +5,19 @@ from __future__ import annotations
 from understudy.limits import EXCLUDED_MESSAGES_MAX
 from understudy.message import Message
 from understudy.selector import Selector, parse_selector
+from understudy.selector.equalities import NO_EQUALITIES, incomplete
 
 
 class Filter:
     """Which messages a binding or a consumer takes."""
 
-    __slots__ = ("_selector", "text")
+    __slots__ = ("_selector", "equalities", "text")
 
     def __init__(self, text: str, *, stored: bool = False) -> None:
         """See ``parse_selector``; raises InvalidSelector."""
         self.text = text
         self._selector: Selector = parse_selector(text, stored=stored)
+        self.equalities = self._selector.equalities
 
     @property
     def steps(self) -> int:
@@ -34,6 +36,7 @@ class ExcludingFilter(Filter):
 
     def __init__(self, inner: Filter | None) -> None:
         self.text = inner.text if inner is not None else ""
+        self.equalities = incomplete(inner.equalities) if inner is not None else NO_EQUALITIES
         self._inner = inner
         self._excluded: dict[int, None] = {}
 

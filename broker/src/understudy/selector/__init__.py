@@ -23,6 +23,7 @@ from typing import Final
 from understudy.errors import InvalidSelector
 from understudy.limits import SELECTOR_CHARACTERS_MAX, SELECTOR_STEPS_MAX
 from understudy.message import Message
+from understudy.selector.equalities import NO_EQUALITIES, Equalities
 from understudy.selector.evaluation import Evaluate
 from understudy.selector.parser import Parser
 from understudy.selector.tokens import tokenize
@@ -31,20 +32,21 @@ from understudy.selector.work import WORK
 #: Compiled selectors in the cache.
 CACHE_MAX: Final = 512
 #: Steps counted for reading a message, in addition to those of the selector.
-_STEPS_OF_A_LOOK: Final = 4
+STEPS_OF_A_LOOK: Final = 4
 _UNLIMITED: Final = 1 << 62
 
 
 class Selector:
     """A compiled selector. Immutable; equal texts give the same object while it is cached."""
 
-    __slots__ = ("_evaluate", "steps", "text")
+    __slots__ = ("_evaluate", "equalities", "steps", "text")
 
-    def __init__(self, text: str, evaluate: Evaluate, steps: int) -> None:
+    def __init__(self, text: str, evaluate: Evaluate, steps: int, equalities: Equalities = NO_EQUALITIES) -> None:
         self.text = text
         self._evaluate = evaluate
         self.steps = steps
         """Cost of evaluating the selector for a message, without the characters read by LIKE (``work``)."""
+        self.equalities = equalities
 
     def matches(self, message: Message) -> bool:
         """Whether the message is selected. Unknown counts as false. The work is counted (``work``)."""
@@ -71,7 +73,7 @@ def parse_selector(text: str, *, stored: bool = False) -> Selector:
     start, hyphens, convert = _prefixes(text)
     parser = Parser(tokenize(text, start, hyphens), convert, _UNLIMITED if stored else SELECTOR_STEPS_MAX)
     evaluate = parser.parse()
-    return Selector(text, evaluate, _STEPS_OF_A_LOOK + parser.steps)
+    return Selector(text, evaluate, STEPS_OF_A_LOOK + parser.steps, parser.equalities)
 
 
 def _prefixes(text: str) -> tuple[int, bool, bool]:

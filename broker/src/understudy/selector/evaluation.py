@@ -43,7 +43,7 @@ def _user_id(message: Message) -> Value:
     return None if message.user_id is None else f"ID:{uuid_text(message.user_id)}"
 
 
-_HEADERS: Final[dict[str, Evaluate]] = {
+HEADERS: Final[dict[str, Evaluate]] = {
     "AMQAddress": lambda message: message.address,
     "AMQDurable": lambda message: "DURABLE" if message.durable else "NON_DURABLE",
     "AMQExpiration": lambda message: message.expiration,
@@ -69,7 +69,7 @@ JMSType, JMSCorrelationID and JMSReplyTo are properties of these very names.
 
 def identifier(name: str) -> Evaluate:
     """The value of an identifier: a header field, or the property of that name."""
-    return _HEADERS.get(name) or property_value(name)
+    return HEADERS.get(name) or property_value(name)
 
 
 def _kind(value: Value) -> str:

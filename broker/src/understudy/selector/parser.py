@@ -11,7 +11,8 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.limits import SELECTOR_DEPTH_MAX, SELECTOR_LIKES_MAX, SELECTOR_STEPS_MAX
 from understudy.selector import evaluation
-from understudy.selector.evaluation import ARITHMETIC, ORDERS, Evaluate, LikeTexts, Operation, Value
+from understudy.selector.equalities import NO_EQUALITIES, Equalities, all_of, equality_of
+from understudy.selector.evaluation import ARITHMETIC, HEADERS, ORDERS, Evaluate, LikeTexts, Operation, Value
 from understudy.selector.like import LikePattern
 from understudy.selector.tokens import INTEGER_MAX, Token, invalid
 
@@ -29,6 +30,9 @@ class _Expression:
     constant: Value = None
     """Value of a literal."""
     identifier: bool = False
+    property_name: str = ""
+    """Property that an identifier names."""
+    equalities: Equalities = NO_EQUALITIES
 
 
 _OR, _AND, _NOT, _EQUALITY, _COMPARISON, _SUM, _PRODUCT, _UNARY = range(1, 9)
@@ -68,6 +72,8 @@ class Parser:
         self._nesting = 0
         self._likes = 0
         self._convert = convert
+        self.equalities = NO_EQUALITIES
+        """Comparisons that every selected message meets, when the selector has been parsed."""
 
     def parse(self) -> Evaluate:
         """The whole selector as one closure."""
@@ -75,6 +81,7 @@ class Parser:
         token = self._peek()
         if token.kind != "end":
             raise invalid(f"unexpected {_shown(token)}", token.position)
+        self.equalities = expression.equalities
         return expression.evaluate
 
     def _peek(self, ahead: int = 0) -> Token:
@@ -94,12 +101,18 @@ class Parser:
             raise invalid(f"{wanted} wanted instead of {_shown(token)}", token.position)
         return token
 
-    def _made(self, evaluate: Evaluate, *parts: _Expression, boolean: bool = False) -> _Expression:
+    def _made(
+        self,
+        evaluate: Evaluate,
+        *parts: _Expression,
+        boolean: bool = False,
+        equalities: Equalities = NO_EQUALITIES,
+    ) -> _Expression:
         self._count_step(parts[0].position)
         depth = 1 + max(part.depth for part in parts)
         if depth > SELECTOR_DEPTH_MAX:
             raise invalid(f"nested deeper than {SELECTOR_DEPTH_MAX}", parts[0].position)
-        return _Expression(evaluate, parts[0].position, depth, boolean=boolean)
+        return _Expression(evaluate, parts[0].position, depth, boolean=boolean, equalities=equalities)
 
     def _count_step(self, position: int) -> None:
         self.steps += 1
@@ -149,9 +162,10 @@ class Parser:
         while self._accept(kind):
             parts.append(self._as_boolean(self._expression(level + 1)))
         closures = tuple(part.evaluate for part in parts)
-        return self._made(
-            evaluation.all_of(closures) if kind == "AND" else evaluation.any_of(closures), *parts, boolean=True
-        )
+        if kind == "OR":
+            return self._made(evaluation.any_of(closures), *parts, boolean=True)
+        equalities = all_of([part.equalities for part in parts])
+        return self._made(evaluation.all_of(closures), *parts, boolean=True, equalities=equalities)
 
     def _arithmetic(self, left: _Expression, level: int) -> _Expression:
         parts, steps = [left], list[tuple[Operation, Evaluate]]()
@@ -172,7 +186,12 @@ class Parser:
             return self._made(evaluation.is_null(left.evaluate, not negated), left, boolean=True)
         right = self._expression(_COMPARISON)
         evaluate = evaluation.equals(left.evaluate, right.evaluate, token.kind == "=", self._convert)
-        return self._made(evaluate, left, right, boolean=True)
+        equalities = NO_EQUALITIES
+        if token.kind == "=" and not self._convert:
+            property_name = left.property_name or right.property_name
+            value = right.constant if left.property_name else left.constant
+            equalities = equality_of(property_name, value)
+        return self._made(evaluate, left, right, boolean=True, equalities=equalities)
 
     def _comparison(self, left: _Expression) -> _Expression:
         token = self._take()
@@ -237,7 +256,10 @@ class Parser:
             value = token.kind == "TRUE"
             return _Expression(evaluation.constant(value), token.position, boolean=True, constant=value)
         if token.kind == "identifier":
-            return _Expression(evaluation.identifier(str(token.value)), token.position, identifier=True)
+            name = str(token.value)
+            property_name = "" if name in HEADERS else name
+            evaluate = evaluation.identifier(name)
+            return _Expression(evaluate, token.position, identifier=True, property_name=property_name)
         if token.kind == "(":
             expression = self._expression(_OR)
             self._expect(")", "')'")

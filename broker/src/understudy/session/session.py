@@ -100,6 +100,23 @@ class ServerSession:
         if done is not None:
             self._office.acceptance.answer(state.order, done, self._office.store.context.appended)
 
+    def acknowledge_each(self, consumer_id: int, message_ids: Sequence[int]) -> None:
+        """Accept all deliveries of the consumer up to each of these messages in turn, in one record of the log as far
+        as they are outstanding (ADR 0212). No answer is wanted.
+        """
+        state = self.state
+        transaction = None if state.auto_commit_acks else state.transaction
+        count, consumer = 0, self.consumers.by_id.get(consumer_id)
+        if consumer is not None and not consumer.browse_only:
+            count, parts = consumer.take_through_each(message_ids)
+            if count:
+                try:
+                    self._accept(consumer.queue, parts, transaction)
+                except BrokerError as error:
+                    state.failed(error, None, transaction)
+        for message_id in message_ids[count:]:
+            self.acknowledge(consumer_id, message_id)
+
     def accept(self, consumer_id: int, stretches: Iterable[Sequence[int]]) -> None:
         """Accept deliveries in one record of the log. One that the consumer does not have fails; the others are
         accepted.

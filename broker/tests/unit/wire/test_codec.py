@@ -10,6 +10,7 @@ from understudy.message import Message
 from understudy.wire.buffer import Reader, Writer
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import (
+    AcknowledgeBatch,
     CommitBatch,
     Frame,
     FrameDecoder,
@@ -259,7 +260,7 @@ def test_acknowledgements_that_are_followed_by_commits_come_together() -> None:
         return encode(p.Acknowledge(consumer_id, message_id, False), channel_id) + commit
 
     decoder = FrameDecoder()
-    decoder.groups_commits = True
+    decoder.groups_acknowledges = True
     found = decoder.receive_data(
         pair(1, 10)
         + pair(1, 12)
@@ -293,3 +294,46 @@ def test_acknowledgements_that_are_followed_by_commits_come_together() -> None:
     found = decoder.receive_data(b"".join(pair(1, number) for number in range(5)))
     found += decoder.receive_data(b"")
     assert [each.packet.message_ids for each in found] == [[0, 1, 2], [3, 4]]
+
+
+def test_acknowledgements_of_a_consumer_come_together() -> None:
+    """Neighbours of one consumer of one channel that want no response; all others come one by one, in their order."""
+
+    def one(consumer_id: int, message_id: int, answered: bool = False, channel_id: int = 7) -> bytes:
+        return encode(p.Acknowledge(consumer_id, message_id, answered), channel_id)
+
+    decoder = FrameDecoder()
+    decoder.groups_acknowledges = True
+    found = decoder.receive_data(
+        b"".join((one(1, 10), one(1, 12), one(1, 13, True), one(1, 14), one(2, 15), one(2, 16), one(2, 17, False, 8)))
+        + one(2, 18, False, 8)[:20]
+    )
+    found += decoder.receive_data(one(2, 18, False, 8)[20:])
+    seen = [
+        (each.packet.consumer_id, each.packet.message_ids, each.size_bytes)
+        if isinstance(each.packet, AcknowledgeBatch)
+        else each.packet
+        for each in found
+    ]
+    assert seen == [
+        (1, [10, 12], 60),
+        p.Acknowledge(1, 13, True),
+        p.Acknowledge(1, 14, False),
+        (2, [15, 16], 60),
+        p.Acknowledge(2, 17, False),
+        p.Acknowledge(2, 18, False),
+    ]
+    decoder.turn_cost_max = 3
+    found = decoder.receive_data(b"".join(one(1, number) for number in range(5)))
+    found += decoder.receive_data(b"")
+    assert [each.packet.message_ids for each in found] == [[0, 1, 2], [3, 4]]
+
+
+def test_a_long_acknowledgement_comes_alone() -> None:
+    """Bytes after its fields are ignored, as in every packet."""
+    frame = encode(p.Acknowledge(1, 5, False), 7)
+    longer = (len(frame) - 3).to_bytes(4, "big") + frame[4:] + b"x"
+    decoder = FrameDecoder()
+    decoder.groups_acknowledges = True
+    found = decoder.receive_data(longer * 2)
+    assert [each.packet for each in found] == [p.Acknowledge(1, 5, False)] * 2

@@ -30,6 +30,7 @@ if TYPE_CHECKING or ACTIVE == "python":
     from understudy.kernel.log.search import find_record
     from understudy.kernel.log.skim import skim_records
     from understudy.kernel.log.stored import bare_run, read_run, run_columns
+    from understudy.kernel.log.values import run_values
 else:
     from understudy_kernel import (
         Run,
@@ -50,6 +51,7 @@ else:
         read_run,
         reference_blocks,
         run_columns,
+        run_values,
         scan,
         skim_records,
         unseen_bytes,
@@ -83,6 +85,7 @@ __all__ = [
     "read_run",
     "reference_blocks",
     "run_columns",
+    "run_values",
     "scan",
     "skim_records",
     "unseen_bytes",

@@ -20,7 +20,7 @@ from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.protocols.core.link import CoreLink
 from understudy.protocols.core.resend import ResendCache
 from understudy.wire.core import packets
-from understudy.wire.core.codec import CommitBatch, SendBatch, encode
+from understudy.wire.core.codec import AcknowledgeBatch, CommitBatch, SendBatch, encode
 from understudy.wire.core.commands import command_id
 
 
@@ -122,6 +122,8 @@ class SessionChannel(Machine[State, Event]):
             return
         if isinstance(packet, SendBatch):
             self._received += packet.sends.count
+        elif isinstance(packet, AcknowledgeBatch):
+            self._received += len(packet.message_ids)
         else:
             self._received += 2 * len(packet.message_ids) if isinstance(packet, CommitBatch) else 1
         self._unconfirmed_bytes += size_bytes

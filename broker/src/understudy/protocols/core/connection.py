@@ -104,7 +104,7 @@ class CoreConnection(Machine[State, Event]):
         self.host = connection.peer.rpartition(":")[0]
         """Host of the peer, without its port."""
         self.decoder = FrameDecoder(role="server", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
-        self.decoder.groups_sends = self.decoder.groups_commits = True
+        self.decoder.groups_sends = self.decoder.groups_acknowledges = True
         self.decoder.turn_cost_max = TURN_COST_MAX
         self.proved = False
         """Whether the peer has logged in."""

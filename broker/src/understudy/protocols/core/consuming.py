@@ -15,7 +15,7 @@ from understudy.protocols.core.answers import NO_CORRELATION, SessionAnswers
 from understudy.session.outcomes import ACCEPTED, EXPIRED, REJECTED, modified
 from understudy.store.messages.reference import Part, References
 from understudy.wire.core import packets
-from understudy.wire.core.codec import CommitBatch
+from understudy.wire.core.codec import AcknowledgeBatch, CommitBatch
 
 
 def _create_consumer(handler: SessionAnswers, packet: packets.CreateConsumer) -> None:
@@ -48,6 +48,10 @@ def _force_delivery(handler: SessionAnswers, packet: packets.ForceConsumerDelive
 def _acknowledge(handler: SessionAnswers, packet: packets.Acknowledge) -> None:
     done = handler.done if packet.requires_response else None
     handler.session.acknowledge(packet.consumer_id, packet.message_id, done)
+
+
+def _acknowledge_each(handler: SessionAnswers, packet: AcknowledgeBatch) -> None:
+    handler.session.acknowledge_each(packet.consumer_id, packet.message_ids)
 
 
 def _acknowledge_and_commit(handler: SessionAnswers, packet: CommitBatch) -> None:
@@ -98,6 +102,7 @@ HANDLERS: Final[dict[type, Callable[[SessionAnswers, Any], None]]] = {
     packets.FlowToken: _flow,
     packets.ForceConsumerDelivery: _force_delivery,
     packets.Acknowledge: _acknowledge,
+    AcknowledgeBatch: _acknowledge_each,
     CommitBatch: _acknowledge_and_commit,
     packets.IndividualAcknowledge: _acknowledge_one,
     packets.Settle: _settle,

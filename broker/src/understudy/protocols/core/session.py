@@ -30,6 +30,7 @@ from understudy.store.messages.reference import Part
 from understudy.wire.core import packets
 from understudy.wire.core.codec import (
     RECEIVE_OVERHEAD_BYTES,
+    AcknowledgeBatch,
     CommitBatch,
     RefusedPacket,
     SendBatch,
@@ -582,4 +583,4 @@ _HANDLERS: Final[dict[type, Handler]] = {
 }
 
 #: Every packet that is carried out on a session channel.
-SESSION_PACKETS: Final = frozenset(_HANDLERS) - {SendBatch, CommitBatch, RefusedPacket}
+SESSION_PACKETS: Final = frozenset(_HANDLERS) - {SendBatch, AcknowledgeBatch, CommitBatch, RefusedPacket}

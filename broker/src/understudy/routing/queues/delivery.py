@@ -25,6 +25,7 @@ from understudy.routing.queues.groups import GROUPS_MAX
 from understudy.routing.queues.level import Level
 from understudy.routing.queues.non_destructive import NonDestructiveDeliveries
 from understudy.routing.queues.queue import Queue
+from understudy.selector.equalities import NO_EQUALITIES, Equalities
 from understudy.store.messages.reference import MessageReference, Part, References
 from understudy.store.messages.reference_block import GroupsAllowed
 
@@ -326,6 +327,17 @@ def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer
                     last = consumer
                     turn = _after(ready, turn)
                     continue
+            elif by_rows and consumer.overhead_bytes and consumer.filter is not None:
+                wanted = consumer.filter.equalities
+                part = _take_equal(queue, consumer, wanted, now_ms) if wanted.complete else None
+                if part:
+                    _deliver_rows(queue, consumer, part)
+                    last = consumer
+                    turn = _after(ready, turn)
+                    continue
+                if part is not None and queue.pending.first_level() is not None:
+                    del ready[turn]
+                    continue
             try:
                 found = next_for(queue, consumer, now_ms)
             except BrokerError:
@@ -410,6 +422,23 @@ def _take_row(queue: Queue, consumer: Consumer, now_ms: int) -> Part | None:
     return None
 
 
+def _take_equal(queue: Queue, consumer: Consumer, wanted: Equalities, now_ms: int) -> Part | None:
+    """Take the next message for a consumer whose selector these comparisons are, if it is found in a run by its values
+    (``value_index``), so that no object is made for it. Empty: there is no message for the consumer. None: the next one
+    needs a look.
+    """
+    cursors = consumer.cursors
+    for level in queue.pending.levels:
+        if not level.count:
+            continue
+        priority = level.priority
+        part, position = level.take_equal(cursors.get(priority, -1), wanted, now_ms)
+        cursors[priority] = position
+        if part is not None or position < level.end:
+            return part
+    return References()
+
+
 def _deliver_rows(queue: Queue, consumer: Consumer, part: Part) -> None:
     queue.delivering_count += len(part)
     try:
@@ -448,12 +477,17 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
     expired on the way there is taken out. None: there is none, or the rest must wait for the next turn.
     """
     cursors = consumer.cursors
+    wanted = consumer.filter.equalities if consumer.filter is not None else NO_EQUALITIES
     for level in list(queue.pending.levels):
         if not level.count:
             continue
         position = cursors.get(level.priority, -1)
         while True:
-            reference = level.next_from(position)
+            if wanted.names:
+                found = level.find_equal(position, wanted, now_ms)
+                reference = found[0].at(found[1]) if found is not None else None
+            else:
+                reference = level.next_from(position)
             if reference is None:
                 cursors[level.priority] = level.end
                 break

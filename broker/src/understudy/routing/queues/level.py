@@ -25,6 +25,9 @@ from operator import attrgetter
 
 from understudy.kernel.log import join_runs
 from understudy.routing.queues.singles import Singles
+from understudy.routing.queues.value_index import next_equal
+from understudy.selector.equalities import Equalities
+from understudy.selector.work import WORK
 from understudy.store.messages.columns import Columns, Rows, rows_of
 from understudy.store.messages.reference import Location, MessageReference, Part, References, RunSlice, StoredRun
 from understudy.store.messages.reference_block import BLOCK_REFERENCES, Block, BlockPages, GroupsAllowed
@@ -49,6 +52,9 @@ _MEMORY_BLOCKS = 8
 
 #: Blocks without bodies that can leave memory, which one search for some passes over.
 _LOOKS_MAX = 256
+
+#: Steps of one search for values (``selector.work``), after which it ends at the next message.
+_INDEX_STEPS_MAX = 1_024
 
 _position = attrgetter("position")
 _base = attrgetter("base")
@@ -414,6 +420,51 @@ class Level:
             self._looked = block
         if self.keep_open:
             block.stay_open()
+
+    def find_equal(self, position: int, wanted: Equalities, now_ms: int) -> tuple[Block | Singles, int, bool] | None:
+        """A message at or after a position before which none has these values: its block and row, and whether it has
+        them for certain (``value_index``). Without indexes of too many blocks. None: there is no further message.
+        """
+        if self._loose:
+            self._gather()
+        blocks = self.blocks
+        end = WORK.steps + _INDEX_STEPS_MAX
+        count = len(blocks)
+        number = bisect_right(blocks, position, key=_base) - 1 if count > 1 else 0
+        for block in blocks if number <= 0 else islice(blocks, number, None):
+            row = position - block.base
+            if WORK.steps < end:
+                row, certain = next_equal(block, row if row > 0 else 0, wanted, now_ms)
+            else:
+                row, certain = block.row_from(max(row, 0)), False
+            if row >= 0:
+                if self._looked is not block or self.keep_open:
+                    self._look(block)
+                return block, row, certain
+        return None
+
+    def take_equal(self, position: int, wanted: Equalities, now_ms: int) -> tuple[RunSlice | None, int]:
+        """Take a message of a run that has these values, if ``find_equal`` gives one that has them for certain. Returns
+        it, or None, and the position of the next message that may have them.
+        """
+        found = self.find_equal(position, wanted, now_ms)
+        if found is None:
+            return None, self.end
+        block, row, certain = found
+        position = block.base + row
+        run = block.run
+        if not certain or run is None:
+            return None, position
+        assert isinstance(block, Block)
+        first = run.begin + row
+        part = RunSlice(
+            run.run, first, first + 1, run.priority, position, durable=run.durable, shared=run.shared
+        )  # fmt: skip
+        self.count -= 1
+        block.take_rows(row, row + 1)
+        if not block.count:
+            self._remove_block(self.blocks.index(block))
+        return part, position
 
     def next_row(self, position: int) -> RunSlice | None:
         """``next_from`` as a slice of a run; None: the next one is no message of a run, or there is none."""

@@ -17,7 +17,7 @@ follower, ``routing.queues.pending``), page files as such.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 from typing import Final, Protocol
 
@@ -33,6 +33,9 @@ BLOCK_REFERENCES: Final = 1024
 _MOVED_MAX: Final = 64
 #: A run of which rows were taken from the middle is kept while one in so many of them waits.
 _RUN_SHARE_MIN: Final = 4
+
+ValueIndex = Mapping[tuple[int | float | str, ...], Sequence[int]]
+"""Rows of a run by the values of some properties."""
 
 GroupsAllowed = Callable[[list[str]], bool]
 """Function that says whether messages of these message groups may be taken."""
@@ -71,6 +74,7 @@ class Block:
         "earliest_ms",
         "first_id",
         "head",
+        "indexes",
         "last_id",
         "ordered",
         "reach",
@@ -121,6 +125,8 @@ class Block:
         """Columns of a packed block, between the first ``at`` and ``close``."""
         self._looked: dict[int, MessageReference] | None = None
         """Waiting rows that a dispatch has looked at, as references; None: none was."""
+        self.indexes: dict[tuple[bytes, ...], ValueIndex] | None = None
+        """Rows of the run by the values of properties, by the names of these; None: no selector asked."""
 
     @classmethod
     def of_run(cls, run: RunSlice) -> Block:
@@ -136,7 +142,7 @@ class Block:
         self.base = run.position
         self.head = self.scheduled_count = 0
         self._columns = self._gone = self.returned = self._counts = self._moved = None
-        self._packed = self._page = self._opened = self._looked = None
+        self._packed = self._page = self._opened = self._looked = self.indexes = None
         return self
 
     @property
@@ -271,7 +277,7 @@ class Block:
         waiting = dict(zip(self.rows_from(0), self.references(), strict=True))
         self._columns = Columns.of([waiting.get(row) for row in range(self.size)], run.priority)
         self._gone = self.gone
-        self.run = self._looked = None
+        self.run = self._looked = self.indexes = None
 
     @property
     def gone(self) -> bytearray | None:
@@ -370,7 +376,7 @@ class Block:
     def drop(self) -> None:
         """Delete the page of the block, whose references are all gone."""
         self._release_page()
-        self._packed = self._counts = self._moved = self.run = self._opened = self._looked = None
+        self._packed = self._counts = self._moved = self.run = self._opened = self._looked = self.indexes = None
 
     def _release_page(self) -> None:
         if self._page is not None:

@@ -92,7 +92,7 @@ def let_go(block: Block) -> tuple[int, int]:
     columns = Columns(slice_.priority)
     columns.extend(run.segment, rows_of(slice_))
     block._columns, block._gone = columns, block.gone
-    block.run = block._looked = None
+    block.run = block._looked = block.indexes = None
     return block.count, size_bytes
 
 

@@ -73,6 +73,9 @@ _TYPE_COMMIT: Final = Commit.TYPE
 #: Bytes of an ``Acknowledge`` frame, and of it with a ``Commit`` frame without a correlation id.
 _ACKNOWLEDGE_BYTES: Final = FRAME_HEAD_BYTES + _ACKNOWLEDGE.size
 _PAIR_BYTES: Final = _ACKNOWLEDGE_BYTES + FRAME_HEAD_BYTES
+#: Bytes of an ``Acknowledge`` frame before its message: those of the frame and the consumer.
+_ACKNOWLEDGE_HEAD_BYTES: Final = FRAME_HEAD_BYTES + _I64.size
+_ACKNOWLEDGE_LENGTH: Final = _I32.pack(_ACKNOWLEDGE_BYTES - _I32.size)
 
 
 class Frame(NamedTuple):
@@ -120,11 +123,26 @@ class CommitBatch(Packet):
     """The message of each acknowledgement, which stands for all deliveries up to it."""
 
 
+class AcknowledgeBatch(Packet):
+    """``Acknowledge`` frames of one consumer that were received together and want no response. Made only by the
+    decoder, of two frames or more.
+    """
+
+    __slots__ = ("consumer_id", "message_ids")
+
+    TYPE: ClassVar[int] = Acknowledge.TYPE
+
+    consumer_id: int
+    message_ids: list[int]
+    """The message of each, which stands for all deliveries up to it."""
+
+
 #: ``Frame(...)`` and ``SendBatch()`` without the Python-level call.
 _frame: Callable[[tuple[int, Packet, int]], Frame] = partial(tuple.__new__, Frame)
 _send_batch: Callable[[], SendBatch] = partial(object.__new__, SendBatch)
 _confirm_batch: Callable[[], ConfirmBatch] = partial(object.__new__, ConfirmBatch)
 _commit_batch: Callable[[], CommitBatch] = partial(object.__new__, CommitBatch)
+_acknowledge_batch: Callable[[], AcknowledgeBatch] = partial(object.__new__, AcknowledgeBatch)
 
 
 def _sends_at(data: bytes, offset: int, limit_bytes: int, count_max: int) -> tuple[SendBatch, int, int] | None:
@@ -157,6 +175,24 @@ def _commits_at(data: bytes, offset: int, count_max: int) -> tuple[CommitBatch, 
     batch = _commit_batch()
     batch.consumer_id, batch.message_ids = consumer_id, ids
     return batch, len(ids), offset + len(ids) * _PAIR_BYTES
+
+
+def _acknowledges_at(data: bytes, offset: int, count_max: int) -> tuple[AcknowledgeBatch, int, int] | None:
+    """The batch of acknowledgements at an offset that want no response; the result is that of ``_sends_at``."""
+    head = data[offset : offset + _ACKNOWLEDGE_HEAD_BYTES]
+    if not data.startswith(head, offset + _ACKNOWLEDGE_BYTES) or head[:4] != _ACKNOWLEDGE_LENGTH:
+        return None
+    ids: list[int] = []
+    end, available = offset + _ACKNOWLEDGE_BYTES, len(data)
+    while len(ids) < count_max and end <= available and data.startswith(head, offset) and not data[end - 1]:
+        ids += _I64.unpack_from(data, offset + _ACKNOWLEDGE_HEAD_BYTES)
+        offset, end = end, end + _ACKNOWLEDGE_BYTES
+    if len(ids) < 2:
+        return None
+    batch = _acknowledge_batch()
+    (batch.consumer_id,) = _I64.unpack_from(head, FRAME_HEAD_BYTES)
+    batch.message_ids = ids
+    return batch, len(ids), offset
 
 
 def encode(packet: Packet, channel_id: int, version: int = VERSION) -> bytes:
@@ -294,7 +330,7 @@ class FrameDecoder:
         "backlog",
         "can_refuse",
         "frame_limit_bytes",
-        "groups_commits",
+        "groups_acknowledges",
         "groups_confirms",
         "groups_sends",
         "turn_cost_max",
@@ -316,9 +352,9 @@ class FrameDecoder:
         """Largest frame accepted, with its length field; raised after login, valid from the next ``receive_data``."""
         self.groups_sends = False
         """Whether ``SessionSend`` frames are returned as ``SendBatch``, from channel version 134 on."""
-        self.groups_commits = False
-        """Whether acknowledgements that are followed by a commit each are returned as ``CommitBatch``, from channel
-        version 134 on."""
+        self.groups_acknowledges = False
+        """Whether acknowledgements that are followed by a commit each are returned as ``CommitBatch``, and neighbours
+        that want no response as ``AcknowledgeBatch``, from channel version 134 on."""
         self.groups_confirms = False
         """Whether ``NullResponse`` frames with correlation ids are returned as ``ConfirmBatch``."""
         self.can_refuse: Callable[[int], bool] | None = None
@@ -442,7 +478,7 @@ class FrameDecoder:
         version = self.version
         limit = self.frame_limit_bytes
         grouped = self.groups_sends and version >= 134
-        groups_commits = self.groups_commits and version >= 134
+        groups_acknowledges = self.groups_acknowledges and version >= 134
         available = len(data)
         packet_type = 0
         cost_left = self.turn_cost_max
@@ -474,8 +510,8 @@ class FrameDecoder:
                     batch = _sends_at(data, offset, limit, cost_left)
                 elif packet_type == _TYPE_NULL_RESPONSE and self.groups_confirms:
                     batch = _confirms_at(data, offset, cost_left)
-                elif packet_type == _TYPE_ACKNOWLEDGE and groups_commits:
-                    batch = _commits_at(data, offset, cost_left)
+                elif packet_type == _TYPE_ACKNOWLEDGE and groups_acknowledges:
+                    batch = _commits_at(data, offset, cost_left) or _acknowledges_at(data, offset, cost_left)
                 if batch is not None:
                     packet, count, end = batch
                     append(_frame((channel_id, packet, end - offset)))
