@@ -1,7 +1,6 @@
 """Goal: the management port gives what the contract says to whom it may, and survives the rest.
 
-Method: the real server on loopback with a fake node; requests are written byte by byte over
-sockets where a client library would not let us be that rude.
+Method: the real server on loopback with a fake node; malformed requests are written to sockets byte by byte.
 """
 
 from __future__ import annotations
@@ -260,11 +259,10 @@ def test_the_reasons_of_a_queue_and_of_a_message_are_those_of_the_operation() ->
 def test_a_node_that_is_not_active_denies_no_queue(path: str) -> None:
     async def test(server: ManagementServer, node: FakeNodeView) -> None:
         missing = f"/api/v1/queues/elsewhere/{path}"
-        status, body, _ = await ask(server, "GET", missing)
-        assert (status, body["error"]["code"]) == (404, "queue-not-found")
-        node.change(state="passive")
-        status, body, _ = await ask(server, "GET", missing)
-        assert (status, body["error"]["code"]) == (503, "not-active")
+        for state, status, code in ("active", 404, "queue-not-found"), ("passive", 503, "not-active"):
+            node.change(state=state)
+            found, body, _ = await ask(server, "GET", missing)
+            assert (found, body["error"]["code"]) == (status, code)
 
     serve(test)
 
