@@ -259,12 +259,10 @@ def test_the_reasons_of_a_queue_and_of_a_message_are_those_of_the_operation() ->
 @pytest.mark.parametrize("path", ["messages", "explain", "messages/7/explain"])
 def test_a_node_that_is_not_active_denies_no_queue(path: str) -> None:
     async def test(server: ManagementServer, node: FakeNodeView) -> None:
-        missing = f"/api/v1/queues/elsewhere/{path}"
-        status, body, _ = await ask(server, "GET", missing)
-        assert (status, body["error"]["code"]) == (404, "queue-not-found")
-        node.change(state="passive")
-        status, body, _ = await ask(server, "GET", missing)
-        assert (status, body["error"]["code"]) == (503, "not-active")
+        for state, expected in (("active", (404, "queue-not-found")), ("passive", (503, "not-active"))):
+            node.change(state=state)
+            status, body, _ = await ask(server, "GET", f"/api/v1/queues/elsewhere/{path}")
+            assert (status, body["error"]["code"]) == expected
 
     serve(test)
 
