@@ -258,11 +258,10 @@ def test_the_reasons_of_a_queue_and_of_a_message_are_those_of_the_operation() ->
 @pytest.mark.parametrize("path", ["messages", "explain", "messages/7/explain"])
 def test_a_node_that_is_not_active_denies_no_queue(path: str) -> None:
     async def test(server: ManagementServer, node: FakeNodeView) -> None:
-        missing = f"/api/v1/queues/elsewhere/{path}"
-        for state, status, code in ("active", 404, "queue-not-found"), ("passive", 503, "not-active"):
+        for state, expected in (("active", (404, "queue-not-found")), ("passive", (503, "not-active"))):
             node.change(state=state)
-            found, body, _ = await ask(server, "GET", missing)
-            assert (found, body["error"]["code"]) == (status, code)
+            status, body, _ = await ask(server, "GET", f"/api/v1/queues/elsewhere/{path}")
+            assert (status, body["error"]["code"]) == expected
 
     serve(test)
 

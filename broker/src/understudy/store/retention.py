@@ -27,6 +27,7 @@ from understudy.store.log.reading.replay import read_frames
 from understudy.store.log.records import HEADER_BYTES, RecordType
 from understudy.store.log.segment import NEW_SUFFIX, parse_name, read_header, read_seal, seed_of
 from understudy.store.snapshots.reserve import RESERVE_NAME
+from understudy.store.snapshots.snapshot import parse_snapshot_name
 
 log = logging.getLogger(__name__)
 
@@ -130,9 +131,9 @@ class Retention:
         segments: deque[_Kept] = deque()
         bodies: list[tuple[int, str, int]] = []
         names = self._disk.list(settings.directory)
-        if RESERVE_NAME in names:
-            # reached by a link, or the log of another node: its segments are in use and not retained
-            raise StoreError(f"{settings.directory} holds the log of a store ({RESERVE_NAME} is there)")
+        # the log of another node, or a link to one: its segments are in use. A full disk takes the reserve away.
+        if of_log := next((name for name in names if name == RESERVE_NAME or parse_snapshot_name(name)), None):
+            raise StoreError(f"{settings.directory} holds the log of a store ({of_log} is there)")
         # names of segments rise with the log
         for name in names:
             path = f"{settings.directory}/{name}"

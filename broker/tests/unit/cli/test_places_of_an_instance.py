@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
+import click
 import pytest
 from click.testing import CliRunner
 
+from support.command_tree import leaves
 from understudy.cli.main import cli
-from understudy.errors import ConfigError
+from understudy.errors import BrokerError, ConfigError
+
+#: Commands of an instance. One that has no broker.xml runs no node.
+COMMANDS: Final = {
+    path: command for path, command in leaves(cli) if any(each.name == "instance" for each in command.params)
+}
 
 
 @pytest.fixture
@@ -38,3 +46,33 @@ def test_users_of_an_instance_without_logins_are_refused_with_the_way_to_have_th
     )
     assert added.exit_code == 0, added.output
     assert '"al"' in CliRunner().invoke(cli, ["user", "list", "--json", "--instance", str(instance)]).output
+
+
+def value_of(parameter: click.Parameter, directory: Path) -> str:
+    kind = parameter.type
+    if isinstance(kind, click.Choice):
+        return str(kind.choices[0])
+    if isinstance(kind, click.Path):
+        return str(directory / "file" if kind.file_okay else directory)
+    return "1"
+
+
+@pytest.mark.parametrize("path", sorted(COMMANDS))
+@pytest.mark.parametrize("written", [None, b"[]", b'{"servers": 3}', b"\xff"])
+def test_no_command_fails_on_an_instance_that_does_not_run(path: str, written: bytes | None, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "file").write_text("1\n")
+    if written is not None:
+        (tmp_path / "run" / "node.json").write_bytes(written)
+    given = list[str]()
+    for each in COMMANDS[path].params:
+        if each.name == "instance":
+            given += ["--instance", str(tmp_path)]
+        elif each.name == "yes" or (each.required and isinstance(each, click.Option) and each.is_flag):
+            given.append(each.opts[0])
+        elif each.required:
+            given += [each.opts[0]] if isinstance(each, click.Option) else []
+            given.append(value_of(each, tmp_path))
+    found = CliRunner().invoke(cli, [*path.split(), *given], input="secret\n")
+    # the error is one of those that the command line shows in one line
+    assert found.exception is None or isinstance(found.exception, (SystemExit, BrokerError)), given

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from support.config import FILE, core, fails, read
@@ -155,6 +157,12 @@ def test_journal_elements_are_read() -> None:
 def test_retention_in_a_directory_of_the_store_is_refused(elements: str, taken: str) -> None:
     with pytest.raises(ConfigError, match=f"core/journal-retention-directory: is the {taken}"):
         read(elements, base_directory="/srv/node")
+
+
+def test_retention_in_a_link_to_a_directory_of_the_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "kept").symlink_to("data/journal")
+    with pytest.raises(ConfigError, match="core/journal-retention-directory: is the journal-directory"):
+        read("<journal-retention-directory>kept</journal-retention-directory>", base_directory=str(tmp_path))
 
 
 @pytest.mark.parametrize(

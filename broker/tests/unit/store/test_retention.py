@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import pytest
 from tests.support.store import DIRECTORY, StoreHarness
 
 from understudy.errors import DiskFailed
@@ -180,9 +181,13 @@ def test_a_file_that_cannot_be_kept_is_removed() -> None:
     assert rig.disk("judge").exists(path)
 
 
-def test_the_log_of_a_store_is_not_pruned() -> None:
+@pytest.mark.parametrize("of_log", [RESERVE_NAME, f"snapshot-{1:020}-{1:010}.snap"])
+def test_the_log_of_a_store_is_not_pruned(of_log: str) -> None:
+    """A full disk takes the reserve away; then a snapshot tells that this is a log."""
     rig = busy(None, count=60)
-    assert rig.disk("judge").exists(f"{DIRECTORY}/{RESERVE_NAME}")
+    disk = rig.disk("judge")
+    disk.remove(f"{DIRECTORY}/{RESERVE_NAME}")
+    disk.open(f"{DIRECTORY}/{of_log}", create=True).close()
     before = rig.segments()
     Retention(rig.disk("a"), RetentionSettings(DIRECTORY, period_ms=1, bytes_max=0)).prune(10**15)
     assert rig.segments() == before

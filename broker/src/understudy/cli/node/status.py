@@ -15,7 +15,8 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -104,13 +105,8 @@ class Place(ManagementAddress):
     def of_instance(cls, instance: Path, token_file: Path | None, server: str | None = None) -> Place:
         """The place of a running instance. Raises ConfigError, Unreachable."""
         path = instance / "run" / "node.json"
-        try:
-            node = json.loads(_read_file(path))
+        with _description(instance, path) as node:
             url, named = _url_of(node, server, path), node["token_file"]
-        except FileNotFoundError:
-            raise Unreachable(f"no node runs from {instance}: {path} does not exist") from None
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError("is no description of a running node", file=str(path)) from error
         if url is None:
             raise ConfigError("the node runs without management", file=str(path))
         return cls.at(url, _token(token_file or (Path(named) if named else None)))
@@ -141,8 +137,9 @@ class Place(ManagementAddress):
     @classmethod
     def reachable(cls, instance: Path, token_file: Path | None) -> Place:
         """A server of the process of an instance that answers. Raises Unreachable: none does."""
-        description = json.loads(_read_file(instance / "run" / "node.json"))
-        for name in description["servers"]:
+        with _description(instance, instance / "run" / "node.json") as node:
+            names = list(node["servers"])
+        for name in names:
             try:
                 place = cls.of(instance, None, token_file, name)
                 place.ask("/health/live")
@@ -184,6 +181,22 @@ def _token(file: Path | None) -> str:
         return _read_file(file).strip()
     except FileNotFoundError:
         raise ConfigError("does not exist", file=str(file)) from None
+
+
+@contextmanager
+def _description(instance: Path, path: Path) -> Iterator[dict[str, Any]]:
+    """The description of the process of an instance; an error of its use is one of the file.
+
+    Raises:
+        Unreachable: no process has described itself.
+        ConfigError: the file is no description.
+    """
+    try:
+        yield json.loads(_read_file(path))
+    except FileNotFoundError:
+        raise Unreachable(f"no node runs from {instance}: {path} does not exist") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError("is no description of a running node", file=str(path)) from error
 
 
 def _url_of(node: dict[str, Any], server: str | None, path: Path) -> str | None:

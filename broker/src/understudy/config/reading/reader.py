@@ -269,12 +269,12 @@ class _Reader:
         node = core.child("journal-retention-directory")
         if node is None or "journal_retention_directory" not in values:
             return
-        kept = posixpath.normpath(str(values["journal_retention_directory"]))
+        kept = posixpath.realpath(str(values["journal_retention_directory"]))
         for element, field in (
             ("journal-directory", "journal_directory"),
             ("large-messages-directory", "large_messages_directory"),
         ):
-            if kept == posixpath.normpath(str(values[field])):
+            if kept == posixpath.realpath(str(values[field])):
                 raise self._error(node, f"is the {element}", hint="retained files need a directory of their own")
 
     def _check_pattern(self, core: Node) -> None:
