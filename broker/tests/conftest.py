@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import gc
 import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -16,8 +18,6 @@ from understudy import kernel
 from understudy.spark.session import open_session, settings
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from support.nodes import Nodes
@@ -31,9 +31,20 @@ hypothesis.settings.register_profile("repeatable", hypothesis.settings.get_profi
 hypothesis.settings.load_profile("any machine" if os.environ.get("EXAMPLES") == "random" else "repeatable")
 
 
-def pytest_configure() -> None:
-    """Imported modules are kept until the run ends, so a garbage collection during the import frees nothing."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Imported modules are kept until the run ends, so a garbage collection during the import frees nothing.
+
+    Commands of the tests, in this process and in others, have contexts and a default instance of their own and leave
+    those of the user alone.
+    """
     gc.disable()
+    own = tempfile.TemporaryDirectory(prefix="understudy-tests-")
+    config.add_cleanup(own.cleanup)
+    pip = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "pip"
+    if pip.is_dir():
+        # wheels are installed by tests as the user would
+        (Path(own.name) / "pip").symlink_to(pip)
+    os.environ["XDG_CONFIG_HOME"] = os.environ["XDG_STATE_HOME"] = own.name
 
 
 def pytest_collection_finish() -> None:

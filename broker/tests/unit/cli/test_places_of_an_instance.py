@@ -59,7 +59,10 @@ def value_of(parameter: click.Parameter, directory: Path) -> str:
 
 @pytest.mark.parametrize("path", sorted(COMMANDS))
 @pytest.mark.parametrize("written", [None, b"[]", b'{"servers": 3}', b"\xff"])
-def test_no_command_fails_on_an_instance_that_does_not_run(path: str, written: bytes | None, tmp_path: Path) -> None:
+def test_no_command_fails_on_an_instance_that_does_not_run(
+    path: str, written: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     (tmp_path / "run").mkdir()
     (tmp_path / "file").write_text("1\n")
     if written is not None:
