@@ -26,6 +26,7 @@ from understudy.routing.filter import Filter, parse_filter
 from understudy.routing.queues.value_index import next_equal
 from understudy.selector import parse_selector
 from understudy.selector.equalities import NO_EQUALITIES, Equalities
+from understudy.store.messages.reference import RunSlice
 from understudy.store.messages.reference_block import Block
 
 VALUES = st.one_of(
@@ -228,6 +229,26 @@ def test_consumers_get_the_same_in_the_same_order(selectors: list[str | None], s
         plain.run(step)
         assert indexed.seen() == plain.seen()
         assert indexed.queue.delivering_count == plain.queue.delivering_count
+
+
+def test_a_consumer_that_acknowledges_nothing_keeps_few_runs() -> None:
+    program = Program([f"a = {number}" for number in range(10)])
+    program.run(("credits", 3, 1_000_000))
+    for _ in range(30):
+        program.run(("send", [{"a": (INT, number)} for number in range(10)], 0))
+    consumer = program.sessions[3].consumers.by_id[0]
+    ids = list(consumer.delivering)
+    assert len(ids) == 30
+    runs = [part.run for part in consumer.delivering._parts if isinstance(part, RunSlice)]
+    assert sum(run.count > 1 for run in runs) <= 8
+    assert sum(run.size_bytes for run in runs) <= (30 + 8 * 10) * runs[0].size_bytes // runs[0].count
+    # they are the same messages: settled one by one, given back in order, and delivered again
+    for message_id in ids[5:25:2]:
+        consumer.delivering.take_one(message_id)
+    program.queue.delivering_count -= 10
+    program.run(("rollback", 3, 0))
+    again = [message.message_id for _, message, _ in callback_of(program.sessions[3]).delivered[30:]]
+    assert again == [each for each in ids if each not in ids[5:25:2]]
 
 
 def test_a_queue_finds_messages_without_an_object_for_each() -> None:

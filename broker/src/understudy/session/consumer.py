@@ -25,18 +25,22 @@ from understudy.routing.queues.flow_control import FlowControl
 from understudy.routing.queues.queue import Queue
 from understudy.session.large_delivery import LargeDelivery
 from understudy.session.state import SessionState
-from understudy.store.messages.reference import MessageReference, Part, References
+from understudy.store.messages.reference import MessageReference, Part, References, RunSlice
 
 #: Messages delivered later than that after the first one of a part do not join it.
 _SAME_TIME_MS: Final = 1_000
+#: The last parts that a consumer keeps with the buffers of their runs, if they are few messages of each.
+_WHOLE_RUNS_MAX: Final = 8
 
 
 class Outstanding:
     """The outstanding deliveries of one consumer, by message id."""
 
-    __slots__ = ("_parts", "_times", "count")
+    __slots__ = ("_parts", "_scattered", "_times", "count")
 
-    def __init__(self) -> None:
+    def __init__(self, *, scattered: bool = False) -> None:
+        """``scattered``: whether the deliveries are few messages of many runs, whose buffers are not kept for them."""
+        self._scattered = scattered
         self._parts: deque[Part] = deque()
         self._times: deque[int] = deque()
         """Wall time of each part."""
@@ -65,7 +69,17 @@ class Outstanding:
         if not parts or now_ms - self._times[-1] > _SAME_TIME_MS or not parts[-1].join(part):
             parts.append(part.kept())
             self._times.append(now_ms)
+            if self._scattered:
+                self._leave_runs()
         self.count += len(part)
+
+    def _leave_runs(self) -> None:
+        """The last deliveries keep the buffers of their runs, because most are acknowledged soon."""
+        parts = self._parts
+        if len(parts) > _WHOLE_RUNS_MAX:
+            old = parts[-_WHOLE_RUNS_MAX - 1]
+            if isinstance(old, RunSlice):
+                parts[-_WHOLE_RUNS_MAX - 1] = old.alone()
 
     @property
     def oldest_ms(self) -> int | None:
@@ -134,6 +148,8 @@ class Outstanding:
             for each in reversed(rest):
                 parts.insert(index, each)
                 self._times.insert(index, time_ms)
+                if self._scattered:
+                    self._leave_runs()
             return part.part(number, number + 1)
         return References()
 
@@ -183,7 +199,7 @@ class ServerConsumer(Consumer):
         if self._count_first:
             # messages are delivered one at a time: deliveries of a run are not counted in the log
             self.overhead_bytes = 0
-        self.delivering = Outstanding()
+        self.delivering = Outstanding(scattered=filter is not None)
         self.messages_delivered = 0
         self.messages_acknowledged = 0
         """Number of messages that the consumer has settled, committed or not; compared with slow-consumer-threshold."""

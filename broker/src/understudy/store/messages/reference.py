@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NewType, overload
+from typing import Final, NewType, overload
 
-from understudy.kernel.log import Run, bare_run
+from understudy.kernel.log import Run, bare_run, join_runs
 from understudy.message import LargeMessage, Message
 
 Location = NewType("Location", int)
@@ -30,6 +30,8 @@ long as the segment does.
 _KEPT_MAX = 64
 #: Fewer delivered messages whose bodies are in the log only are kept as references.
 _BARE_MIN = 8
+#: Messages that are fewer than one in so many of their run get a buffer of their own (``RunSlice.alone``).
+_RUN_SHARE_MIN: Final = 4
 _SEGMENT_SHIFT = 64
 _OFFSET_SHIFT = 32
 _FIELD_MASK = 0xFFFF_FFFF
@@ -270,6 +272,16 @@ class RunSlice(Sequence[MessageReference]):
         kept = self.part(0, len(self))
         kept.let_go()
         return kept
+
+    def alone(self) -> RunSlice:
+        """The same messages in a buffer of their own, if they are few of their run and no other queue holds it; itself
+        otherwise.
+        """
+        run, count = self.run, self.end - self.begin
+        if self.paged or self.shared is not None or _RUN_SHARE_MIN * count > run.count:
+            return self
+        own = join_runs([(run, self.begin, self.end)])
+        return RunSlice(own, 0, count, self.priority, self.position, self.deliveries, durable=self.durable)
 
     def join(self, part: Part) -> bool:
         """Append the part delivered next if they are neighbours, as those of a message group given one by one."""
