@@ -15,10 +15,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from support.kernels import both, needs_native
+from support.kernels import NATIVE, needs_native
 from support.routing import FakeCallback, World, callback_of, text
 from support.sends import sends_of
-from understudy.kernel.log import keep_sends
+from understudy.kernel.core import frames
+from understudy.kernel.log import keep_sends, runs
 from understudy.kernel.log.values import run_values
 from understudy.message import Message
 from understudy.properties import BYTE, BYTES, CHAR, DOUBLE, FLOAT, INT, LONG, NULL, SHORT, STRING, Properties
@@ -28,6 +29,7 @@ from understudy.selector import parse_selector
 from understudy.selector.equalities import NO_EQUALITIES, Equalities
 from understudy.store.messages.reference import RunSlice
 from understudy.store.messages.reference_block import Block
+from understudy.wire.core.codec import encode_send
 
 VALUES = st.one_of(
     st.tuples(st.just(NULL), st.none()),
@@ -145,13 +147,20 @@ def test_the_comparisons_of_a_consumer_that_excludes_messages_decide_alone_no_mo
 def test_both_kernels_make_the_same_index(maps: list[dict[str, Any]], names: list[str], drawn: st.DataObject) -> None:
     # no NaN: it is not equal to itself
     maps = [{name: each for name, each in values.items() if each[1] == each[1]} for values in maps]
-    run = run_of(messages_of(maps))
-    begin = drawn.draw(st.integers(0, run.count))
-    end = drawn.draw(st.integers(begin, run.count))
+    data = b"".join(encode_send(message, 10, True, 1) for message in messages_of(maps))
+    assert NATIVE is not None
+    native, twin = (
+        module.keep_sends([(split(data, 0, len(data), len(maps)), 0, len(maps))], 100)
+        for module, split in ((NATIVE, NATIVE.split_sends), (runs, frames.split_sends))
+    )
+    begin = drawn.draw(st.integers(0, len(maps)))
+    end = drawn.draw(st.integers(begin, len(maps)))
     wanted = [name.encode("utf-16-le") for name in names]
-    index = both(run_values, run, begin, end, wanted)
-    types = {key: [type(each) for each in key] for key in index}
-    assert types == {key: [type(each) for each in key] for key in run_values(run, begin, end, wanted)}
+    index, expected = NATIVE.run_values(native, begin, end, wanted), run_values(twin, begin, end, wanted)
+    assert index == expected
+    assert {key: [type(each) for each in key] for key in index} == {
+        key: [type(each) for each in key] for key in expected
+    }
 
 
 STEPS = st.lists(
