@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from lxml import etree
-
 from understudy.config.logins.login_config import DEFAULT_REALM
+from understudy.config.xml_tree import parse_xml
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.limits import CONFIG_BYTES_MAX
 
-_NAMESPACE: Final = "{http://activemq.apache.org/schema}"
+_NAMESPACE: Final = "http://activemq.apache.org/schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +40,18 @@ def read_bootstrap(data: bytes, file: str) -> Bootstrap:
     """
     if len(data) > CONFIG_BYTES_MAX:
         raise ConfigError(f"{len(data)} bytes, limit {CONFIG_BYTES_MAX}", file=file)
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False, load_dtd=False)
-    try:
-        root = etree.fromstring(data, parser)
-    except (etree.XMLSyntaxError, ValueError) as error:
-        raise ConfigError(f"not well-formed XML: {error}", file=file) from None
     realms, manager, addresses = [], None, []
-    for each in root.iter():
-        name = each.tag.removeprefix(_NAMESPACE) if isinstance(each.tag, str) else ""
+    for each in parse_xml(data, file).everything():
+        namespace, name = each.name
+        if namespace not in ("", _NAMESPACE):
+            continue
         if name == "jaas-security":
-            found = (each.get("domain", DEFAULT_REALM), each.get("certificate-domain"))
-            realms += [str(realm) for realm in found if realm]
+            domain = each.get("domain")
+            found = (DEFAULT_REALM if domain is None else domain, each.get("certificate-domain"))
+            realms += [realm for realm in found if realm]
         elif name == "security-manager":
-            manager = str(each.get("class-name", ""))
+            manager = each.get("class-name") or ""
         elif name in ("web", "binding"):
             uri = each.get("bind") if name == "web" else each.get("uri")
-            addresses += [str(uri)] if uri else []
+            addresses += [uri] if uri else []
     return Bootstrap(tuple(dict.fromkeys(realms)) or (DEFAULT_REALM,), manager, tuple(addresses))

@@ -13,6 +13,7 @@ LATER = (
     "asyncssh",
     "email.message",
     "http.client",
+    "lxml",
     "msgspec",
     "multiprocessing",
     "pyspark",

@@ -1,6 +1,6 @@
 """The elements of a document as ranges of its bytes.
 
-lxml knows lines only, so the ranges come from expat. The document is one that the reader accepts: without a DOCTYPE,
+The tree of the reader has lines only (``xml_tree``). The document is one that the reader accepts: without a DOCTYPE,
 and in an encoding whose markup is ASCII.
 """
 

@@ -1,7 +1,7 @@
 """broker.xml as trees of nodes that are checked against the schema, one per server.
 
-Reads with lxml, entities, network, DTDs and huge trees off, and at most ``CONFIG_BYTES_MAX``
-bytes with all included files. The element ``include`` of XInclude is replaced by the root element of a file (ADR 0075).
+Reads at most ``CONFIG_BYTES_MAX`` bytes with all included files (``xml_tree``). The element ``include`` of XInclude is
+replaced by the root element of a file (ADR 0075).
 Elements may be in the ``urn:activemq`` namespaces, as Artemis writes them, or in none.
 Every error is a ``ConfigError`` with the path of the element, the file and the line; elements that are
 known but not supported by this version become one ``ConfigWarning`` each.
@@ -23,12 +23,11 @@ from dataclasses import field
 from functools import partial
 from typing import Final, TypeVar
 
-from lxml import etree
-
 from understudy.config.model import ConfigWarning
 from understudy.config.schema.address_rows import JMS
 from understudy.config.schema.grammar import Attribute, Element, Kind, Support, Value, parse_value
 from understudy.config.schema.schema import BESIDE_CORE, CORE, PLACES, SERVER, is_container
+from understudy.config.xml_tree import QualifiedName, XmlElement, parse_xml
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.limits import CONFIG_BYTES_MAX, CONFIG_ERRORS_MAX, NAME_UNITS_MAX
@@ -150,7 +149,7 @@ class Document:
         if name == CORE.name:
             return [self._check(root, CORE, CORE.name, Support.IMPLEMENTED)]
         if name != "configuration":
-            raise self.error(f"the root element is {name!r}", name, _line(root), hint="configuration, with core in it")
+            raise self.error(f"the root element is {name!r}", name, root.line, hint="configuration, with core in it")
         self._check_text_absent(root, "configuration")
         cores, servers = list[Node](), list[Node]()
         for child in self._elements(root, "configuration"):
@@ -169,13 +168,13 @@ class Document:
                 continue
             if name != CORE.name:
                 hint = "it belongs in core" if name in CORE.by_name else None
-                raise self.error(f"unknown element {name!r}", f"configuration/{name}", _line(child), hint=hint)
+                raise self.error(f"unknown element {name!r}", f"configuration/{name}", child.line, hint=hint)
             if cores:
                 hint = "further servers are elements server, with a name"
-                raise self.error("2 core elements, exactly one wanted", "configuration", _line(child), hint=hint)
+                raise self.error("2 core elements, exactly one wanted", "configuration", child.line, hint=hint)
             cores.append(self._check(child, CORE, CORE.name, Support.IMPLEMENTED))
         if not cores:
-            raise self.error("0 core elements, exactly one wanted", "configuration", _line(root))
+            raise self.error("0 core elements, exactly one wanted", "configuration", root.line)
         return [*cores, *servers]
 
     # --- several errors ------------------------------------------------------------------------
@@ -283,32 +282,16 @@ class Document:
             self._warned.add(once)
             self.warnings.append(ConfigWarning(message, path or node.path, node.file, node.line))
 
-    def _parse_xml(self, data: bytes) -> etree._Element:
+    def _parse_xml(self, data: bytes) -> XmlElement:
         self._bytes += len(data)
         if self._bytes > CONFIG_BYTES_MAX:
             raise self.error(f"{self._bytes} bytes, limit {CONFIG_BYTES_MAX}", "", None)
-        parser = etree.XMLParser(
-            resolve_entities=False,
-            no_network=True,
-            huge_tree=False,
-            load_dtd=False,
-            remove_comments=True,
-            remove_pis=True,
-        )
-        try:
-            root = etree.fromstring(data, parser)
-        except etree.XMLSyntaxError as error:
-            raise self.error(f"not well-formed XML: {error.msg}", "", error.lineno) from None
-        except ValueError as error:
-            raise self.error(f"not well-formed XML: {error}", "", None) from None
-        if root.getroottree().docinfo.internalDTD is not None:
-            raise self.error("a DOCTYPE is not allowed", "", 1, hint="entities and DTDs are never read")
-        return root
+        return parse_xml(data, self.file)
 
-    def _elements(self, xml: etree._Element, path: str) -> Iterator[etree._Element]:
+    def _elements(self, xml: XmlElement, path: str) -> Iterator[XmlElement]:
         """The elements in a container; those of included files while these are the file being read."""
-        for child in xml:
-            if not isinstance(child.tag, str) or child.tag != f"{{{_XINCLUDE}}}include":
+        for child in xml.children:
+            if child.name != (_XINCLUDE, "include"):
                 yield child
                 continue
             file, data = self._include(child, path)
@@ -318,14 +301,14 @@ class Document:
             finally:
                 self._files.pop()
 
-    def _include(self, xml: etree._Element, path: str) -> tuple[str, bytes]:
+    def _include(self, xml: XmlElement, path: str) -> tuple[str, bytes]:
         """Name and bytes of an included file. A relative name starts at the folder of the including file."""
-        here, line = f"{path}/include", _line(xml)
-        unknown = [str(name) for name in xml.attrib if name != "href"]
-        if unknown or len(xml):
+        here, line = f"{path}/include", xml.line
+        unknown = [name.local for name in xml.attributes if name != ("", "href")]
+        if unknown or xml.children:
             found = f"attribute {unknown[0]!r}" if unknown else "an element in it"
             raise self.error(f"{found} is not supported", here, line, hint="an include has only href")
-        href = self.substitute(str(xml.get("href", "")), here, line).strip()
+        href = self.substitute(xml.get("href") or "", here, line).strip()
         if self._read_file is None:
             raise self.error("includes are not read", here, line)
         if not href or "\0" in href or "://" in href:
@@ -341,27 +324,24 @@ class Document:
             self.included.append(file)
         return file, data
 
-    def _local_name(self, xml: etree._Element, parent_path: str) -> str:
-        if not isinstance(xml.tag, str):
-            raise self.error("an entity reference is not allowed", parent_path, _line(xml))
-        qualified = etree.QName(xml)
-        namespace = qualified.namespace or ""
+    def _local_name(self, xml: XmlElement, parent_path: str) -> str:
+        namespace, local = xml.name
         if namespace == _XINCLUDE:
-            message = f"{qualified.localname} of XInclude is not possible here"
-            raise self.error(message, f"{parent_path}/{qualified.localname}", _line(xml))
+            message = f"{local} of XInclude is not possible here"
+            raise self.error(message, f"{parent_path}/{local}", xml.line)
         if namespace not in NAMESPACES and not (namespace == _JMS_NAMESPACE and _may_be_jms(parent_path)):
             raise self.error(
-                f"element {qualified.localname!r} in the unknown namespace {namespace!r}",
-                f"{parent_path}/{qualified.localname}" if parent_path else qualified.localname,
-                _line(xml),
+                f"element {local!r} in the unknown namespace {namespace!r}",
+                f"{parent_path}/{local}" if parent_path else local,
+                xml.line,
                 hint="urn:activemq:core, or none",
             )
-        return qualified.localname
+        return local
 
     # --- one element ---------------------------------------------------------------------------
 
-    def _check(self, xml: etree._Element, element: Element, path: str, inherited: Support) -> Node:
-        node = Node(element, path, _line(xml), file=self.file)
+    def _check(self, xml: XmlElement, element: Element, path: str, inherited: Support) -> Node:
+        node = Node(element, path, xml.line, file=self.file)
         before = len(self.errors)
         self._check_attributes(xml, node)
         if is_container(element):
@@ -374,16 +354,16 @@ class Document:
         node.broken = node.broken or len(self.errors) > before + node.errors_of_entries
         return node
 
-    def _read_value(self, xml: etree._Element, node: Node) -> None:
+    def _read_value(self, xml: XmlElement, node: Node) -> None:
         element, path = node.element, node.path
-        if len(xml):
-            name = self._local_name(xml[0], path)
+        if xml.children:
+            name = self._local_name(xml.children[0], path)
             raise self.error(
                 f"unknown element {name!r}: {element.name} holds {element.kind.value}",
                 f"{path}/{name}",
-                _line(xml[0]),
+                xml.children[0].line,
             )
-        node.value = self._value(self.substitute(xml.text or "", path, node.line), element, path, node.line)
+        node.value = self._value(self.substitute(xml.texts[0], path, node.line), element, path, node.line)
         raised_to = element.raised_to
         if raised_to is not None and isinstance(node.value, int) and node.value < raised_to:
             self.warn(f"raised {path}", f"{node.value} is raised to {raised_to}, the least that is used here", node)
@@ -403,7 +383,7 @@ class Document:
             message = f"{element.name} is not implemented in this version and is left aside"
         self.warn(f"element {element.name}", message, node)
 
-    def _check_children(self, xml: etree._Element, node: Node) -> None:
+    def _check_children(self, xml: XmlElement, node: Node) -> None:
         element, seen = node.element, dict[str, int]()
         for child_xml in self._elements(xml, node.path):
             self.attempt(partial(self._check_child, child_xml, node, seen), None)
@@ -411,7 +391,7 @@ class Document:
             if row.required and row.name not in seen:
                 self.errors.append(self.error_at(node, f"{row.name} is missing", hint=row.doc))
 
-    def _check_child(self, xml: etree._Element, node: Node, seen: dict[str, int]) -> None:
+    def _check_child(self, xml: XmlElement, node: Node, seen: dict[str, int]) -> None:
         """Add a child to a node, unless it has an error."""
         name = self._local_name(xml, node.path)
         row = node.element.by_name.get(name)
@@ -423,24 +403,24 @@ class Document:
         if not row.repeated and row.name in seen:
             message = f"{name} stands twice, first on line {seen[row.name]}"
             if is_container(row):
-                raise self.error(message, path, _line(xml))
+                raise self.error(message, path, xml.line)
             self.warn(
-                f"twice {path}", f"{message}, and only that one is used", Node(row, path, _line(xml), file=self.file)
+                f"twice {path}", f"{message}, and only that one is used", Node(row, path, xml.line, file=self.file)
             )
             return
-        seen[row.name] = _line(xml)
+        seen[row.name] = xml.line
         before = len(self.errors)
         child = self._check(xml, row, path, node.element.support)
         if not child.broken:
             node.errors_of_entries += child.errors_of_entries
             node.children.append(child)
             return
-        naming = next((str(xml.get(each)) for each in _NAMING if xml.get(each) is not None), "")
+        naming = next((value for value in map(xml.get, _NAMING) if value is not None), "")
         self._left_out.add((row.name, naming))
         if row.repeated or _is_server(node):
             node.errors_of_entries += len(self.errors) - before
 
-    def _unknown_child(self, name: str, xml: etree._Element, node: Node) -> ConfigError:
+    def _unknown_child(self, name: str, xml: XmlElement, node: Node) -> ConfigError:
         places = PLACES.get(name, ())
         hint = None
         if places:
@@ -451,16 +431,16 @@ class Document:
         else:
             message = f"unknown element {name!r}"
             hint = nearest(name, node.element.by_name) or nearest(name, PLACES)
-        return self.error(message, f"{node.path}/{name}", _line(xml), hint=hint)
+        return self.error(message, f"{node.path}/{name}", xml.line, hint=hint)
 
-    def _check_text_absent(self, xml: etree._Element, path: str) -> None:
-        for text in (xml.text, *(child.tail for child in xml)):
-            if text and text.strip():
-                raise self.error(f"unexpected text {_shorten(text.strip())!r} between elements", path, _line(xml))
+    def _check_text_absent(self, xml: XmlElement, path: str) -> None:
+        for text in xml.texts:
+            if text.strip():
+                raise self.error(f"unexpected text {_shorten(text.strip())!r} between elements", path, xml.line)
 
     # --- values --------------------------------------------------------------------------------
 
-    def _naming(self, xml: etree._Element, row: Element) -> str:
+    def _naming(self, xml: XmlElement, row: Element) -> str:
         known = {attribute.name for attribute in row.attributes if attribute.required}
         for name in _NAMING:
             value = xml.get(name)
@@ -468,17 +448,16 @@ class Document:
                 return f"[@{name}='{_shorten(value)}']"
         return ""
 
-    def _check_attributes(self, xml: etree._Element, node: Node) -> None:
+    def _check_attributes(self, xml: XmlElement, node: Node) -> None:
         rows = {attribute.name: attribute for attribute in node.element.attributes}
         failed = set[str]()
-        for key, raw in xml.attrib.items():
-            name = etree.QName(str(key))
+        for name, raw in xml.attributes.items():
             if name.namespace in (_XSI, _XML):
                 continue
             before = len(self.errors)
-            self.attempt(partial(self._check_attribute, name, str(raw), rows, node), None)
+            self.attempt(partial(self._check_attribute, name, raw, rows, node), None)
             if len(self.errors) > before:
-                failed.add(name.localname)
+                failed.add(name.local)
         for row in node.element.attributes:
             if not row.required or row.name in failed:
                 continue
@@ -486,13 +465,11 @@ class Document:
             if value is None or not (row.may_be_empty or str(value).strip()):
                 self.errors.append(self.error_at(node, f"attribute {row.name!r} is missing", hint=row.doc))
 
-    def _check_attribute(self, name: etree.QName, raw: str, rows: Mapping[str, Attribute], node: Node) -> None:
-        path = f"{node.path}/@{name.localname}"
-        row = rows.get(name.localname)
+    def _check_attribute(self, name: QualifiedName, raw: str, rows: Mapping[str, Attribute], node: Node) -> None:
+        path = f"{node.path}/@{name.local}"
+        row = rows.get(name.local)
         if name.namespace or row is None:
-            raise self.error(
-                f"unknown attribute {name.localname!r}", path, node.line, hint=nearest(name.localname, rows)
-            )
+            raise self.error(f"unknown attribute {name.local!r}", path, node.line, hint=nearest(name.local, rows))
         text = self.substitute(raw, path, node.line)
         value = self._value(text, row, path, node.line)
         refused = row.support is Support.REFUSED and node.element.support is Support.IMPLEMENTED
@@ -562,11 +539,6 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """A hint with the most similar known name; None if there is none."""
     found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"did you mean {found[0]!r}?" if found and found[0] != name else None
-
-
-def _line(xml: etree._Element) -> int:
-    line = xml.sourceline
-    return line if isinstance(line, int) and line > 0 else 1
 
 
 def _shorten(text: str) -> str:
