@@ -75,6 +75,9 @@ _PRELOADED: Final = (
     "understudy.tools.store_copy",
 )
 _MESSAGE_BYTES_MAX: Final = 1024 * 1024
+#: Cluster user and password of the nodes of most tests. Each node computes a key of them, which is dear on purpose: the
+#: template does so once, and its children have the key.
+_CLUSTER: Final = ("cluster", "a-secret-of-this-test")
 #: Values of ``restore_signals``, ``gid``, ``gids``, ``uid`` and ``umask`` of ``subprocess.Popen`` by default.
 _USUAL: Final = (True, None, None, None, -1)
 
@@ -288,6 +291,10 @@ def template() -> None:
     main = importlib.import_module("understudy.cli.main").main
     for name in _PRELOADED:
         importlib.import_module(name)
+    entropy = importlib.import_module("understudy.runtime.base.environment").SystemEntropy()
+    importlib.import_module("understudy.cluster.membership.credentials").ClusterCredentials(
+        *_CLUSTER, entropy
+    ).derive_key()
     gc.enable()
     gc.freeze()
     serve(requests)
