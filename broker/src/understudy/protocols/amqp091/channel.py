@@ -439,6 +439,7 @@ class Amqp091Channel(Machine[State, Event]):
     def _end_session(self) -> None:
         """Return all deliveries to their queues. They count as delivered, because the client may have seen them."""
         self.publisher.closed = True
+        self.session.state.office.store.context.resting.finish()
         self._drop_input()
         if not self.session.state.closed:
             self.session.close(failed=True)
