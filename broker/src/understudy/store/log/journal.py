@@ -288,10 +288,11 @@ class Journal:
             several = self._gathered or count > LONE_RECORDS_MAX or self.context.waiting > 1
             self._gather_until = self.sequence + count if several and size_bytes <= SMALL_BATCH_BYTES else 0
             self._gathered = False
+            hurries = not self.context.resting.unanswered(self._batched, self.sequence)
             self._batched = self.sequence
             sync = self._must_sync or self.offset - self.batch > BATCH_BYTES_MAX
             segment = self._segment
-            append = append_of((segment.name, self._begin, self.parts, size_bytes, self.sequence))
+            append = append_of((segment.name, self._begin, self.parts, size_bytes, self.sequence, hurries))
             self._queue.append(batch_of((segment, append, self.sequence, sync)))
             self._queued_bytes += size_bytes
             if self._queued_bytes > JOURNAL_BACKLOG_BYTES_PAUSE:

@@ -15,11 +15,13 @@ class RestingRecords:
     are acknowledgements that get no answer (ADR 0211).
     """
 
-    __slots__ = ("_ending", "_turns", "begin", "end")
+    __slots__ = ("_ending", "_turns", "_unanswered_begin", "_unanswered_end", "begin", "end")
 
     def __init__(self, sequence: int) -> None:
         self.begin = self.end = sequence
         """They are those after ``begin`` through ``end``, both sequences; anything after it is another record."""
+        self._unanswered_begin = self._unanswered_end = sequence
+        """Range of the last records of requests without an answer."""
         self._turns = 0
         """Turns that they have waited."""
         self._ending = False
@@ -36,8 +38,19 @@ class RestingRecords:
         ``finish`` within a time; if not, an earlier caller will.
         """
         self.add(before, last)
+        self.add_unanswered(before, last)
         asked, self._ending = self._ending, True
         return not asked
+
+    def add_unanswered(self, before: int, last: int) -> None:
+        """Note that no client waits for the records after the sequence ``before`` through ``last``."""
+        if self._unanswered_end != before:
+            self._unanswered_begin = before
+        self._unanswered_end = last
+
+    def unanswered(self, batched: int, last: int) -> bool:
+        """Whether no client waits for any record after the sequence ``batched`` through ``last``."""
+        return self._unanswered_end == last and self._unanswered_begin <= batched
 
     def finish(self) -> None:
         """Have what rests written with the next turn."""

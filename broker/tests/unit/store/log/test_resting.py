@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from tests.support.store import DIRECTORY, StoreHarness
 from tests.unit.store.log.test_journal import send, store_with
 
 from understudy.message import Message
+from understudy.store.log.operations import Append
 from understudy.store.log.records import RecordType
 from understudy.store.log.resting import RESTING_BYTES_MAX, RESTING_TURNS_MAX
 from understudy.tools.inspect import read_log
@@ -125,3 +127,25 @@ def test_a_store_that_is_closed_writes_the_records_of_open_transactions() -> Non
     made.rig.time.advance(1000)
     kinds = [logged.frame.kind for logged in read_log(made.rig.disk("judge"), DIRECTORY)]
     assert kinds[-2:] == [RecordType.MESSAGE_ADD, RecordType.SEAL]
+
+
+def test_a_batch_hurries_unless_all_its_records_are_without_an_answer() -> None:
+    made = _Open()
+    store, resting = made.store, made.store.context.resting
+    hurries: list[bool] = []
+    submit = store._journal._writer.submit
+
+    def submitted(operations: Any, done: Any) -> None:
+        if isinstance(operations[0], Append):
+            hurries.append(operations[0].hurries)
+        submit(operations, done)
+
+    store._journal._writer.submit = submitted  # type: ignore[method-assign]
+    for answered in ((False, False), (False, True), (True, False), (False,)):
+        for each in answered:
+            before = store.context.appended
+            send(made.rig, 10)
+            if not each:
+                resting.add_unanswered(before, store.context.appended)
+        assert made.turn()
+    assert hurries == [False, True, True, False]
