@@ -228,6 +228,8 @@ LARGE_PIECE_BYTES_MIN = 1024
 JOURNAL_BACKLOG_BYTES_PAUSE = 64 * 1024 * 1024
 #: Bytes of a read that the first message of a transaction keeps while it waits for the next request of its session.
 LONE_WORK_BYTES_MAX = 16 * 1024
+#: Time that an acknowledgement without an answer waits for other records with which it is synced.
+ACKNOWLEDGEMENT_REST_MS = 5
 #: Largest journal record. Bytes.
 RECORD_BYTES_MAX = FRAME_BYTES_MAX + 64 * 1024
 #: Data about written segments that is kept in memory for the consolidator: of one segment, and of all segments that it

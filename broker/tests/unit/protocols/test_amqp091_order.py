@@ -79,6 +79,50 @@ def test_a_queue_that_the_client_knows_is_declared_again_without_waiting_for_the
     assert answers(client) == [m.QueueDeclareOk("q", 2, 0)]
 
 
+def test_requests_that_come_again_are_answered_at_once_with_the_figures_of_now() -> None:
+    node, client = started()
+    declares = (
+        m.ExchangeDeclare(0, "x", "direct", durable=True),
+        m.QueueDeclare(0, "q", durable=True),
+        m.QueueBind(0, "q", "x", "key"),
+    )
+    again = b"".join(map(frame, declares))
+    for _ in range(2):
+        client.send_bytes(again)
+        node.settle()
+        assert answers(client) == [m.ExchangeDeclareOk(), m.QueueDeclareOk("q", 0, 0), m.QueueBindOk()]
+    client.send_bytes(content(b"1"))
+    node.settle()
+    client.send_bytes(content(b"2") + again)
+    assert answers(client) == [m.ExchangeDeclareOk(), m.QueueDeclareOk("q", 1, 0), m.QueueBindOk()]
+
+
+def test_a_request_that_comes_again_is_carried_out_after_a_change() -> None:
+    node, client = started()
+    declare, bind = m.ExchangeDeclare(0, "x", "direct", durable=True), m.QueueBind(0, "q", "x", "key")
+    client.send_bytes(frame(declare) + frame(bind))
+    node.settle()
+    client.send_bytes(frame(m.ExchangeDelete(0, "x"), 2) + frame(declare) + frame(bind))
+    node.settle()
+    assert answers(client)[2:] == [m.ExchangeDeleteOk(), m.ExchangeDeclareOk(), m.QueueBindOk()]
+    client.send_bytes(frame(m.QueueDelete(0, "q"), 2) + frame(bind))
+    node.settle()
+    assert {type(each) for each in answers(client)} == {m.QueueDeleteOk, m.ChannelClose}
+
+
+def test_a_declare_that_comes_again_names_the_queue_of_later_requests() -> None:
+    node, client = started()
+    declare = m.QueueDeclare(0, "q", durable=True)
+    for _ in range(3):
+        client.send_bytes(frame(declare))
+        node.settle()
+    client.send_bytes(frame(m.QueueDeclare(0, "other", no_wait=True)) + content(b"1"))
+    node.settle()
+    client.send_bytes(frame(declare) + frame(m.QueuePurge(0, "")))
+    node.settle()
+    assert answers(client)[-1] == m.QueuePurgeOk(1)
+
+
 def test_a_declare_overtakes_no_earlier_answer() -> None:
     node, client = started()
     declare = m.QueueDeclare(0, "q", durable=True)

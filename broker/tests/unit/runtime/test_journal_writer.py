@@ -18,6 +18,7 @@ from understudy.runtime.base.disk import RealDisk, RealFile
 from understudy.runtime.base.environment import LoopTimers
 from understudy.runtime.base.journal_writer import AT_ONCE_BYTES_MAX, AT_ONCE_NS_MAX, ThreadLogWriter
 from understudy.runtime.base.turn import Turn
+from understudy.store.log.operations import Append
 
 
 def make_writer(
@@ -114,14 +115,16 @@ def test_small_batches_are_written_at_once_while_the_disk_is_quick(
         file = SlowFile(tmp_path / "f", monkeypatch)
         writer = make_writer(loop, file)
 
-        async def write(size: int = 10) -> BaseException | None:
+        async def write(size: int = 10, hurries: bool = True) -> BaseException | None:
             told: asyncio.Future[BaseException | None] = loop.create_future()
-            writer.submit(batch(b"x" * size), told.set_result)
+            append, sync = batch(b"x" * size)
+            assert isinstance(append, Append)
+            writer.submit([append._replace(hurries=hurries), sync], told.set_result)
             assert not told.done(), "never told from within submit"
             return await told
 
-        async def who(size: int = 10) -> str:
-            assert await write(size) is None
+        async def who(size: int = 10, hurries: bool = True) -> str:
+            assert await write(size, hurries) is None
             return file.synced_by[-1]
 
         assert await who() == "thread", "nothing is known of the disk yet"
@@ -129,6 +132,7 @@ def test_small_batches_are_written_at_once_while_the_disk_is_quick(
             await who()
         assert await who() == "loop"
         assert await who(AT_ONCE_BYTES_MAX + 1) == "thread"
+        assert await who(hurries=False) == "thread"
         file.took_ns = 10 * AT_ONCE_NS_MAX
         assert await who() == "loop"
         assert await who() == "thread", "one slow sync is enough"

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from enum import Enum, auto
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DiskFull, RemoteProtocolError, StoreError, forget_frames
@@ -44,6 +45,9 @@ from understudy.wire.amqp091.layout import Method, decode_method
 from understudy.wire.amqp091.methods import BasicCancel, BasicPublish, ChannelClose, ChannelCloseOk, ChannelOpenOk
 
 log = logging.getLogger(__name__)
+
+#: Most requests of a channel whose answers are remembered.
+_REPEATS_MAX: Final = 8
 
 
 class State(Enum):
@@ -90,6 +94,17 @@ class Declares:
     """Id of the queue of the last declare whose answer has waited for the disk; 0: there is none."""
     waiting: int = 0
     """Answers to requests of the channel that are not sent yet."""
+    payload: bytes = b""
+    """Payload of the method that is carried out."""
+    repeats: dict[bytes, Callable[[], bool]] = field(default_factory=dict)
+    """Functions that answer requests with these payloads once more. They return False if the request has to be carried
+    out."""
+
+    def remember(self, repeat: Callable[[], bool]) -> None:
+        """Answer the request that is carried out with ``repeat`` when it comes again."""
+        if len(self.repeats) >= _REPEATS_MAX:
+            self.repeats.clear()
+        self.repeats[self.payload] = repeat
 
     def knows(self, queue_id: int) -> bool:
         """Whether an answer to the client named the queue, and no answer waits that another one could overtake."""
@@ -175,6 +190,11 @@ class Amqp091Channel(Machine[State, Event]):
                 self._settlements.single()
                 if self.content.open:
                     raise Amqp091Error(ReplyCode.UNEXPECTED_FRAME, "a method between the frames of a content")
+                declares = self.declares
+                repeat = declares.repeats.get(payload) if declares.repeats else None
+                if repeat is not None and repeat():
+                    return
+                declares.payload = payload
                 method = decode_method(payload)
                 self._carry_out(method, now_ms)
             elif self._receive_content(kind, payload, now_ms):
@@ -439,6 +459,7 @@ class Amqp091Channel(Machine[State, Event]):
     def _end_session(self) -> None:
         """Return all deliveries to their queues. They count as delivered, because the client may have seen them."""
         self.publisher.closed = True
+        self.session.state.office.store.context.resting.finish()
         self._drop_input()
         if not self.session.state.closed:
             self.session.close(failed=True)

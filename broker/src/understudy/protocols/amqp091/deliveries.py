@@ -20,7 +20,7 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, MessageUnreadable, NotAuthorized
 from understudy.kernel.amqp091 import DeliveryFrame, run_deliveries
-from understudy.limits import AMQP091_CONSUMERS_MAX
+from understudy.limits import ACKNOWLEDGEMENT_REST_MS, AMQP091_CONSUMERS_MAX
 from understudy.message import LargeMessage, Message
 from understudy.protocols.amqp091 import names
 from understudy.protocols.amqp091.link import ConnectionLink
@@ -405,7 +405,13 @@ class ChannelDeliveries:
 
     def _settle(self, outcome: Outcome, taken: list[DeliveredRange], *, transacted: bool) -> None:
         if not transacted:
+            context = self._session.state.office.store.context
+            before = context.appended
             self._apply(outcome, taken)
+            # an acknowledgement has no answer, but one of a kept session is asked for after a failover
+            rests = outcome is ACCEPTED and context.appended > before and not self.keeps
+            if rests and context.resting.add_for_a_time(before, context.appended):
+                self._session.state.office.timers.call_later(ACKNOWLEDGEMENT_REST_MS, context.resting.finish)
         elif taken:
             self.deferred.append((outcome, taken))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from understudy.errors import BrokerError
+from understudy.errors import BrokerError, forget_frames
 from understudy.protocols.amqp091 import names
 from understudy.protocols.amqp091.channel import Amqp091Channel, Event
 from understudy.protocols.amqp091.deliveries import RETURNED
@@ -56,6 +56,13 @@ def _declare_exchange(channel: Amqp091Channel, method: m.ExchangeDeclare) -> Non
         if not names.is_predeclared(name):
             names.check_new(name)
         channel.session.exchanges.declare_exchange(configuration)
+        if not method.no_wait:
+
+            def repeat() -> None:
+                channel.session.exchanges.declare_exchange(configuration)
+                channel.output.send(m.ExchangeDeclareOk())
+
+            _remember(channel, repeat)
     channel.answer(m.ExchangeDeclareOk(), wanted=not method.no_wait)
 
 
@@ -149,9 +156,48 @@ def _answer_declare(channel: Amqp091Channel, method: m.QueueDeclare, name: str, 
         # Celery declares the queue before each publish: the answer does not wait for the sync of the one before
         # (ADR 0206)
         channel.output.send(answered())
+        _answer_repeated(channel, queue, name, answered)
     else:
         # earlier publishes count, later ones do not
         channel.in_order(method, answer)
+
+
+def _answer_repeated(
+    channel: Amqp091Channel, queue: Queue, name: str, answered: Callable[[], m.QueueDeclareOk]
+) -> None:
+    """Answer the same declare without reading it when it comes again."""
+    if queue.temporary:
+        # of the connection, which may change
+        return
+    declares, expiry = channel.declares, channel.session.state.office.routing.expiry
+
+    def repeat() -> None:
+        expiry.used(queue)
+        declares.last_name = name
+        channel.output.send(answered())
+
+    _remember(channel, repeat, lambda: not queue.deleted and declares.knows(queue.queue_id))
+
+
+def _remember(channel: Amqp091Channel, repeat: Callable[[], None], holds: Callable[[], bool] = lambda: True) -> None:
+    """Have ``repeat`` answer the request that is carried out when it comes again, while ``holds`` is true, no exchange,
+    binding or queue has changed and no answer waits that another one could overtake (ADR 0211).
+    """
+    declares, exchanges = channel.declares, channel.session.state.office.routing.exchanges
+    changes = exchanges.changes
+
+    def repeated() -> bool:
+        if exchanges.changes == changes and not declares.waiting and holds():
+            try:
+                repeat()
+            except BrokerError as error:
+                # carried out by its method, it has the same error
+                forget_frames(error)
+            else:
+                return True
+        return False
+
+    declares.remember(repeated)
 
 
 def _declare_replies(channel: Amqp091Channel, method: m.QueueDeclare, name: str) -> None:
@@ -182,8 +228,16 @@ def _queue_binding(channel: Amqp091Channel, method: m.QueueBind | m.QueueUnbind)
 
 
 def _bind_queue(channel: Amqp091Channel, method: m.QueueBind) -> None:
-    channel.session.exchanges.bind(_queue_binding(channel, method))
+    binding = _queue_binding(channel, method)
+    channel.session.exchanges.bind(binding)
     channel.answer(m.QueueBindOk(), wanted=not method.no_wait)
+    if method.queue and not method.no_wait:
+
+        def repeat() -> None:
+            channel.session.exchanges.bind(binding)
+            channel.output.send(m.QueueBindOk())
+
+        _remember(channel, repeat)
 
 
 def _unbind_queue(channel: Amqp091Channel, method: m.QueueUnbind) -> None:

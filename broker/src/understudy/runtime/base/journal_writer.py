@@ -1,8 +1,8 @@
 """Writes and syncs of the log, on the loop while the disk is fast, else in a thread.
 
-A small batch is written and synced on the loop if nothing else is being written and recent syncs were fast: two changes
-of thread would delay the confirmation by more than the sync of a fast disk. A larger one goes to the native thread of
-the kernel module, which writes, syncs and computes the digest without the interpreter and reports the end by an eventfd
+A small batch for which a client may wait is written and synced on the loop if nothing else is being written and recent
+syncs were fast: two changes of thread would delay the confirmation by more than the sync of a fast disk. Another one goes to the native thread
+of the kernel module, which writes, syncs and computes the digest without the interpreter and reports the end by an eventfd
 (ADR 0197); without that module, and after other operations, it goes to a daemon thread, by a queue there and
 ``call_soon_threadsafe`` back. Other operations always go to the daemon thread. The next batch collects meanwhile.
 ``done`` is called later, on the loop's thread, and never before the sync has returned. The end of a batch counts only
@@ -135,7 +135,7 @@ class ThreadLogWriter:
         except BaseException as failure:  # ``done`` handles the error
             self._executor.soon(self._end, done, failure, True)
             return
-        at_once = self._batch_ns <= AT_ONCE_NS_MAX and first.size_bytes <= AT_ONCE_BYTES_MAX
+        at_once = first.hurries and self._batch_ns <= AT_ONCE_NS_MAX and first.size_bytes <= AT_ONCE_BYTES_MAX
         file = write.file if write is not None else None
         native = self._native if self._asked_native else self._native_thread()
         if write is None or native is None or type(file) is not RealFile:

@@ -18,33 +18,6 @@ BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 SMALL_BATCH_BYTES: Final = 64 * 1024
 #: Most records of a single request of a client: a message, and the commit or the preparation of its transaction.
 LONE_RECORDS_MAX: Final = 4
-#: Turns of the loop that records of open transactions wait for a later record while nothing waits for them.
-RESTING_TURNS_MAX: Final = 16
-#: They do not wait if they are more than this: larger batches are written by another thread while further records come.
-RESTING_BYTES_MAX: Final = 32 * 1024
-
-
-class OpenRecords:
-    """The last records of the log that belong to transactions which were open when the records came."""
-
-    __slots__ = ("_turns", "begin", "end")
-
-    def __init__(self, sequence: int) -> None:
-        self.begin = self.end = sequence
-        """They are those after ``begin`` through ``end``, both sequences; anything after it is another record."""
-        self._turns = 0
-        """Turns that they have waited."""
-
-    def add(self, before: int, last: int) -> None:
-        """Note the records after the sequence ``before`` through ``last``."""
-        if self.end != before:
-            self.begin, self._turns = before, 0
-        self.end = last
-
-    def may_wait_a_turn(self) -> bool:
-        """Count a turn in which they are not written. False: they have waited for ``RESTING_TURNS_MAX`` turns."""
-        self._turns = (self._turns + 1) % (RESTING_TURNS_MAX + 1)
-        return self._turns > 0
 
 
 class Sync(Enum):

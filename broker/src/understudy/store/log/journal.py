@@ -2,9 +2,8 @@
 
 Group commit: records are collected as buffers; ``flush`` hands everything collected
 to the log writer if no batch is under way, and the next batch collects meanwhile. When a batch is
-durable the operation context advances and the next one goes out at once. A few records that all belong to open
-transactions stay collected while nothing waits for them, because they have no effect without a later record
-(ADR 0198). With syncing off (``Sync``)
+durable the operation context advances and the next one goes out at once. A few records for which nothing waits
+(``resting``) stay collected. With syncing off (``Sync``)
 most batches count as durable once they are written; their records then name the first one that no
 sync has covered as the beginning of their batch, so that a torn tail can still be distinguished from damage.
 
@@ -39,10 +38,8 @@ from understudy.store.log.applier import LogFiles
 from understudy.store.log.batch import (
     BATCH_BYTES_MAX,
     LONE_RECORDS_MAX,
-    RESTING_BYTES_MAX,
     SMALL_BATCH_BYTES,
     Batch,
-    OpenRecords,
     Seal,
     Sync,
     batch_of,
@@ -178,8 +175,6 @@ class Journal:
         """
         self.sequence = sequence
         """Hot: of the last record appended."""
-        self._open = OpenRecords(sequence)
-        """Records of open transactions."""
         self.number = number
         """Hot: of the segment that is being filled."""
         self.offset = position
@@ -230,7 +225,7 @@ class Journal:
 
     def belong_to_open(self, before: int) -> None:
         """Note that the records after the sequence ``before`` belong to a transaction that is open."""
-        self._open.add(before, self.sequence)
+        self.context.resting.add(before, self.sequence)
 
     def make_room(self, length: int) -> None:
         """Begin another batch or segment so that a record of ``length`` bytes fits.
@@ -293,10 +288,11 @@ class Journal:
             several = self._gathered or count > LONE_RECORDS_MAX or self.context.waiting > 1
             self._gather_until = self.sequence + count if several and size_bytes <= SMALL_BATCH_BYTES else 0
             self._gathered = False
+            hurries = not self.context.resting.unanswered(self._batched, self.sequence)
             self._batched = self.sequence
             sync = self._must_sync or self.offset - self.batch > BATCH_BYTES_MAX
             segment = self._segment
-            append = append_of((segment.name, self._begin, self.parts, size_bytes, self.sequence))
+            append = append_of((segment.name, self._begin, self.parts, size_bytes, self.sequence, hurries))
             self._queue.append(batch_of((segment, append, self.sequence, sync)))
             self._queued_bytes += size_bytes
             if self._queued_bytes > JOURNAL_BACKLOG_BYTES_PAUSE:
@@ -397,7 +393,7 @@ class Journal:
         if not self._queue:
             if not self.parts:
                 return False
-            if self._rests() and self._open.may_wait_a_turn():
+            if self._rests() and self.context.resting.may_wait_a_turn():
                 return False
             if gather and self.sequence < self._gather_until:
                 self._gather_until = 0
@@ -422,16 +418,12 @@ class Journal:
         return False
 
     def _rests(self) -> bool:
-        """Whether the collected records wait for a later one: all of them belong to open transactions, nothing waits
-        until they are durable, and the batch is small, so that its sync would cost more than it takes off that of the
-        commit.
+        """Whether the collected records wait for a later one: all of them belong to open transactions or are
+        acknowledgements without an answer, nothing waits until they are durable, and the batch is small, so that its
+        sync would cost more than it takes off that of a later one.
         """
-        return (
-            self._open.end == self.sequence
-            and self._open.begin <= self._batched
-            and self.offset - self._begin <= RESTING_BYTES_MAX
-            and not self.context.waiting
-        )
+        context = self.context
+        return context.resting.are(self._batched, self.sequence, self.offset - self._begin) and not context.waiting
 
     def _written(self, error: BaseException | None) -> None:
         item = self._under_way

@@ -32,6 +32,7 @@ from typing import Any, Protocol
 
 from understudy.errors import BrokerError
 from understudy.store.durations import BOUNDS_NS, Confirmations
+from understudy.store.log.resting import RestingRecords
 
 
 class GatheredRecords(Protocol):
@@ -120,6 +121,7 @@ class OperationContext(Lane):
         "gathered",
         "measured",
         "released",
+        "resting",
     )
 
     def __init__(self, durable: int = 0) -> None:
@@ -131,6 +133,8 @@ class OperationContext(Lane):
         """Closed before a further record is appended, a call waits here or an id is given: those come after it."""
         self.failure: BaseException | None = None
         """Reason why nothing is released any more."""
+        self.resting = RestingRecords(durable)
+        """Records that may be written with later ones."""
         self.released = 0
         """Calls that had to wait and were released, for metrics."""
         self.measured: Confirmations | None = None

@@ -38,10 +38,12 @@ class Append(NamedTuple):
     """Bytes of all parts together."""
     last_sequence: int
     """Sequence of the last record in the bytes."""
+    hurries: bool = True
+    """Whether a client may wait for it: else the loop does not."""
 
 
 #: ``Append(...)`` without the Python-level call.
-append_of: Callable[[tuple[str, int, Sequence[bytes], int, int]], Append] = partial(tuple.__new__, Append)
+append_of: Callable[[tuple[str, int, Sequence[bytes], int, int, bool]], Append] = partial(tuple.__new__, Append)
 
 
 @dataclass(frozen=True, slots=True)

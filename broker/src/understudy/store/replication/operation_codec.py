@@ -289,5 +289,5 @@ def _decode_batch(data: bytes | memoryview) -> list[Operation] | None:
     rest = data[end + _BATCH_END.size :]
     if stated_bytes != size_bytes or rest != (names.end if count == 2 else b""):
         return None
-    append = append_of((name, offset, (bytes(data[parts:end]),) if size_bytes else (), size_bytes, last_sequence))
+    append = append_of((name, offset, (bytes(data[parts:end]),) if size_bytes else (), size_bytes, last_sequence, True))
     return [append, names.sync] if count == 2 else [append]

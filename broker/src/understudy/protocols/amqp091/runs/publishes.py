@@ -161,7 +161,11 @@ class PublishRuns:
         # messages that are safe at once are confirmed within the call
         publisher.go_on_from(first + sends.count)
         route = _send_route((way.route.address, way.route.queues, answered))
+        context = self._office.store.context
+        before = context.appended
         count = self._session.sends.send_routed(sends, 0, route)
+        if answered is None and context.appended > before:
+            context.resting.add_unanswered(before, context.appended)
         decoder.offset = sends.end
         if count < sends.count:
             # the others are looked at one by one: trying again for each would cost every one of them
