@@ -152,6 +152,12 @@ def test_parameters_without_effect_are_named_once() -> None:
     ]
 
 
+def test_what_follows_a_number_sign_is_warned_about_and_not_shown() -> None:
+    loaded = load("tcp://h:1?virtualHosts=par#tOfIt;needClientAuth=true")
+    (warning,) = loaded.warnings
+    assert warning.message == "what follows '#' in the URL is ignored (write '#' in a value as %23)"
+
+
 def test_a_connector_keeps_every_parameter() -> None:
     found = connector("tcp://h:1?sslEnabled=true;somethingNew=a%3Bb;localPort=5")
     assert found.parameters == {"sslEnabled": True, "somethingNew": "a;b", "localPort": 5}

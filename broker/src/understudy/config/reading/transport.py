@@ -218,7 +218,11 @@ def _split_url(node: Node, document: Document) -> tuple[str, int, dict[str, Para
     if scheme.lower() not in ("tcp", "netty"):
         raise document.error_at(node, f"scheme {scheme!r} is not served", hint="tcp://host:port")
     authority, _, query = rest.partition("?")
-    query = query.partition("#")[0]
+    query, sign, behind = query.partition("#")
+    if sign and behind.strip():
+        # not shown, as it can be a part of a password; Artemis reads further addresses there
+        message = "what follows '#' in the URL is ignored"
+        document.warn(f"fragment of {node.path}", f"{message} (write '#' in a value as %23)", node)
     if "," in authority or "(" in authority:
         raise document.error_at(node, f"{authority!r}: one host and port are required", hint="one element for each")
     host, port = _split_authority(node, document, authority.removesuffix("/"))
