@@ -373,6 +373,24 @@ def test_streams_are_not_implemented() -> None:
     assert client.only(m.ConnectionClose)[0].reply_code == 540
 
 
+@pytest.mark.parametrize(
+    ("argument", "taken", "refused"),
+    [
+        ("x-queue-mode", "lazy", ("eager", 1)),
+        ("x-queue-version", 2, (3, "2", True)),
+        ("x-queue-leader-locator", "balanced", ("here", 1)),
+        ("x-max-in-memory-length", 0, (-1, "1")),
+    ],
+)
+def test_arguments_that_change_nothing_are_checked(argument: str, taken: object, refused: tuple[object, ...]) -> None:
+    node = AmqpNode()
+    for value in refused:
+        assert node.channel().code(m.QueueDeclare(0, "q", arguments={argument: value})) == 406
+    client = node.channel()
+    for arguments in ({argument: taken}, {}):
+        client.ask(m.QueueDeclare(0, "q", arguments=arguments), m.QueueDeclareOk)
+
+
 def test_requests_without_an_answer() -> None:
     client = AmqpNode().channel()
     for request in (

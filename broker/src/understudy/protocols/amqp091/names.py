@@ -32,6 +32,18 @@ _NUMBERS: Final[Mapping[str, tuple[str, int, int]]] = {
     "x-max-length-bytes": ("max_length_bytes", 0, _NUMBER_MAX),
     "x-delivery-limit": ("delivery_limit", 0, (1 << 32) - 1),
 }
+#: Arguments that change nothing here, with the least and the greatest number that RabbitMQ takes.
+_IGNORED_NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
+    "x-queue-version": (1, 2),
+    "x-max-in-memory-length": (0, _NUMBER_MAX),
+    "x-max-in-memory-bytes": (0, _NUMBER_MAX),
+    "x-quorum-initial-group-size": (1, _NUMBER_MAX),
+}
+#: Arguments that change nothing here, with the texts that RabbitMQ takes.
+_IGNORED_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "x-queue-mode": ("default", "lazy"),
+    "x-queue-leader-locator": ("client-local", "balanced", "least-leaders", "random"),
+}
 #: Arguments of queue.declare by the name of the value in ``QueueArguments``.
 _ARGUMENTS: Final[Mapping[str, str]] = {
     **{name: argument for argument, (name, _, _) in _NUMBERS.items()},
@@ -133,6 +145,7 @@ def queue_configuration(method: QueueDeclare, name: str, host: str) -> QueueConf
 
 def queue_arguments(table: Table, host: str, *, auto_delete: bool) -> QueueArguments:
     """The arguments of queue.declare; those that are not known are ignored. Raises as ``queue_configuration``."""
+    _check_ignored(table)
     values: dict[str, object] = {"host": host, "auto_delete": auto_delete}
     for argument, (name, least, most) in _NUMBERS.items():
         if argument in table:
@@ -156,6 +169,15 @@ def queue_arguments(table: Table, host: str, *, auto_delete: bool) -> QueueArgum
         raise Amqp091Error(ReplyCode.NOT_IMPLEMENTED, "queues of the type stream are not served")
     values["queue_type"] = _choice(table, "x-queue-type", ("classic", "quorum"), "classic")
     return QueueArguments(**values)  # type: ignore[arg-type]  # each value was checked above
+
+
+def _check_ignored(table: Table) -> None:
+    """Refuse what RabbitMQ refuses in arguments that change nothing here. Raises as ``queue_configuration``."""
+    for argument, (least, most) in _IGNORED_NUMBERS.items():
+        if argument in table:
+            _number(argument, table[argument], least, most)
+    for argument, choices in _IGNORED_CHOICES.items():
+        _choice(table, argument, choices, choices[0])
 
 
 def x_arguments(arguments: QueueArguments) -> dict[str, object]:

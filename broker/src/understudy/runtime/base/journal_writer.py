@@ -1,10 +1,11 @@
 """Writes and syncs of the log, on the loop while the disk is fast, else in a thread.
 
 A small batch for which a client may wait is written and synced on the loop if nothing else is being written and recent
-syncs were fast: two changes of thread would delay the confirmation by more than the sync of a fast disk. Another one goes to the native thread
-of the kernel module, which writes, syncs and computes the digest without the interpreter and reports the end by an eventfd
-(ADR 0197); without that module, and after other operations, it goes to a daemon thread, by a queue there and
-``call_soon_threadsafe`` back. Other operations always go to the daemon thread. The next batch collects meanwhile.
+syncs were fast: two changes of thread would delay the confirmation by more than the sync of a fast disk. Another one
+goes to the native thread of the kernel module, which writes, syncs and computes the digest without the interpreter and
+reports the end by an eventfd (ADR 0197); without that module, and after other operations, it goes to a daemon thread,
+by a queue there and ``call_soon_threadsafe`` back. Other operations always go to the daemon thread. The next batch
+collects meanwhile.
 ``done`` is called later, on the loop's thread, and never before the sync has returned. The end of a batch counts only
 if the fence permits it (``ports.Fence``): a node that has lost its lock confirms nothing (ADR 0004). The threads are
 daemons so that a hung disk cannot keep a process from ending. ADR 0015.
