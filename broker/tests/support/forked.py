@@ -75,7 +75,7 @@ _PRELOADED: Final = (
     "understudy.tools.store_copy",
 )
 _MESSAGE_BYTES_MAX: Final = 1024 * 1024
-#: Cluster user and password of the nodes of most tests. Each node computes a key of them, which is expensive on purpose:
+#: Cluster user and password of the nodes of most tests. A node computes a key of them, which is expensive on purpose:
 #: the template does so once, and its children have the key.
 _CLUSTER: Final = ("cluster", "a-secret-of-this-test")
 #: Values of ``restore_signals``, ``gid``, ``gids``, ``uid`` and ``umask`` of ``subprocess.Popen`` by default.
