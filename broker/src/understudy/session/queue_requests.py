@@ -20,7 +20,7 @@ from dataclasses import replace
 from understudy.dataclass import dataclass
 from understudy.errors import NotAuthorized, QueueNotFound
 from understudy.routing.addresses.address import Address
-from understudy.routing.addresses.configuration import QueueConfiguration, split_fqqn
+from understudy.routing.addresses.configuration import QueueConfiguration, check_no_direct_replies, split_fqqn
 from understudy.routing.addresses.directory import Directory
 from understudy.routing.addresses.settings import AddressSettings
 from understudy.routing.addresses.updates import change_routing_types
@@ -49,6 +49,7 @@ class QueueRequests:
 
         Raises:
             NotAuthorized, InvalidQueueConfiguration, LimitExceeded, DiskFull
+            AddressNotFound: it would answer a direct request of AMQP 0-9-1, as clients make the address first.
         """
         name, wanted = self._state.prefixes.split(name)
         if wanted is not None:
@@ -56,6 +57,7 @@ class QueueRequests:
         self._state.security.check(Permission.CREATE_ADDRESS, name)
         existing = self._directory.addresses.get(name)
         if existing is None:
+            check_no_direct_replies(name)
             self._directory.create_address(name, routing_types, auto_created=auto_created)
         else:
             change_routing_types(self._office, existing, existing.routing_types | set(routing_types))
@@ -109,6 +111,8 @@ class QueueRequests:
         if address is None or (wanted is not None and wanted not in address.routing_types):
             # also for a temporary queue, whose address is made with it
             check(Permission.CREATE_ADDRESS, name)
+        if address is None:
+            check_no_direct_replies(name)
 
     def create_shared_queue(self, configuration: QueueConfiguration) -> None:
         """A queue for shared subscribers: nothing happens if the same one exists. One that is not

@@ -11,7 +11,9 @@ from understudy.message import MessageType
 from understudy.properties import encode_simple_string
 from understudy.protocols.amqp091.messages import MessageCarrier
 from understudy.protocols.amqp091.names import REPLIES
+from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.restore import restore, settle
+from understudy.terms import RoutingType
 from understudy.wire.amqp091 import methods as m
 
 # --- dead letters --------------------------------------------------------------------------------
@@ -28,6 +30,11 @@ def test_a_client_of_core_learns_that_it_cannot_answer_a_direct_request() -> Non
     for name in (REPLIES, address):
         session.sends.send(text(name, name), answers.of(name))
         assert isinstance(answers.error(name), AddressNotFound)
+        # clients make what is missing before they send
+        with pytest.raises(AddressNotFound):
+            session.queues.create_address(name, {RoutingType.ANYCAST}, auto_created=True)
+        with pytest.raises(AddressNotFound):
+            session.queues.create_queue(QueueConfiguration(name, name, RoutingType.ANYCAST))
     assert REPLIES not in node.world.office.directory.addresses
 
 

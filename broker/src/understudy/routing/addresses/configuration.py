@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from understudy.dataclass import dataclass
-from understudy.errors import InvalidQueueConfiguration
+from understudy.errors import AddressNotFound, InvalidQueueConfiguration
 from understudy.kernel.names import AMQP091_REPLIES
 from understudy.limits import NAME_UNITS_MAX
 from understudy.message import LAST_VALUE
@@ -152,9 +152,12 @@ class QueueConfiguration:
         return self.ring_size is not None and self.ring_size >= 0
 
 
-def takes_direct_replies(name: str) -> bool:
-    """Whether an address stands for clients of AMQP 0-9-1 that wait for a direct reply; no queue of it is made."""
-    return name.startswith(AMQP091_REPLIES)
+def check_no_direct_replies(name: str) -> None:
+    """Raises AddressNotFound for an address that stands for clients of AMQP 0-9-1 that wait for a direct reply: a queue
+    would keep the answers of CORE clients, and has no reader.
+    """
+    if name.startswith(AMQP091_REPLIES):
+        raise AddressNotFound(f"{name!r} takes replies of clients of AMQP 0-9-1 alone")
 
 
 def check_name(name: str, kind: str) -> None:

@@ -24,7 +24,7 @@ from understudy.errors import (
 from understudy.limits import ADDRESSES_MAX, QUEUES_MAX
 from understudy.routing.addresses.address import Address
 from understudy.routing.addresses.binding import Binding
-from understudy.routing.addresses.configuration import QueueConfiguration, check_name, takes_direct_replies
+from understudy.routing.addresses.configuration import QueueConfiguration, check_name, check_no_direct_replies
 from understudy.routing.addresses.listeners import AddressesElsewhere, RoutingListener
 from understudy.routing.addresses.records import address_record, queue_record
 from understudy.routing.addresses.settings import AddressSettings, AddressSettingsRepository
@@ -476,8 +476,8 @@ class Directory:
         """
         settings = self.settings.of(name)
         address = self.find_address(name)
-        if address is None and takes_direct_replies(name):
-            raise AddressNotFound(f"{name!r} takes replies of clients of AMQP 0-9-1 alone")
+        if address is None:
+            check_no_direct_replies(name)
         # the reply queue of a client of another node, for instance: none is made here
         elsewhere = address is not None and address.anycast_elsewhere
         chosen = routing_type
