@@ -11,9 +11,10 @@ from understudy.message import MessageType
 from understudy.properties import encode_simple_string
 from understudy.protocols.amqp091.messages import MessageCarrier
 from understudy.protocols.amqp091.names import REPLIES
+from understudy.protocols.handlers import AcceptorOptions
 from understudy.routing.addresses.configuration import QueueConfiguration
 from understudy.routing.restore import restore, settle
-from understudy.terms import RoutingType
+from understudy.terms import Amqp091Options, RoutingType
 from understudy.wire.amqp091 import methods as m
 
 # --- dead letters --------------------------------------------------------------------------------
@@ -36,6 +37,26 @@ def test_a_client_of_core_learns_that_it_cannot_answer_a_direct_request() -> Non
         with pytest.raises(AddressNotFound):
             session.queues.create_queue(QueueConfiguration(name, name, RoutingType.ANYCAST))
     assert REPLIES not in node.world.office.directory.addresses
+
+
+@pytest.mark.parametrize(("virtual_host", "prefix"), [("/", ""), ("shop", "shop/")])
+def test_answers_to_clients_of_core(virtual_host: str, prefix: str) -> None:
+    """Their ``reply_to`` is a destination of JMS, and a responder publishes with it as routing key."""
+    node = AmqpNode(AcceptorOptions(amqp091=Amqp091Options(virtual_hosts=("shop",))))
+    responder, session = node.channel(virtual_host=virtual_host), node.world.session()
+    name = f"{prefix}answers"
+    session.queues.create_queue(QueueConfiguration(name, name, RoutingType.ANYCAST))
+    for kind in ("queue", "temp-queue"):
+        responder.publish(f"{kind}://{name}", kind.encode(), mandatory=True)
+        assert responder.received() == []
+        assert got(responder, "answers").body == kind.encode()
+    for key in (f"topic://{name}", "queue://missing", "queue://", f"other://{name}"):
+        responder.publish(key, b"", mandatory=True)
+        assert responder.only(m.BasicReturn)[0].routing_key == key
+    # a queue that has this very name
+    declared(responder, f"queue://{name}")
+    responder.publish(f"queue://{name}", b"own")
+    assert got(responder, f"queue://{name}").body == b"own"
 
 
 def test_dead_letters_of_every_reason() -> None:

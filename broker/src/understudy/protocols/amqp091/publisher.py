@@ -31,6 +31,8 @@ from understudy.wire.amqp091.tables import encode_short
 log = logging.getLogger(__name__)
 
 REPLY_PREFIX: Final = f"{names.REPLIES}."
+#: Kinds of destinations of JMS that are queues.
+_QUEUES_OF_JMS: Final = frozenset({"queue", "temp-queue"})
 NO_ROUTE: Final = "NO_ROUTE"
 
 
@@ -89,7 +91,7 @@ class ChannelPublisher:
             number, self._next = self._next, self._next + 1
         else:
             self._unnumbered += 1
-        publish = _without_bcc(self._with_reply_address(publish))
+        publish = _without_bcc(self._with_reply_address(self._with_plain_key(publish)))
         token = publish.routing_key.removeprefix(REPLY_PREFIX)
         if not publish.exchange and len(token) < len(publish.routing_key):
             receiver = self._link.services.replies.get(token)
@@ -165,6 +167,18 @@ class ChannelPublisher:
         if full is not None:
             self._link.block(full)
         return True
+
+    def _with_plain_key(self, publish: Publish) -> Publish:
+        """The publish with the name of its queue as routing key, if it answers a request of CORE: the ``reply_to`` of
+        such a request is a destination of JMS, which has its kind before the name.
+        """
+        key = publish.routing_key
+        kind, separator, name = key.partition("://")
+        host, directory = self._link.peer.host, self._office.directory
+        if publish.exchange or not separator or kind not in _QUEUES_OF_JMS or not name.startswith(host):
+            return publish
+        own, wanted = ((each in directory.queues or each in directory.addresses) for each in (host + key, name))
+        return publish._replace(routing_key=name.removeprefix(host)) if wanted and not own else publish
 
     def _with_reply_address(self, publish: Publish) -> Publish:
         """The publish with the secret reply address of the channel, if it asks for direct replies."""
