@@ -10,6 +10,7 @@ import pytest
 from support.amqp091 import AmqpClient, AmqpNode, bodies, declared, got
 from support.amqp091_sessions import started
 from support.routing import World, text
+from understudy.limits import ACKNOWLEDGEMENT_REST_MS
 from understudy.protocols.amqp091.messages import MessageCarrier
 from understudy.routing.restore import restore, settle
 from understudy.wire.amqp091 import methods as m
@@ -57,6 +58,28 @@ def test_deliveries_that_are_accepted_together_do_not_depend_on_each_other() -> 
     session.accept(consumer_id, [[1, third], [first]])
     assert list(consumer.delivering) == [second]
     assert node.world.office.directory.queues["q"].message_count == 1
+
+
+@pytest.mark.parametrize("settled", [m.BasicAck(1), m.BasicNack(1), m.BasicReject(1)])
+def test_an_acknowledgement_rests_for_a_time_or_until_its_channel_ends(settled: Any) -> None:
+    """ADR 0211. Other settlements put the message back, where it is delivered at once."""
+    node = AmqpNode()
+    client, other = node.channel(), node.channel()
+    context = node.world.store.context
+    declared(client, durable=True)
+    for each in (client, other):
+        each.publish("q", b"1", delivery_mode=2)
+        each.send(m.BasicConsume(0, "q", "t"))
+        node.settle()
+        each.send(settled)
+        rests = isinstance(settled, m.BasicAck)
+        assert (context.resting.end == context.appended) is rests
+        if each is client:
+            node.world.clock.advance(ACKNOWLEDGEMENT_REST_MS)
+        else:
+            each.send(m.ChannelClose(200, "", 0, 0))
+        assert context.resting.end != context.appended
+        client.send(m.BasicCancel("t"))
 
 
 @pytest.mark.parametrize("settle_", [m.BasicAck(1), m.BasicAck(7), m.BasicNack(1), m.BasicReject(1)])
