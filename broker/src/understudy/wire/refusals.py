@@ -52,7 +52,7 @@ def refusal(
         found = _ACCEPTS.search(first)
         frame = f"ERROR\nmessage:protocol not served\ncontent-type:text/plain\n\n{speaks}, not STOMP.\n\x00\n"
         return Refusal(frame.encode(), None if found is None else found[1].decode())
-    if protocol in (Protocol.AMQP, Protocol.AMQP091):
+    if protocol in (Protocol.AMQP, Protocol.AMQP091) or (protocol is Protocol.CORE and Protocol.AMQP091 in served):
         return Refusal(PROTOCOL_HEADER if Protocol.AMQP091 in served else _AMQP, _amqp_version(first))
     if protocol is Protocol.MQTT:
         level = _mqtt_level(first)
@@ -62,7 +62,7 @@ def refusal(
 
 def _amqp_version(first: bytes) -> str | None:
     """``1.0``, ``0-9-1`` and so on, of a protocol header."""
-    if len(first) < 8:
+    if len(first) < 8 or not first.startswith(b"AMQP"):
         return None
     if first[4] in (0, 2, 3) and first[5] == 1:
         return "1.0"
