@@ -7,13 +7,14 @@ answers a protocol header that it does not accept with the one that it does), RF
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.wire.amqp091.frames import PROTOCOL_HEADER
 from understudy.wire.detect import Protocol
 
-_TEXT: Final = "This port speaks the CORE protocol of ActiveMQ Artemis"
+_NAMES: Final = {Protocol.CORE: "the CORE protocol of ActiveMQ Artemis", Protocol.AMQP091: "AMQP 0-9-1"}
 #: No version of AMQP is spoken.
 _AMQP: Final = b"AMQP\x00\x00\x00\x00"
 _MQTT_LEVELS: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
@@ -32,24 +33,27 @@ class Refusal:
     """Version of the protocol that the client speaks, as far as its first bytes show it."""
 
 
-def refusal(protocol: Protocol, first: bytes, management: str | None, *, serves_amqp091: bool = False) -> Refusal:
+def refusal(
+    protocol: Protocol, first: bytes, management: str | None, served: Collection[Protocol] = (Protocol.CORE,)
+) -> Refusal:
     """The answer to a client whose first bytes are known.
 
     Args:
         management: URL of the management of the node; None: it has none.
-        serves_amqp091: Whether the acceptor serves AMQP 0-9-1, which a client of another version may speak too.
+        served: Protocols of the acceptor; AMQP 0-9-1 may be spoken by a client of another version, too.
     """
+    speaks = f"This port speaks {' and '.join(name for each, name in _NAMES.items() if each in served)}"
     if protocol is Protocol.HTTP:
         where = "the node has no management port" if management is None else f"management is at {management}"
-        text = f"{_TEXT}; {where}\n".encode()
+        text = f"{speaks}; {where}\n".encode()
         head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
         return Refusal(f"{head}Connection: close\r\n\r\n".encode() + text, None)
     if protocol is Protocol.STOMP:
         found = _ACCEPTS.search(first)
-        frame = f"ERROR\nmessage:protocol not served\ncontent-type:text/plain\n\n{_TEXT}, not STOMP.\n\x00\n"
+        frame = f"ERROR\nmessage:protocol not served\ncontent-type:text/plain\n\n{speaks}, not STOMP.\n\x00\n"
         return Refusal(frame.encode(), None if found is None else found[1].decode())
-    if protocol in (Protocol.AMQP, Protocol.AMQP091):
-        return Refusal(PROTOCOL_HEADER if serves_amqp091 else _AMQP, _amqp_version(first))
+    if protocol in (Protocol.AMQP, Protocol.AMQP091) or (protocol is Protocol.CORE and Protocol.AMQP091 in served):
+        return Refusal(PROTOCOL_HEADER if Protocol.AMQP091 in served else _AMQP, _amqp_version(first))
     if protocol is Protocol.MQTT:
         level = _mqtt_level(first)
         return Refusal(_MQTT5_REFUSED if level == 5 else _MQTT_REFUSED, _MQTT_LEVELS.get(level))
@@ -58,7 +62,7 @@ def refusal(protocol: Protocol, first: bytes, management: str | None, *, serves_
 
 def _amqp_version(first: bytes) -> str | None:
     """``1.0``, ``0-9-1`` and so on, of a protocol header."""
-    if len(first) < 8:
+    if len(first) < 8 or not first.startswith(b"AMQP"):
         return None
     if first[4] in (0, 2, 3) and first[5] == 1:
         return "1.0"

@@ -47,3 +47,19 @@ def test_http_gets_the_address_of_the_management(management: str | None, text: b
     assert head.startswith(b"HTTP/1.1 400 ")
     assert f"Content-Length: {len(body)}".encode() in head
     assert text in body
+
+
+def test_the_text_names_what_the_acceptor_serves() -> None:
+    core, amqp = Protocol.CORE, Protocol.AMQP091
+    for served, text in (
+        ((amqp,), b"This port speaks AMQP 0-9-1;"),
+        ((amqp, core), b"This port speaks the CORE protocol of ActiveMQ Artemis and AMQP 0-9-1;"),
+    ):
+        assert text in refusal(Protocol.HTTP, b"GET / HTTP/1.1\r\n", None, served).data
+
+
+def test_a_client_of_core_learns_that_the_port_speaks_amqp() -> None:
+    first = b"ARTEMIS" + bytes(16)
+    assert detect(first) is Protocol.CORE
+    found = refusal(Protocol.CORE, first, None, (Protocol.AMQP091,))
+    assert (found.data, found.version) == (b"AMQP\x00\x00\x09\x01", None)

@@ -25,6 +25,7 @@ from understudy.client.core.connection.codec import (
     Decoder,
     Frame,
     TransportEnds,
+    hint_of_protocol,
 )
 from understudy.client.core.connection.link_state import LinkState
 from understudy.client.core.url.options import Connector
@@ -211,8 +212,10 @@ class Amqp091Codec:
         decoder = self._decoder
         try:
             decoder.receive(data)
-            if self._handshake is not None and self._handshake.state is State.STARTING and data[:4] == b"AMQP":
-                raise ConnectionLost(f"{self._connector} does not speak AMQP 0-9-1")
+            starting = self._handshake is not None and self._handshake.state is State.STARTING
+            if starting and data[:4] in (b"AMQP", b"HTTP"):
+                hint = hint_of_protocol(data) if data[:4] == b"HTTP" else None
+                raise ConnectionLost(f"{self._connector} does not speak AMQP 0-9-1", hint=hint)
             while (frame := decoder.next()) is not None:
                 self._receive(frame)
         except BrokerError as error:

@@ -122,7 +122,7 @@ class Detection(LayerBeforeProtocol):
                 )
                 connection.close()
                 return False
-            answer = refusal(wire, self._first, MANAGEMENT.get(None), serves_amqp091=Wire.AMQP091 in self._handlers)
+            answer = refusal(wire, self._first, MANAGEMENT.get(None), self._handlers)
             log.warning(
                 "protocol not served",
                 extra={"peer": connection.peer, "protocol": wire.name, "version": answer.version},

@@ -570,19 +570,23 @@ def test_a_port_with_tls_is_named_as_a_cause() -> None:
     assert "sslEnabled=true asks for TLS" in str(outcome.error)
 
 
-def test_a_port_of_the_management_is_named_as_a_cause() -> None:
-    drive = Drive("tcp://a:1")
-    outcome = Outcome()
-    drive.core.connect(outcome)
-    drive.up()
-    drive.core.receive_data(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    assert "is that the port of the management" in str(outcome.error)
-    assert "does it run?" not in str(outcome.error), "it answers"
-
-
 def test_a_refused_connection_says_that_a_passive_node_opens_no_port() -> None:
     drive = Drive("tcp://a:1")
     outcome = Outcome()
     drive.core.connect(outcome)
     drive.refuse(Unreachable("a:1: Connection refused"))
     assert "a passive node opens no port" in str(outcome.error)
+
+
+@pytest.mark.parametrize(("url", "answer", "hint"), [
+    ("tcp://a:1", b"HTTP/1.1 400 Bad Request\r\n", "is that the port of the management?"),
+    ("tcp://a:1", b"AMQP\x00\x00\x09\x01", "amqp091://host:port"),
+    ("amqp091://a:1", b"HTTP/1.1 400 Bad Request\r\n", "is that the port of the management?"),
+])  # fmt: skip
+def test_a_port_of_another_protocol_is_named(url: str, answer: bytes, hint: str) -> None:
+    drive, outcome = Drive(url), Outcome()
+    drive.core.connect(outcome)
+    drive.up()
+    drive.core.receive_data(answer)
+    assert hint in str(outcome.error)
+    assert "does it run?" not in str(outcome.error), "it answers"

@@ -170,3 +170,12 @@ class CoreCodec:
         self.version = version
         if self._decoder is not None:
             self._decoder.version = version
+
+
+def hint_of_protocol(data: bytes) -> str | None:
+    """What to try at a server whose answer begins like that of another protocol; None: it does not."""
+    if data.startswith(b"HTTP"):
+        return "it speaks HTTP: is that the port of the management?"
+    if data.startswith(b"AMQP"):
+        return "it speaks AMQP: amqp091://host:port is a URL of AMQP 0-9-1"
+    return None

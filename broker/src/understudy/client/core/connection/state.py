@@ -21,7 +21,14 @@ from typing import Final
 
 from understudy.client.amqp091.codec import Amqp091Codec
 from understudy.client.core.connection.calls import Calls, Waiter, settle
-from understudy.client.core.connection.codec import CONNECTION_CHANNEL, CONTROL_CHANNEL, Arrival, TransportEnds
+from understudy.client.core.connection.codec import (
+    CONNECTION_CHANNEL,
+    CONTROL_CHANNEL,
+    Arrival,
+    CoreCodec,
+    TransportEnds,
+    hint_of_protocol,
+)
 from understudy.client.core.connection.dials import Dials, Link
 from understudy.client.core.connection.failover import Event, Reconnection, State
 from understudy.client.core.connection.life import Life, heartbeat_s
@@ -41,6 +48,7 @@ from understudy.errors import (
     NotActive,
     ObjectClosed,
     ProtocolError,
+    RemoteProtocolError,
     Unreachable,
 )
 from understudy.ports import Clock, Entropy
@@ -189,10 +197,13 @@ class ClientState:
             return
         link.now_ms = self._life.received_ms = link.clock.monotonic_ms()
         try:
+            if self.state is State.GREETING and isinstance(link.codec, CoreCodec) and data.startswith(b"AMQP"):
+                # too few bytes for a frame, after which the server closes
+                raise RemoteProtocolError("a protocol header of AMQP")
             frames = decoder.receive_data(data)
         except ProtocolError as error:
-            hint = "it speaks HTTP: is that the port of the management?" if data.startswith(b"HTTP") else None
-            self._lost(ConnectionLost(f"broker {self.connector} broke the protocol: {error}", hint=hint))
+            text = f"broker {self.connector} broke the protocol: {error}"
+            self._lost(ConnectionLost(text, hint=hint_of_protocol(data)))
             return
         self._dispatch(frames)
 
