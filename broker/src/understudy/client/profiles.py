@@ -30,5 +30,6 @@ def profile_url(file: str | Path, name: str) -> str:
             raise ConfigError(f"more than {PROFILES_BYTES_MAX} bytes", file=str(file))
         text = data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", file=str(file)) from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"cannot be read: {reason}", file=str(file)) from error
     return named_url(text, name, str(file))
