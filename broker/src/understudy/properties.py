@@ -144,8 +144,11 @@ class Properties(MutableMapping[str, PropertyValue]):
     def set_typed(self, key: str, tag: int, value: PropertyValue) -> None:
         """Set a property with an explicit wire type, for instance ``BYTE`` for ``_AMQ_ROUTING_TYPE``."""
         self._items[key] = (tag, value)
-        if key.startswith(RESERVED_PREFIXES):
-            self.may_be_reserved = True
+        try:
+            if key.startswith(RESERVED_PREFIXES):
+                self.may_be_reserved = True
+        except AttributeError:
+            raise LocalProtocolError(f"the name of a property is a text, {key!r} is none") from None
 
     def tag(self, key: str) -> int:
         """Wire type of a property; raises KeyError if there is none."""
@@ -305,6 +308,13 @@ def _natural_tag(value: PropertyValue) -> int:
     raise LocalProtocolError(f"a property cannot be a {type(value).__name__}")
 
 
+#: Kinds of values in errors.
+_KINDS: Final = {
+    STRING: "text", BYTES: "bytes", BYTE: "integer of 8 bits", SHORT: "integer of 16 bits", INT: "integer of 32 bits",
+    LONG: "integer of 64 bits",
+}  # fmt: skip
+
+
 def _encode_value(key: str, tag: int, value: PropertyValue) -> bytes:
     head = bytes((tag,))
     try:
@@ -319,7 +329,9 @@ def _encode_value(key: str, tag: int, value: PropertyValue) -> bytes:
             return head + _I32.pack(len(raw)) + raw
         return head + _FIXED[tag].pack(value)
     except (struct.error, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise LocalProtocolError(f"property {key!r}: {value!r} does not fit type {tag}") from error
+        raise LocalProtocolError(
+            f"property {key!r}: {value!r} is no {_KINDS.get(tag, f'value of type {tag}')}"
+        ) from error
 
 
 def _decode_value(key: str, tag: int, data: bytes, offset: int, end: int) -> tuple[tuple[int, PropertyValue], int]:

@@ -16,6 +16,8 @@ from understudy.properties import PropertyValue
 Body = (
     Message
     | bytes
+    | bytearray
+    | memoryview
     | str
     | Mapping[str, PropertyValue]
     | list[Any]
@@ -26,6 +28,11 @@ Body = (
 )
 """A whole message; bytes, text, a map or the values of a stream message to make one of; or where the bytes of a large
 one come from: the path of a file, an open binary file, or an iterable of bytes that is no list."""
+
+
+def plain_body(body: Body) -> Body:
+    """The body with a buffer as bytes; a later change of the buffer does not reach a message under way."""
+    return bytes(body) if isinstance(body, (bytearray, memoryview)) else body
 
 
 def is_stream(body: object) -> bool:

@@ -26,7 +26,7 @@ from understudy.client.core.session.send_options import NOT_GIVEN, SendOptions, 
 from understudy.client.core.session.sends import ProducerState
 from understudy.client.core.session.state import SessionState
 from understudy.client.core.url.jms_names import read_destination, reply_text
-from understudy.client.sources import Body, is_stream, open_source
+from understudy.client.sources import Body, is_stream, open_source, plain_body
 from understudy.client.sync.link import Link, Signal, end_span
 from understudy.errors import IllegalState
 from understudy.ids import uuid_text
@@ -163,7 +163,7 @@ class Producer:
         Source: artemis-core s. 3.3, 5.1 and 6.2.
         """
         with self._link.lock, self._link:
-            body = body if json is NOT_GIVEN else json_text(json, body)
+            body = plain_body(body) if json is NOT_GIVEN else json_text(json, body)
             now_ms = self._link.clock.wall_ms()
             deliver_at_ms = delivery_ms(deliver_at, delay_s, now_ms)
             expires_ms = expiration_ms(ttl_s, now_ms)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 from understudy.client.core.consumer.bodies import (
@@ -9,9 +12,11 @@ from understudy.client.core.consumer.bodies import (
     complete_message,
     decode_map,
     decode_text,
+    delivery_properties,
     encode_map,
     encode_text,
 )
+from understudy.client.sources import plain_body
 from understudy.errors import LocalProtocolError, RemoteProtocolError
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE, Message, MessageType
 from understudy.properties import BYTE, STRING, Properties
@@ -74,3 +79,34 @@ def test_a_complete_message_gets_its_missing_fields() -> None:
     assert dict(done.properties) == {"p": 1, ROUTING_TYPE: 0, DUPLICATE_ID: "d"}
     assert dict(bare.properties) == {"p": 1}
     assert complete_message(done, address="b", routing=1, duplicate_id="e") is done, "nothing is overwritten"
+
+
+@pytest.mark.parametrize(
+    ("body", "properties", "error", "text"),
+    [
+        (5, {}, TypeError, "a body cannot be 5 of type int; json= sends a JSON document of it"),
+        (True, {}, TypeError, "of type bool"),
+        ({"a": [1]}, {}, LocalProtocolError, "the map of a message: a property cannot be a list (json= sends"),
+        ({1: 2}, {}, LocalProtocolError, "the name of a property is a text, 1 is none"),
+        (b"", {1: 2}, LocalProtocolError, "the name of a property is a text, 1 is none"),
+        (b"", {"a": 1 << 70}, LocalProtocolError, f"property 'a': {1 << 70} is no integer of 64 bits"),
+    ],
+)
+def test_what_cannot_be_sent_is_named(body: Any, properties: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=re.escape(text)):
+        build_message(
+            body, address="a", routing=None, duplicate_id=None, timestamp_ms=0, properties=properties
+        ).encode()
+
+
+def test_a_correlation_id_that_is_a_number_is_named() -> None:
+    own = delivery_properties({}, correlation_id=17)  # type: ignore[arg-type]  # the error of a caller
+    with pytest.raises(LocalProtocolError, match="property 'JMSCorrelationID': 17 is no text"):
+        own.encode()
+
+
+@pytest.mark.parametrize("body", [bytearray(b"ab"), memoryview(b"ab")])
+def test_a_buffer_is_a_body_of_bytes(body: bytearray | memoryview) -> None:
+    assert plain_body(body) == b"ab"
+    assert type(plain_body(body)) is bytes
+    assert plain_body("text") == "text"

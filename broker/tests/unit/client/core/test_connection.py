@@ -553,17 +553,25 @@ def test_a_search_for_a_broker_is_logged_with_growing_pauses() -> None:
     assert drive.link.warnings[0] == "no broker at a:1 for 5 s: connection refused; trying again"
 
 
-def test_a_port_without_tls_is_named_as_a_cause() -> None:
-    drive = Drive("tcp://a:1?sslEnabled=true")
-    outcome = Outcome()
+@pytest.mark.parametrize("up", [False, True])
+@pytest.mark.parametrize(("words", "hint"), [
+    ("TLS/SSL connection has been closed (EOF)", "does that port speak TLS"),
+    ("[SSL: CERTIFICATE_VERIFY_FAILED] Hostname mismatch, certificate is not valid for 'a'", "sniHost"),
+    ("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate in certificate chain", "trustStorePath"),
+    ("[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca", "keyStorePath"),
+    ("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED]", "keyStorePath"),
+])  # fmt: skip
+def test_the_cause_of_a_refused_handshake_is_named(words: str, hint: str, up: bool) -> None:
+    drive, outcome = Drive("tcp://a:1?sslEnabled=true"), Outcome()
     drive.core.connect(outcome)
-    drive.refuse(Unreachable("a:1: TLS/SSL connection has been closed (EOF)"))
-    assert "does that port speak TLS" in str(outcome.error)
+    if up:
+        drive.up()
+    drive.refuse(Unreachable(f"a:1: {words}"))
+    assert hint in str(outcome.error)
 
 
 def test_a_port_with_tls_is_named_as_a_cause() -> None:
-    drive = Drive("tcp://a:1")
-    outcome = Outcome()
+    drive, outcome = Drive("tcp://a:1"), Outcome()
     drive.core.connect(outcome)
     drive.up()
     drive.refuse(ConnectionLost("the connection to a:1 ended"))

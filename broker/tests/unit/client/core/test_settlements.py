@@ -191,3 +191,8 @@ def test_arguments_without_a_meaning() -> None:
     for delay_s in (-1.0, 1e12, float("nan")):
         with pytest.raises(ValueError, match="delay of"):
             modification(delivery_failed=True, undeliverable_here=False, delay_s=delay_s)
+
+
+def test_an_unknown_mode_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="'autoo' is no mode of acknowledgement: auto, client, individual, transacted"):
+        AcknowledgeMode("autoo")

@@ -25,6 +25,20 @@ Arrival = tuple[int, Packet, int]
 CONNECTION_CHANNEL: Final = 0
 CONTROL_CHANNEL: Final = 1
 
+_NO_TLS: Final = "does that port speak TLS? without sslEnabled a client speaks plain TCP"
+#: Words in the errors of OpenSSL, and what to try; the first that fits counts.
+_TLS_HINTS: Final = {
+    # a handshake that meets a port without TLS, in the blocking and the asyncio client
+    "(EOF)": _NO_TLS,
+    "WRONG_VERSION_NUMBER": _NO_TLS,
+    "closed by the other side": _NO_TLS,
+    "Hostname mismatch": "sniHost is the name that the certificate must have in place of the host",
+    "IP address mismatch": "sniHost is the name that the certificate must have in place of the host",
+    "CERTIFICATE_VERIFY_FAILED": "trustStorePath names the file with the authority of the broker",
+    "ALERT_UNKNOWN_CA": "the broker does not trust the certificate in keyStorePath",
+    "CERTIFICATE_REQUIRED": "the broker asks for a certificate: keyStorePath",
+}
+
 
 @dataclass(slots=True)
 class TransportEnds(Packet):
@@ -179,3 +193,8 @@ def hint_of_protocol(data: bytes) -> str | None:
     if data.startswith(b"AMQP"):
         return "it speaks AMQP: amqp091://host:port is a URL of AMQP 0-9-1"
     return None
+
+
+def hint_of_tls(error: str) -> str | None:
+    """What to try after an error of TLS, in the words of OpenSSL; None: nothing is known."""
+    return next((hint for words, hint in _TLS_HINTS.items() if words in error), None)

@@ -28,6 +28,7 @@ from understudy.client.core.connection.codec import (
     CoreCodec,
     TransportEnds,
     hint_of_protocol,
+    hint_of_tls,
 )
 from understudy.client.core.connection.dials import Dials, Link
 from understudy.client.core.connection.failover import Event, Reconnection, State
@@ -69,8 +70,6 @@ from understudy.wire.core.packets import (
 )
 from understudy.wire.core.transport import TransportConfiguration
 
-#: Texts of a TLS handshake that meets a port without TLS, in the blocking and the asyncio client.
-_NO_TLS_THERE: Final = ("(EOF)", "WRONG_VERSION_NUMBER", "closed by the other side")
 _REDIRECTS: Final = (DisconnectReason.REDIRECT, DisconnectReason.REDIRECT_ON_CRITICAL_ERROR)
 
 
@@ -184,9 +183,11 @@ class ClientState:
         if connector is not None:
             self._dial_failed(connector, error)
         elif attempt == self._attempt:
-            if self.state is State.GREETING and self.connector is not None and self.connector.tls is None:
-                hint = "a port with TLS ends a connection without it: sslEnabled=true asks for TLS"
-                error = ConnectionLost(str(error), hint=hint)
+            if self.state is State.GREETING and self.connector is not None:
+                hint = hint_of_tls(str(error))
+                if self.connector.tls is None:
+                    hint = "a port with TLS ends a connection without it: sslEnabled=true asks for TLS"
+                error = error if hint is None else ConnectionLost(str(error), hint=hint)
             self._lost(error, hang_up=False)
 
     def receive_data(self, data: bytes) -> None:
@@ -256,10 +257,9 @@ class ClientState:
         self.link.shell.wake_at(self._dials.stagger(delay_ms))
 
     def _dial_failed(self, connector: Connector, error: BrokerError) -> None:
-        if connector.tls is not None and any(each in str(error) for each in _NO_TLS_THERE):
-            error = Unreachable(
-                str(error), hint="does that port speak TLS? without sslEnabled a client speaks plain TCP"
-            )
+        hint = hint_of_tls(str(error)) if connector.tls is not None else None
+        if hint is not None:
+            error = Unreachable(str(error), hint=hint)
         self.link.shell.log("dial", str(error))
         self._machine.fire(Event.DIAL_FAILED, connector, error)
 

@@ -60,8 +60,15 @@ def decode_text(body: bytes) -> str | None:
 
 
 def encode_map(values: Mapping[str, PropertyValue]) -> bytes:
-    """Body of a map message."""
-    return Properties(dict(values)).encode()
+    """Body of a map message.
+
+    Raises:
+        LocalProtocolError: a name or value that it cannot have.
+    """
+    try:
+        return Properties(dict(values)).encode()
+    except LocalProtocolError as error:
+        raise LocalProtocolError(f"the map of a message: {error}", hint="json= sends nested values") from error
 
 
 def decode_map(body: bytes) -> Properties:
@@ -100,6 +107,7 @@ def build_message(
 
     Raises:
         LocalProtocolError: a property or field that cannot be sent, or is beyond the limits (``check_sendable``).
+        TypeError: a body of another type.
     """
     typed = properties.copy() if isinstance(properties, Properties) else Properties(properties)
     if routing is not None:
@@ -114,8 +122,12 @@ def build_message(
         kind, raw = MessageType.STREAM, encode_stream(body)
     elif body is None:
         kind, raw = MessageType.DEFAULT, b""
-    else:
+    elif isinstance(body, bytes):
         kind, raw = MessageType.BYTES, body
+    else:
+        raise TypeError(
+            f"a body cannot be {body!r:.40} of type {type(body).__name__}; json= sends a JSON document of it"
+        )
     made = Message(
         raw,
         address=address,

@@ -7,7 +7,7 @@ and credits (``consumer``), or when which packet is sent (``consumers``, ``trans
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
+from typing import Final, NoReturn
 
 from understudy.wire.core.packets import Acknowledge
 
@@ -27,6 +27,10 @@ class AcknowledgeMode(Enum):
     """When dupsOKBatchSize bytes were taken, or at a close: fewer packets, more seen again after a failure."""
     PRE_ACKNOWLEDGE = "pre"
     """The broker acknowledges messages before it sends them, so each arrives at most once."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        raise ValueError(f"{value!r} is no mode of acknowledgement: {', '.join(each.value for each in cls)}")
 
 
 _BY_THE_APPLICATION: Final = (AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL, AcknowledgeMode.TRANSACTED)

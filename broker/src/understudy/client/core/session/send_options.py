@@ -6,6 +6,7 @@ Not here: bodies and properties (``bodies``), confirmations (``sends``).
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, TypedDict
@@ -76,7 +77,7 @@ def delivery_ms(deliver_at: datetime | float | None, delay_s: float | None, now_
     if delay_s is not None:
         if deliver_at is not None:
             raise ValueError("a message has deliver_at or delay_s, not both")
-        if delay_s < 0:
+        if not 0 <= delay_s < math.inf:
             raise ValueError(f"delay_s of {delay_s}: 0 or more")
         return now_ms + round(delay_s * 1000) if delay_s else 0
     if deliver_at is None:
@@ -92,7 +93,7 @@ def expiration_ms(ttl_s: float | None, now_ms: int) -> int:
     """
     if ttl_s is None:
         return 0
-    if ttl_s <= 0:
+    if not 0 < ttl_s < math.inf:
         raise ValueError(f"ttl_s of {ttl_s}: more than 0, or None for never")
     return now_ms + max(1, round(ttl_s * 1000))
 
