@@ -83,6 +83,9 @@ _LEAST: Final = {
     "min_large_message_size": 1,
     "compression_level": -1,
 }
+_INT_MAX: Final = (1 << 31) - 1
+_LONG_MAX: Final = (1 << 63) - 1
+_MOST: Final = {"compression_level": 9}
 _BYTES: Final = frozenset(
     {
         "confirmation_window_size",
@@ -389,7 +392,7 @@ def _settings(bare: Connector, values: Mapping[str, str], url: str) -> Connector
         name=values.get("name", ""),
         connect_timeout_ms=_at_least(1, "connect-timeout-millis", values, bare.connect_timeout_ms, url),
         local_address=values.get("localAddress") or None,
-        local_port=_at_least(0, "localPort", values, 0, url),
+        local_port=_at_least(0, "localPort", values, 0, url, most=65535),
         tcp_no_delay=_boolean("tcpNoDelay", values.get("tcpNoDelay", "true"), url),
         tcp_send_buffer_size=_buffer("tcpSendBufferSize", values, url),
         tcp_receive_buffer_size=_buffer("tcpReceiveBufferSize", values, url),
@@ -465,9 +468,7 @@ def _options(values: Mapping[str, str], url: str) -> ClientOptions:
             found[name] = _boolean(parameter, text, url)
         elif isinstance(default, int):
             value = _size(parameter, text, url) if name in _BYTES else _whole(parameter, text, url)
-            if value < _LEAST[name]:
-                raise ConfigError(f"client URL {url!r}: {parameter}={value}, at least {_LEAST[name]}")
-            found[name] = value
+            found[name] = _within(_LEAST[name], _most(name), parameter, value, url)
         elif isinstance(default, float):
             found[name] = _multiplier(parameter, text, url)
         elif name == "load_balancing_policy":
@@ -492,18 +493,28 @@ def _whole(name: str, text: str, url: str) -> int:
         raise ConfigError(f"client URL {url!r}: {name}={text!r} is no whole number") from None
 
 
-def _at_least(least: int, name: str, values: Mapping[str, str], default: int, url: str) -> int:
+def _at_least(least: int, name: str, values: Mapping[str, str], default: int, url: str, *, most: int = _INT_MAX) -> int:
     if name not in values:
         return default
-    value = _whole(name, values[name], url)
+    return _within(least, most, name, _whole(name, values[name], url), url)
+
+
+def _within(least: int, most: int, name: str, value: int, url: str) -> int:
     if value < least:
         raise ConfigError(f"client URL {url!r}: {name}={value}, at least {least}")
+    if value > most:
+        raise ConfigError(f"client URL {url!r}: {name}={value}, at most {most}")
     return value
+
+
+def _most(name: str) -> int:
+    """The largest value of an option, which travels as an int or long of Java."""
+    return _MOST.get(name, _LONG_MAX if name.endswith("_ms") else _INT_MAX)
 
 
 def _buffer(name: str, values: Mapping[str, str], url: str) -> int:
     """Bytes; Java's -1 for the system's choice is our 0."""
-    return max(0, _size(name, values[name], url)) if name in values else 0
+    return max(0, _within(-1, _INT_MAX, name, _size(name, values[name], url), url)) if name in values else 0
 
 
 def _size(name: str, text: str, url: str) -> int:
