@@ -92,7 +92,9 @@ def test_a_complete_message_gets_its_missing_fields() -> None:
         (b"", {"a": 1 << 70}, LocalProtocolError, f"property 'a': {1 << 70} is no integer of 64 bits"),
     ],
 )
-def test_what_cannot_be_sent_is_named(body: Any, properties: Any, error: type[Exception], text: str) -> None:
+def test_a_body_or_property_that_cannot_be_sent_is_named(
+    body: Any, properties: Any, error: type[Exception], text: str
+) -> None:
     with pytest.raises(error, match=re.escape(text)):
         build_message(
             body, address="a", routing=None, duplicate_id=None, timestamp_ms=0, properties=properties

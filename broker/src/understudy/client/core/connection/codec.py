@@ -187,7 +187,7 @@ class CoreCodec:
 
 
 def hint_of_protocol(data: bytes) -> str | None:
-    """What to try at a server whose answer begins like that of another protocol; None: it does not."""
+    """Advice for a server whose answer begins like that of another protocol; None: it does not."""
     if data.startswith(b"HTTP"):
         return "it speaks HTTP: is that the port of the management?"
     if data.startswith(b"AMQP"):
@@ -196,5 +196,5 @@ def hint_of_protocol(data: bytes) -> str | None:
 
 
 def hint_of_tls(error: str) -> str | None:
-    """What to try after an error of TLS, in the words of OpenSSL; None: nothing is known."""
+    """Advice after an error of TLS, in the words of OpenSSL; None: nothing is known."""
     return next((hint for words, hint in _TLS_HINTS.items() if words in error), None)
