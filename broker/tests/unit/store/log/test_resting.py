@@ -140,7 +140,7 @@ def test_a_batch_hurries_unless_all_its_records_are_without_an_answer() -> None:
             hurries.append(operations[0].hurries)
         submit(operations, done)
 
-    store._journal._writer.submit = submitted  # type: ignore[method-assign]
+    store._journal._writer.submit = submitted  # type: ignore[method-assign]  # the writer of this test alone
     for answered in ((False, False), (False, True), (True, False), (False,)):
         for each in answered:
             before = store.context.appended
