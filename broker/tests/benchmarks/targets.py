@@ -146,9 +146,11 @@ def _signal(pid: int, number: int) -> None:
         return
 
 
-#: Compiles the package, and the libraries that a node with management loads.
+#: Compiles the package, and the libraries that a node with management loads; earlier commits run a node elsewhere.
 _COMPILE: Final = (
-    "import compileall, aiohttp.web, msgspec, prometheus_client, understudy.cli.main, understudy.cli.node.run; "
+    "import compileall, importlib, importlib.util, aiohttp.web, msgspec, prometheus_client, understudy.cli.main; "
+    "new = importlib.util.find_spec('understudy.cli.node'); "
+    "importlib.import_module('understudy.cli.node.run' if new else 'understudy.cli.run'); "
     "compileall.compile_dir(understudy.__path__[0], quiet=1)"
 )
 

@@ -121,7 +121,7 @@ def impurities(module: Module) -> Iterator[str]:
     imported = {each.bound: each.module for each in module.imports}
     for node in module.nodes:
         fault = _impurity(node, imported)
-        if fault is not None:
+        if fault is not None and fault not in OF_MODULES.get(module.name, []):
             yield f"{module.at(getattr(node, 'lineno', 1))}: {fault} in a pure package"
     for each in module.imports:
         if each.name == "open" and not each.module.startswith("understudy"):
