@@ -55,6 +55,18 @@ def test_a_lost_node_is_forgotten_and_its_backup_states_that_it_is_active() -> N
     assert other.topology.endpoints.active(AMQP) == {"A": (place("host-c"),)}
 
 
+def test_a_new_replica_states_its_places_when_it_knows_the_node_id_of_its_pair() -> None:
+    network = Network()
+    one = served(network.node("host-a"), "A").activate("A")
+    replica = served(network.node("host-c", "host-a"), "A")
+    replica.membership.watch("")
+    network.run(3_000)
+    assert one.topology.endpoints.passive("A", AMQP) == ()
+    replica.membership.watch("A")
+    network.run(300)
+    assert one.topology.endpoints.passive("A", AMQP) == (place("host-c"),)
+
+
 def test_listeners_are_called_for_changes_only() -> None:
     calls: list[int] = []
     endpoints = NodeEndpoints()

@@ -431,6 +431,20 @@ def test_a_member_that_is_dialled_or_was_lost_shortly_before_is_missing() -> Non
     links.become_known("n1")
 
 
+def test_the_other_node_of_the_pair_is_not_missing_after_a_failover() -> None:
+    """A node that was active under the same id has no session that this node does not have."""
+    links = Links()
+    links.topology.update(Member("own", 5, connector("primary"), connector("backup")))
+    links.topology.remove("own")
+    links.topology.set_primary("own", connector("backup"), 7)
+    links.topology.set_primary("own", connector("backup"), 8)
+    members = Members("own", cast(Any, [links]), ManualTime())
+    links.statics = [links.link("primary", joined=False)]
+    assert not members.missing()
+    links.statics.append(links.link("n1", joined=False))
+    assert members.missing()
+
+
 # --- row 34: crashes and lost messages at each step ------------------------------------------------
 
 

@@ -157,7 +157,8 @@ class Membership(Machine[State, Event]):
     # --- for the node ----------------------------------------------------------------------------
 
     def watch(self, node_id: str) -> None:
-        """Passive: connect to the members and learn the topology. ``node_id`` is that of the own pair, or empty."""
+        """Passive: connect to the members and learn the topology. ``node_id`` is that of the own pair, or empty; again
+        when it is known."""
         self.node_id = node_id
         self.fire(Event.WATCH)
 
@@ -577,7 +578,7 @@ class Membership(Machine[State, Event]):
             (State.ABSENT, Event.ANNOUNCE): To(State.ANNOUNCING, _begin),
             (State.ABSENT, Event.JOIN): To(State.JOINED, _begin_active),
             (State.ABSENT, Event.LEAVE): IGNORED,
-            (State.WATCHING, Event.WATCH): IGNORED,
+            (State.WATCHING, Event.WATCH): To(State.WATCHING, _announce_on_all),
             (State.WATCHING, Event.ANNOUNCE): To(State.ANNOUNCING, _change_part),
             (State.WATCHING, Event.JOIN): To(State.JOINED, _become_active),
             (State.WATCHING, Event.LEAVE): To(State.ABSENT, _end),

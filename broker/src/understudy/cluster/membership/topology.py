@@ -70,13 +70,15 @@ class Topology:
         self.moves = SessionMoves()
         """Messages about sessions that move between the nodes."""
         self._members: dict[str, Member] = {}
-        self._removed: dict[str, int] = {}
-        """Event ids of removals, oldest removal first."""
+        self._removed: dict[str, Member] = {}
+        """Members as they were, with the event ids of their removals, oldest removal first."""
         self._announcers: dict[str, object] = {}
         """The connection on which each backup was announced last, by node id."""
         self._listeners: list[tuple[Changed, Removed]] = []
         self._own_id: str | None = None
         """While this node is active."""
+        self.replaced: TransportConfiguration | None = None
+        """Connector of the other node of the pair, if that one was active before this node."""
         self.nodes_seen = 0
         """Highest number of members at the same time since the start of the node (artemis-ha s. 3.3)."""
 
@@ -117,6 +119,9 @@ class Topology:
             scale_down_group: Scale-down group of this node; None: unchanged.
         """
         self._own_id = node_id
+        earlier = self._members.get(node_id) or self._removed.get(node_id)
+        if earlier is not None and earlier.primary is not None and not connector.same_place(earlier.primary):
+            self.replaced = earlier.primary
         known = self._members.get(node_id) or Member(node_id, 0)
         # an active node is not a backup at the same time
         backup = None if connector.same_place(known.backup) else known.backup
@@ -126,7 +131,7 @@ class Topology:
 
     def clear(self) -> None:
         """Remove all members and removals, when the node stops being active. Listeners are not called."""
-        self._own_id = None
+        self._own_id = self.replaced = None
         self._members.clear()
         self._removed.clear()
         self._announcers.clear()
@@ -191,7 +196,8 @@ class Topology:
         known = self._members.get(news.node_id)
         if known is None:
             # at equal ids the removal wins: members that repeat both to each other would not end
-            if not first_hand and news.event_id <= self._removed.get(news.node_id, -1):
+            removed = self._removed.get(news.node_id)
+            if not first_hand and removed is not None and news.event_id <= removed.event_id:
                 return False
             return self._put(news)
         if known.primary is None and news.primary is not None:
@@ -248,7 +254,7 @@ class Topology:
         del self._members[node_id]
         self._announcers.pop(node_id, None)
         self._removed.pop(node_id, None)
-        self._removed[node_id] = event_id
+        self._removed[node_id] = replace(known, event_id=event_id)
         if len(self._removed) > CLUSTER_NODES_MAX:
             del self._removed[next(iter(self._removed))]
         for _, removed in list(self._listeners):

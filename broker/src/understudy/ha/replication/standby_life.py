@@ -435,6 +435,9 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self._standby.follow()
         if self.authority.by_votes:
             self._standby.announce()
+        else:
+            # a new replica had no node id when it joined the cluster, and states its places with that of the pair
+            self._standby.watch_cluster()
 
     def _end_copy_lost(self, reason: str) -> None:
         self._end_copy(Cause.LOST, reason)

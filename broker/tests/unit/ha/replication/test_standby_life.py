@@ -182,6 +182,18 @@ def test_a_replica_in_sync_of_a_node_that_votes_is_announced_to_the_cluster() ->
     assert node.calls == ["take place", "follow", "announce"]
 
 
+def test_a_replica_in_sync_of_a_node_with_a_lock_watches_the_cluster_under_the_node_id_of_its_pair() -> None:
+    """A new replica has no node id when it joins, so its places for clients are those of no pair (ADR 0194)."""
+    node = Node()
+    node.life.begin()
+    node.authority.answer(ActivationRefused("stale"))
+    before = node.watching
+    node.life.accepted()
+    node.life.in_sync()
+    assert node.watching == before + 1
+    assert "announce" not in node.calls
+
+
 @pytest.mark.parametrize(("told", "cause"), [(True, Cause.TOLD), (False, Cause.LOST)])
 def test_the_authority_knows_whether_the_replica_was_requested_to_take_over(told: bool, cause: Cause) -> None:
     node = Node()

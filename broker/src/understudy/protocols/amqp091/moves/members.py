@@ -60,13 +60,15 @@ class Members:
 
     def missing(self) -> bool:
         """Whether a member is not reached that is active as far as this node knows, or was lost shortly before; or, if
-        this node became active shortly before, one of its static connectors.
+        this node became active shortly before, one of its static connectors. The other node of the own pair has no
+        other sessions.
         """
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._since_ms < AMQP091_MEMBER_MISSING_MS:
-            statics = (link for each in self._memberships() for link in each.static_links())
-            if any(link is not None and not link.joined for link in statics):
-                return True
+            for each in self._networks:
+                statics, own = each.membership.static_links(), each.topology.replaced
+                if any(link is not None and not link.joined and not link.target.same_place(own) for link in statics):
+                    return True
         if any(self._is_dialled(each) for network in self._networks for each in network.topology.members()):
             return True
         reached = self.reached()
