@@ -82,7 +82,8 @@ def queue_record(queue_id: int, address_id: int, full: QueueConfiguration) -> Qu
 
 #: Name of the arguments of AMQP 0-9-1 in the settings of a record.
 _ARGUMENTS: Final = "amqp091"
-_KEPT_TYPES: Final = {name: get_type_hints(QueueConfiguration)[name] for name in (*KEPT_ATTRIBUTES, "internal", "user")}
+_TYPES: Final = get_type_hints(QueueConfiguration)
+_KEPT_TYPES: Final = {name: _TYPES[name] for name in (*KEPT_ATTRIBUTES, "internal", "user")}
 _IS_FLAG: Final = {name: isinstance(True, hint) and not isinstance(2, hint) for name, hint in _KEPT_TYPES.items()}
 
 
