@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from rich.table import Table
 
 from rounds.engine import BROKEN, KINDS, Rounds, Row
 from rounds.sites import Site
+from support.processes import COMMAND
 
 PAIRS = ("shared", "replicated")
 
@@ -45,8 +47,9 @@ def main(
 ) -> None:
     """Kill nodes (kill), cut their power with the loss of everything unsynced (power), let the operations of one disk
     fail (disk), stop the active node while the other one takes its lock (pause), under load; a C compiler is needed.
+    After the rounds of a pair `understudy data verify` reads its journals.
 
-    Exit codes: 0 every promise was kept, 1 one was not, or a pair did not serve again.
+    Exit codes: 0 every promise was kept, 1 one was not, a pair did not serve again, or a journal is damaged.
     """
     rows: list[Row] = []
     for pair in pairs or PAIRS:
@@ -75,6 +78,13 @@ def _run(pair: str, kind: str, rounds: int, faults: int, seed: int, keep: Path |
                     click.echo(site.tails(), err=True)
         finally:
             site.end()
+        for store in site.stores:
+            verified = subprocess.run(
+                [COMMAND, "data", "verify", str(store / "journal")], capture_output=True, text=True, check=False
+            )
+            click.echo(f"{pair} {kind}: data verify of {store}: exit code {verified.returncode}", err=True)
+            if rows and verified.returncode and not rows[-1].error:
+                rows[-1].error = f"data verify of {store}: {verified.stdout}{verified.stderr}"
     return rows
 
 
