@@ -103,7 +103,11 @@ def run_uv(python: Path, arguments: list[str]) -> int:
     # bytecode as pip makes it: the Makefile lets no process write it later
     command = [python.with_name("uv"), "pip", "install", "--quiet", "--compile-bytecode", "--python", python]
     command += [*options_for_uv(settings, environment), *arguments]
-    return subprocess.run(command, env=variables_for_uv(settings, environment), check=False).returncode
+    outcome = subprocess.run(command, env=variables_for_uv(settings, environment), check=False).returncode
+    # an index that forbids caches makes uv build a source distribution anew each time and keep all of them: 2 GB of
+    # Spark for each checkout; those that nothing can use any more go
+    subprocess.run([command[0], "cache", "prune", "--quiet"], check=False)
+    return outcome
 
 
 def main(arguments: list[str]) -> int:

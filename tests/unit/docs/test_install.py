@@ -105,5 +105,6 @@ def test_uv_installs_where_it_is_there(environment: Path, outcome: int, by_pip: 
     code, said, calls = run(environment, 0)
     assert code == 0
     assert "pip install --quiet --compile-bytecode" in calls
+    assert "uv cache prune" in calls
     assert ("pip tries it" in said) == by_pip
     assert calls.splitlines()[-1].startswith("python" if by_pip else "uv")
