@@ -40,7 +40,8 @@ def refusal(
 
     Args:
         management: URL of the management of the node; None: it has none.
-        served: Protocols of the acceptor; AMQP 0-9-1 may be spoken by a client of another version, too.
+        served: Protocols of the acceptor; AMQP 0-9-1 may be spoken by a client of another version, too, and unknown
+            bytes are answered where nothing else is spoken.
     """
     speaks = f"This port speaks {' and '.join(name for each, name in _NAMES.items() if each in served)}"
     if protocol is Protocol.HTTP:
@@ -54,6 +55,8 @@ def refusal(
         return Refusal(frame.encode(), None if found is None else found[1].decode())
     if protocol in (Protocol.AMQP, Protocol.AMQP091) or (protocol is Protocol.CORE and Protocol.AMQP091 in served):
         return Refusal(PROTOCOL_HEADER if Protocol.AMQP091 in served else _AMQP, _amqp_version(first))
+    if protocol is Protocol.UNKNOWN and set(served) == {Protocol.AMQP091}:
+        return Refusal(PROTOCOL_HEADER, None)
     if protocol is Protocol.MQTT:
         level = _mqtt_level(first)
         return Refusal(_MQTT5_REFUSED if level == 5 else _MQTT_REFUSED, _MQTT_LEVELS.get(level))

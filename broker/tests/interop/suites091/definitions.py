@@ -40,6 +40,8 @@ class Suite:
     """Command of a server that the suite needs beside the node."""
     removed: tuple[str, ...] = ()
     """Files that are left out."""
+    project: str = ""
+    """Folder beside this module that builds the suite; the sources are in its folder ``sources``."""
 
 
 def suites(path: Path) -> dict[str, Suite]:

@@ -40,7 +40,9 @@ def prepare(suite: Suite, sources: Path, scratch: Path) -> None:
     if built.exists() and built.read_text() == suite.commit:
         return
     shutil.rmtree(directory, ignore_errors=True)
-    shutil.copytree(source, directory, symlinks=True)
+    if suite.project:
+        shutil.copytree(Path(__file__).parent / suite.project, directory)
+    shutil.copytree(source, directory / "sources" if suite.project else directory, symlinks=True)
     for path, folder in suite.beside.items():
         if not (sources / folder).is_dir():
             raise NotHad(f"no folder {sources / folder}")

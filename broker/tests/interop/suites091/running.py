@@ -14,7 +14,7 @@ from interop.suites091.definitions import Suite
 from interop.suites091.preparing import directory_of
 from interop.suites091.results import Outcome, go_outcomes, junit_outcomes
 from support import forked
-from support.processes import COMMAND, Node
+from support.processes import COMMAND, TOKEN, Node
 
 USER = PASSWORD = "guest"
 _PORT = 5672
@@ -56,7 +56,8 @@ _TLS = (
 
 
 @contextmanager
-def _node(scratch: Path) -> Iterator[Node]:
+def _node(scratch: Path) -> Iterator[dict[str, str]]:
+    """A node on the port that the suites use. Yields variables that say where its management is."""
     directory = scratch / "node"
     shutil.rmtree(directory, ignore_errors=True)
     node = Node(directory, "primary", _PORT)
@@ -69,7 +70,7 @@ def _node(scratch: Path) -> Iterator[Node]:
     (node.config.parent / "artemis-roles.properties").write_text(f"amq = {USER}\n")
     try:
         node.start().wait_ready("active")
-        yield node
+        yield {"UNDERSTUDY_MANAGEMENT": f"http://{node.host}:{node.http_port}", "UNDERSTUDY_TOKEN": TOKEN}
         assert node.process is not None
         if node.process.poll() is not None:
             raise AssertionError(f"the node has ended with {node.process.returncode}: {node.tail()}")
@@ -78,7 +79,7 @@ def _node(scratch: Path) -> Iterator[Node]:
 
 
 @contextmanager
-def _rabbitmq(scratch: Path) -> Iterator[None]:
+def _rabbitmq(scratch: Path) -> Iterator[dict[str, str]]:
     """RabbitMQ of Debian on the port that the suites use. Raises CannotRun."""
     directory = scratch / "rabbitmq"
     shutil.rmtree(directory, ignore_errors=True)
@@ -87,7 +88,7 @@ def _rabbitmq(scratch: Path) -> Iterator[None]:
     broker.prepare()
     try:
         broker.start()
-        yield
+        yield {}
     finally:
         broker.stop()
 
@@ -122,12 +123,12 @@ def run(suite: Suite, scratch: Path, broker: str) -> dict[str, Outcome]:
     command = {"pytest": _pytest, "go": _go, "junit": _junit}[suite.kind](suite, directory, reports, scratch)
     log = scratch / f"{suite.name}.log"
     started = _rabbitmq(scratch) if broker == "rabbitmq" else _node(scratch)
-    with _service(suite.service, scratch), started, log.open("wb") as output:
+    with _service(suite.service, scratch), started as management, log.open("wb") as output:
         try:
             subprocess.run(
                 command,
                 cwd=directory,
-                env={**os.environ, **suite.environment},
+                env={**os.environ, **suite.environment, **management},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

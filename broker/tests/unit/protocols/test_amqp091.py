@@ -90,13 +90,45 @@ def test_external_is_offered_to_a_certificate_of_a_user(certificate: str | None,
     client.only(m.ConnectionTune if offered else m.ConnectionClose)
 
 
-@pytest.mark.parametrize(("channels", "frame_bytes"), [(0, 4096), (2048, 4096), (1, 0), (1, 4095), (1, 131_073)])
+@pytest.mark.parametrize(("channels", "frame_bytes"), [(2048, 4096), (1, 1), (1, 4095), (1, 131_073)])
 def test_limits_above_the_offer_are_refused(channels: int, frame_bytes: int) -> None:
     client = AmqpNode().amqp_client()
     client.send_bytes(PROTOCOL_HEADER)
     client.send(m.ConnectionStartOk({}, "PLAIN", PLAIN, ""), 0)
     client.received()
     assert client.ask(m.ConnectionTuneOk(channels, frame_bytes, 0), m.ConnectionClose, 0).reply_code == 530
+
+
+def test_a_client_without_limits_of_its_own_has_the_offered_ones() -> None:
+    client = AmqpNode().amqp_client()
+    client.send_bytes(PROTOCOL_HEADER)
+    client.send(m.ConnectionStartOk({}, "PLAIN", PLAIN, ""), 0)
+    client.received()
+    client.send(m.ConnectionTuneOk(0, 0, 0), 0)
+    client.ask(m.ConnectionOpen("/"), m.ConnectionOpenOk, 0)
+    assert (client.handler.peer.channel_max, client.handler.peer.frame_max) == (2047, 131_072)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "response"), [("PLAIN", PLAIN), ("AMQPLAIN", b"\x05LOGINS\0\0\0\1u\x08PASSWORDS\0\0\0\1p")]
+)
+def test_a_client_without_an_initial_response_is_asked_for_one(mechanism: str, response: bytes) -> None:
+    client = AmqpNode().amqp_client()
+    client.send_bytes(PROTOCOL_HEADER)
+    client.received()
+    assert client.ask(m.ConnectionStartOk({}, mechanism, b"", ""), m.ConnectionSecure, 0) == m.ConnectionSecure(b"")
+    client.ask(m.ConnectionSecureOk(response), m.ConnectionTune, 0)
+
+
+@pytest.mark.parametrize("response", [b"", b"u", b"\0u\0p\0"])
+def test_a_client_is_asked_once_for_its_response(response: bytes) -> None:
+    client = AmqpNode().amqp_client()
+    client.send_bytes(PROTOCOL_HEADER)
+    client.received()
+    properties = {"capabilities": {"authentication_failure_close": True}}
+    client.ask(m.ConnectionStartOk(properties, "PLAIN", b"", ""), m.ConnectionSecure, 0)
+    closed = client.ask(m.ConnectionSecureOk(response), m.ConnectionClose, 0)
+    assert closed == m.ConnectionClose(403, "ACCESS_REFUSED - the login was refused")
 
 
 def test_virtual_hosts_are_apart() -> None:

@@ -179,6 +179,19 @@ def test_a_reply_fits_into_the_frames_of_its_receiver() -> None:
     assert len(data) < 4096
 
 
+@pytest.mark.parametrize("beyond", [0, 8])
+def test_headers_that_were_accepted_are_delivered(beyond: int) -> None:
+    """A payload may have the size of a frame when it is published, eight bytes more than its frame may have."""
+    client = AmqpNode().channel(frame_max=4096)
+    declared(client)
+    client.ask(m.BasicConsume(0, "q", "t", no_ack=True), m.BasicConsumeOk)
+    # 20 bytes beside the list; in the list 2 of flags, 4 of the table, 7 of the name and 5 of the type and length
+    headers = {"header": "x" * (4096 - 20 - 2 - 4 - 7 - 5 + beyond)}
+    client.publish("q", b"", headers=headers)
+    _, delivered = client.only(m.BasicDeliver)
+    assert delivered.properties == BasicProperties(headers=headers)
+
+
 # --- frames after a large message -------------------------------------------------------------------------
 
 

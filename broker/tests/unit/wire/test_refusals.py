@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from understudy.wire.amqp091.frames import PROTOCOL_HEADER
 from understudy.wire.detect import Protocol, detect
 from understudy.wire.refusals import refusal
 
@@ -63,3 +64,9 @@ def test_a_client_of_core_learns_that_the_port_speaks_amqp() -> None:
     assert detect(first) is Protocol.CORE
     found = refusal(Protocol.CORE, first, None, (Protocol.AMQP091,))
     assert (found.data, found.version) == (b"AMQP\x00\x00\x09\x01", None)
+
+
+def test_unknown_bytes_are_answered_where_only_amqp_is_spoken() -> None:
+    """AMQP 0-9-1, section 4.2.2. A port of several protocols gives a scanner no answer."""
+    assert refusal(Protocol.UNKNOWN, b"NOTANAMQPHEADER", None, {Protocol.AMQP091}).data == PROTOCOL_HEADER
+    assert refusal(Protocol.UNKNOWN, b"NOTANAMQPHEADER", None, {Protocol.AMQP091, Protocol.CORE}).data == b""

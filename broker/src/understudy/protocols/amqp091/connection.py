@@ -54,6 +54,8 @@ class State(Enum):
 
     STARTING = auto()
     """connection.start was sent."""
+    CHALLENGED = auto()
+    """connection.secure was sent: the client chose a mechanism without giving its credentials."""
     CHECKING = auto()
     """The password is being checked."""
     TUNING = auto()
@@ -75,6 +77,8 @@ _WAITING: Final = (State.CHECKING, State.SEEKING)
 class Event(Enum):
     """Events of a connection."""
 
+    CHALLENGE = auto()
+    """The client has chosen a mechanism and given no credentials."""
     CHECK = auto()
     """The client has given its credentials."""
     PROCEED = auto()
@@ -302,8 +306,11 @@ class Amqp091Connection(Machine[State, Event]):
         """
         handshake = self._handshake
         if isinstance(method, m.ConnectionStartOk) and self._state is State.STARTING:
+            self.fire(Event.CHALLENGE if handshake.lacks_credentials(method) else Event.CHECK)
+            handshake.choose(method)
+        elif isinstance(method, m.ConnectionSecureOk) and self._state is State.CHALLENGED:
             self.fire(Event.CHECK)
-            handshake.log_in(method)
+            handshake.log_in(method.response)
         elif isinstance(method, m.ConnectionTuneOk) and self._state is State.TUNING:
             interval_s = handshake.tune(method)
             self._decoder.payload_max = self.peer.frame_max
@@ -443,7 +450,7 @@ class Amqp091Connection(Machine[State, Event]):
             self._liveness.received = True
             self._awaited_since_ms = 0
         self._liveness.check_silence()
-        if self._state in (State.STARTING, State.TUNING, State.OPENING):
+        if self._state in (State.STARTING, State.CHALLENGED, State.TUNING, State.OPENING):
             self._liveness.check_login()
         now_ms = self.services.shared.clock.monotonic_ms()
         if self._awaited_since_ms and now_ms - self._awaited_since_ms > limits.AMQP091_CONTENT_TIMEOUT_MS:
@@ -554,6 +561,8 @@ class Amqp091Connection(Machine[State, Event]):
         Event,
         {
             (State.STARTING, Event.CHECK): To(State.CHECKING),
+            (State.STARTING, Event.CHALLENGE): To(State.CHALLENGED),
+            (State.CHALLENGED, Event.CHECK): To(State.CHECKING),
             (State.CHECKING, Event.PROCEED): To(State.TUNING, _go_on),
             (State.TUNING, Event.PROCEED): To(State.OPENING),
             (State.OPENING, Event.PROCEED): To(State.OPEN),
@@ -562,6 +571,7 @@ class Amqp091Connection(Machine[State, Event]):
             (State.SEEKING, Event.REFUSE): To(State.CLOSING, _send_close),
             (State.SEEKING, Event.LOSE): To(State.CLOSED, _end),
             (State.STARTING, Event.LEAVE): To(State.CLOSING, _leave),
+            (State.CHALLENGED, Event.LEAVE): To(State.CLOSING, _leave),
             (State.TUNING, Event.LEAVE): To(State.CLOSING, _leave),
             (State.OPENING, Event.LEAVE): To(State.CLOSING, _leave),
             (State.OPEN, Event.LEAVE): To(State.CLOSING, _leave),
@@ -569,6 +579,7 @@ class Amqp091Connection(Machine[State, Event]):
             (State.OPENING, Event.REFUSE): To(State.CLOSING, _send_close),
             (State.OPEN, Event.REFUSE): To(State.CLOSING, _send_close),
             (State.STARTING, Event.LOSE): To(State.CLOSED, _end),
+            (State.CHALLENGED, Event.LOSE): To(State.CLOSED, _end),
             (State.CHECKING, Event.LOSE): To(State.CLOSED, _end),
             (State.TUNING, Event.LOSE): To(State.CLOSED, _end),
             (State.OPENING, Event.LOSE): To(State.CLOSED, _end),

@@ -48,7 +48,7 @@ from understudy.session.outcomes import ACCEPTED, Outcome, modified
 from understudy.session.session import ServerSession
 from understudy.store.messages.reference import MessageReference, Part, RunSlice
 from understudy.wire.amqp091.codes import Amqp091Error, ReplyCode
-from understudy.wire.amqp091.frames import HEADER_FRAME_BYTES
+from understudy.wire.amqp091.frames import HEADER_FRAME_BYTES, OVERHEAD_BYTES
 from understudy.wire.amqp091.layout import Method
 from understudy.wire.amqp091.methods import BasicConsume, BasicDeliver, BasicGet, BasicGetEmpty, BasicGetOk
 from understudy.wire.amqp091.tables import encode_short
@@ -93,8 +93,10 @@ def _announcement(
 
 
 def _property_bytes_max(link: ConnectionLink) -> int:
-    """Longest property list that fits into a frame. Bytes."""
-    return link.peer.frame_max - HEADER_FRAME_BYTES
+    """Longest property list that is delivered with its headers. Bytes. The payload may have the size of a frame, as it
+    may when it is published: else the headers of a message that was accepted would be left out.
+    """
+    return link.peer.frame_max + OVERHEAD_BYTES - HEADER_FRAME_BYTES
 
 
 def _frame_of(channel: int, link: ConnectionLink, tag: str) -> DeliveryFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from understudy import __version__, limits
@@ -22,6 +23,7 @@ from understudy.wire.amqp091.methods import (
     ConnectionClose,
     ConnectionOpen,
     ConnectionOpenOk,
+    ConnectionSecure,
     ConnectionStart,
     ConnectionStartOk,
     ConnectionTune,
@@ -45,6 +47,10 @@ class Handshake:
         self.host = owner.connection.peer.rpartition(":")[0]
         """Host of the client, without its port."""
         self.user: str | None = None
+        self._mechanism = ""
+        """Mechanism that the client has chosen."""
+        self._asked: Mapping[str, object] = {}
+        """Properties with which the client began."""
         self._waits = False
         """Whether the client waits for a session that is sought at other nodes."""
         self.principal: Principal | None = None
@@ -72,17 +78,33 @@ class Handshake:
         }
         self._owner.send(ConnectionStart(0, 9, properties, " ".join(offered).encode(), b"en_US"), 0)
 
-    def log_in(self, method: ConnectionStartOk) -> None:
-        """Check the credentials of a client, at once or on another thread."""
-        owner = self._owner
+    def lacks_credentials(self, method: ConnectionStartOk) -> bool:
+        """Whether the client has chosen a mechanism that needs credentials, and given none. A client without an
+        initial response waits for a challenge (RFC 4422, section 3).
+        """
+        offered = sasl.mechanisms(by_certificate=self._by_certificate)
+        return not method.response and method.mechanism in offered and method.mechanism != sasl.EXTERNAL
+
+    def choose(self, method: ConnectionStartOk) -> None:
+        """Take the choice of a client; check its credentials, or ask for them."""
+        self._mechanism = method.mechanism
+        self._asked = method.client_properties
         capabilities = method.client_properties.get("capabilities")
         if isinstance(capabilities, dict):
-            owner.peer.capabilities = {name: value for name, value in capabilities.items() if value is True}
+            self._owner.peer.capabilities = {name: value for name, value in capabilities.items() if value is True}
+        if self.lacks_credentials(method):
+            self._owner.send(ConnectionSecure(b""), 0)
+        else:
+            self.log_in(method.response)
+
+    def log_in(self, response: bytes) -> None:
+        """Check the credentials in the response of a client, at once or on another thread."""
+        owner = self._owner
         request = sasl.Credentials(None, None)
         try:
             owner.services.shared.connections.check_accepting()
-            self.session.ask(method.client_properties)
-            request = sasl.credentials(method.mechanism, method.response, by_certificate=self._by_certificate)
+            self.session.ask(self._asked)
+            request = sasl.credentials(self._mechanism, response, by_certificate=self._by_certificate)
             default = (
                 request.user,
                 request.password,
@@ -122,20 +144,23 @@ class Handshake:
         self._owner.fail(error)
 
     def tune(self, method: ConnectionTuneOk) -> int:
-        """Take the limits that the client chooses. Returns the heartbeat interval in seconds.
+        """Take the limits that the client chooses; 0 is no limit of its own, so that the offered one holds. Returns the
+        heartbeat interval in seconds.
 
         Raises:
-            Amqp091Error: NOT_ALLOWED: a limit above the offered one, or none.
+            Amqp091Error: NOT_ALLOWED: a limit above the offered one, or frames that are too small.
         """
         peer = self._owner.peer
-        if not 0 < method.channel_max <= peer.channel_max:
+        channel_max = method.channel_max or peer.channel_max
+        if channel_max > peer.channel_max:
             raise Amqp091Error(
-                ReplyCode.NOT_ALLOWED, f"channel-max {method.channel_max}, 1 to {peer.channel_max} was offered"
+                ReplyCode.NOT_ALLOWED, f"channel-max {method.channel_max}, at most {peer.channel_max} was offered"
             )
         least, most = limits.AMQP091_FRAME_BYTES_MIN, limits.AMQP091_FRAME_BYTES_MAX
-        if not least <= method.frame_max <= most:
+        frame_max = method.frame_max or most
+        if not least <= frame_max <= most:
             raise Amqp091Error(ReplyCode.NOT_ALLOWED, f"frame-max {method.frame_max}, not from {least} to {most}")
-        peer.channel_max, peer.frame_max = method.channel_max, method.frame_max
+        peer.channel_max, peer.frame_max = channel_max, frame_max
         self._owner.proceed()
         return method.heartbeat
 
