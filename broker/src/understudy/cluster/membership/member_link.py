@@ -294,7 +294,7 @@ class MemberLink(Machine[State, Event]):
         """Dial a place less often, called after a failure: others find this node because it is active (ADR 0221).
 
         Args:
-            replaced: Connector of the node whose place this one has taken; other places that were reached are sought often.
+            replaced: Connector of the node whose place this one has taken; another one is dialled often once reached.
             node_is_active: Whether this node is active.
         """
         sought = self.ever_joined and not self.target.same_place(replaced)
