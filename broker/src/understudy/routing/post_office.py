@@ -9,7 +9,8 @@ Not here: addresses and queues as such (``directory``), limits and credits (``me
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import (
@@ -68,6 +69,9 @@ from understudy.terms import RoutingType
 __all__ = ["Done", "PostOffice", "ResponseOrder", "RoutingTransaction", "Undecided"]
 
 log = logging.getLogger(__name__)
+
+#: Queues in which a step of the scan for expired messages looks. A step without them has ``EXPIRED_AT_ONCE`` messages.
+_SCANNED_AT_ONCE: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +161,18 @@ class PostOffice:
         """Every queue, for management."""
         return list(self.directory.queues.values())
 
-    def _expire_overdue(self) -> bool:
+    def _expire_overdue(self) -> Iterator[None]:
         now_ms = self.clock.wall_ms()
-        expired = [queue.expire_overdue(now_ms) for queue in self.queues()]
-        return max(expired, default=0) >= EXPIRED_AT_ONCE
+        done = 0
+        for queue in self.queues():
+            more = not queue.deleted
+            while more:
+                expired = queue.expire_overdue(now_ms)
+                done += 1 + expired * _SCANNED_AT_ONCE // EXPIRED_AT_ONCE
+                if done >= _SCANNED_AT_ONCE:
+                    done = 0
+                    yield
+                more = expired >= EXPIRED_AT_ONCE and not queue.deleted
 
     def close(self) -> None:
         """End deliveries, timers and credits; the owner of the log closes it."""

@@ -329,8 +329,8 @@ class WatchedFollower(Follower):
         """A position and the batch it ends in: durable once another batch follows."""
         self._sample_restarts = 0
 
-    def poll(self, max_bytes: int) -> int:
-        applied = super().poll(max_bytes)
+    def poll(self, max_bytes: int, *, further: bool = False) -> int:
+        applied = super().poll(max_bytes, further=further)
         if applied and self._syncs:
             self._note_read()
         return applied

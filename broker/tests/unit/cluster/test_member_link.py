@@ -145,6 +145,36 @@ def test_refused_credentials_are_tried_again_later(time: ManualTime) -> None:
     assert len(dialer.wires) == 2
 
 
+@pytest.mark.parametrize(
+    ("active", "reached", "own", "dials"),
+    [(True, False, False, 5), (True, True, False, 20), (True, True, True, 5), (False, False, False, 20)],
+)
+def test_an_active_node_dials_a_place_seldom_where_it_never_reached_a_node_or_took_the_place_of_one(
+    time: ManualTime, active: bool, reached: bool, own: bool, dials: int
+) -> None:
+    """A node that starts there finds the active one itself; a passive node, and a lost member, are looked for often."""
+    link, dialer, _ = make(time, LinkSettings(retry_interval_ms=500, max_retry_interval_ms=2_000))
+    link.start()
+    link.ever_joined = reached
+
+    def fail() -> None:
+        wire = dialer.wires[-1]
+        wire.link.disconnected("refused")
+        link.rest(link.target if own else None, node_is_active=active)
+
+    for _ in range(20):
+        fail()
+        before = len(dialer.wires)
+        time.advance(500)
+        assert len(dialer.wires) == before + 1
+    first = len(dialer.wires)
+    for _ in range(20):
+        if dialer.wires[-1].link is not None and link.state is State.CONNECTING:
+            fail()
+        time.advance(500)
+    assert len(dialer.wires) - first == dials
+
+
 def test_a_refusal_that_stays_the_same_is_logged_once_a_minute(
     time: ManualTime, caplog: pytest.LogCaptureFixture
 ) -> None:

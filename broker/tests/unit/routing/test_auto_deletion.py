@@ -202,3 +202,16 @@ def test_an_unused_queue_is_deleted_only_if_configured() -> None:
     world.clock.advance(1000)
     assert set(world.office.directory.queues) == {"kept"}
     assert set(world.office.directory.addresses) == {"kept"}
+
+
+def test_a_sweep_of_many_queues_pauses_and_skips_those_that_are_gone() -> None:
+    world = World()
+    names = [f"q{number}" for number in range(400)]
+    for name in names:
+        world.queue(name)
+    steps = world.office.auto_deletion.sweep()
+    next(steps)
+    for name in names[200:]:
+        world.office.directory.delete_queue(name)
+    assert len(list(steps)) >= 2
+    assert len(world.office.directory.queues) == 200

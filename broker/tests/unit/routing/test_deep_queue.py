@@ -323,12 +323,26 @@ def test_what_expired_leaves_spilled_blocks_in_parts(monkeypatch: pytest.MonkeyP
         deep.producer.sends.send(text(str(number), expiration=now_ms + 5 if number % 3 == 0 else now_ms + 10_000))
     assert deep.queue.expire_overdue(now_ms) == 0
     deep.world.clock.advance(5)
-    rounds = 0
-    while deep.queue.expire_overdue(now_ms + 5):
-        rounds += 1
-    assert rounds > 3
+    taken = []
+    while found := deep.queue.expire_overdue(now_ms + 5):
+        taken.append(found)
+    assert taken == [10] * 10
     assert (expired.message_count, deep.queue.message_count) == (100, 200)
     assert deep.take(deep.reader()) == [number for number in range(300) if number % 3]
+
+
+def test_expired_messages_leave_their_queues_in_steps() -> None:
+    """Each step takes a few messages, as clients wait meanwhile, and the next one follows after a moment."""
+    deep = Deep()
+    now_ms = deep.world.clock.now_ms
+    for number in range(100):
+        deep.producer.sends.send(text(str(number), expiration=now_ms + 5))
+    deep.world.clock.advance(30_000)
+    counts = []
+    while deep.queue.message_count:
+        counts.append(deep.queue.message_count)
+        deep.world.clock.advance(1)
+    assert counts == [84, 68, 52, 36, 20, 4]
 
 
 def test_too_many_failures_go_to_the_dead_letters() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -150,6 +151,29 @@ def test_connections_without_login_have_their_own_limit(monkeypatch: pytest.Monk
     acceptor = make([])
     transports = [connect(acceptor)[1] for _ in range(12)]
     assert [transport.aborted for transport in transports] == [True] * 7 + [False] * 5
+
+
+def test_many_connections_are_checked_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    later: list[tuple[float, Any, tuple[Any, ...]]] = []
+    loop = SimpleNamespace(call_later=lambda delay_s, call, *args: later.append((delay_s, call, args)))
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    handlers: list[Handler] = []
+    acceptor = make(handlers)
+    checked: list[int] = []
+    for number in range(250):
+        connection, _ = connect(acceptor)
+        monkeypatch.setattr(connection, "check", lambda number=number: checked.append(number))
+    acceptor._check()
+    counts = []
+    while True:
+        counts.append(len(checked))
+        delay_s, call, args = later.pop()
+        if delay_s > 1:
+            break
+        call(*args)
+    assert counts == [100, 200, 250]
+    assert checked == list(range(250))
+    assert call == acceptor._check
 
 
 class Flooded(Handler):

@@ -15,8 +15,9 @@ from understudy.runtime.node.standby import NodeStandby
 )
 def test_a_look_that_reads_nothing_is_not_repeated_at_once(applied: int, caught_up: bool, delay_ms: int) -> None:
     """A passive node must not use up its processor while the next record is damaged or cannot be read yet."""
-    follower = SimpleNamespace(poll=lambda max_bytes: applied, caught_up=caught_up)
-    pace = SimpleNamespace(delay_ms=50, polled=lambda read_bytes: None)
-    parts = SimpleNamespace(watch=SimpleNamespace(pace=pace))
+    follower = SimpleNamespace(poll=lambda max_bytes, further: applied, caught_up=caught_up)
+    pace = SimpleNamespace(delay_ms=50, step_bytes=9, goes_on=lambda: False, polled=lambda read_bytes, took_s: None)
+    loop = SimpleNamespace(time=lambda: 0.0)
+    parts = SimpleNamespace(watch=SimpleNamespace(pace=pace), loop=loop)
     node: Any = SimpleNamespace(follower=follower, _parts=parts, following_error=None)
     assert NodeStandby._poll_log(node) == delay_ms

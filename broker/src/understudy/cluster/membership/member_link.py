@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import field
 from enum import Enum, auto
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from understudy.cluster.membership.credentials import ClusterCredentials
 from understudy.cluster.membership.handshake import CLUSTER_CHANNEL, prove
@@ -28,6 +28,9 @@ from understudy.wire.core.peer import Answer, CorePeer, Dialer, PeerOptions, Ref
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
+
+#: Failures in a row after which an active node dials a place more seldom where it has never reached a node.
+_FAILURES_BEFORE_REST: Final = 20
 
 Answered = Callable[[packets.Packet | None], None]
 """Called with the answer of the other node; None: the connection failed or was lost."""
@@ -286,6 +289,20 @@ class MemberLink(Machine[State, Event]):
         self._owner.link_lost(self, joined=joined, dismissed=dismissed)
         for question in questions.values():
             question.answered(None)
+
+    def rest(self, replaced: TransportConfiguration | None, *, node_is_active: bool) -> None:
+        """Dial a place less often, called after a failure: others find this node because it is active (ADR 0221).
+
+        Args:
+            replaced: Connector of the node whose place this one has taken; another one is dialled often once reached.
+            node_is_active: Whether this node is active.
+        """
+        sought = self.ever_joined and not self.target.same_place(replaced)
+        wait_ms = self._settings.max_retry_interval_ms
+        often = self.failures <= _FAILURES_BEFORE_REST or self._settings.retry_ms(self.failures) >= wait_ms
+        if node_is_active and not sought and self._timer is not None and not often:
+            self._timer.cancel()
+            self._timer = self._timers.call_later(wait_ms, lambda: self.fire(Event.RETRY))
 
     def _hang_up(self) -> None:
         self._questions.clear()

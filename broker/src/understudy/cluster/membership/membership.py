@@ -157,8 +157,7 @@ class Membership(Machine[State, Event]):
     # --- for the node ----------------------------------------------------------------------------
 
     def watch(self, node_id: str) -> None:
-        """Passive: connect to the members and learn the topology. ``node_id`` is that of the own pair, or empty; again
-        when it is known."""
+        """Passive: learn the topology from the members. ``node_id``: of the own pair, empty until it is known."""
         self.node_id = node_id
         self.fire(Event.WATCH)
 
@@ -396,6 +395,7 @@ class Membership(Machine[State, Event]):
                 log.warning("member of the cluster lost", extra=fields)
                 self._topology.remove(member.node_id)
         self.unreached.failed(link)
+        link.rest(self._topology.replaced, node_is_active=self.state is State.JOINED)
         if joined and not any(each.joined for each in self.links.values()):
             # no member is left that would report the others: look for all of them again
             self._given_up.clear()

@@ -15,6 +15,8 @@ it again when they need it.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from typing import Final
 
 from understudy.errors import DiskFull
 from understudy.ports import Clock
@@ -23,6 +25,10 @@ from understudy.routing.addresses.directory import Directory
 from understudy.routing.queues.queue import Queue
 
 log = logging.getLogger(__name__)
+
+#: Queues and addresses that are looked at in one step of a sweep; a deletion counts as so many of them.
+_STEP: Final = 50
+_DELETION: Final = 10
 
 
 class AutoDeletion:
@@ -34,20 +40,33 @@ class AutoDeletion:
         self._candidates: dict[Queue | Address, int] = {}
         """Idle at the last sweep, and since when."""
 
-    def sweep(self) -> None:
-        """Delete addresses and queues that were idle at the last sweep and still are."""
+    def sweep(self) -> Iterator[None]:
+        """Delete addresses and queues that were idle at the last sweep and still are, in steps."""
         now_ms = self._clock.wall_ms()
         idle: dict[Queue | Address, int] = {}
+        done = 0
         for queue in list(self._directory.queues.values()):
-            if _queue_idle(queue, now_ms):
+            if done >= _STEP:
+                done = 0
+                yield
+            done += 1
+            if not queue.deleted and _queue_idle(queue, now_ms):
                 if self._candidates.get(queue) == queue.consumers.left_ms:
                     self._delete(queue)
+                    done += _DELETION
                 else:
                     idle[queue] = queue.consumers.left_ms
-        for address in list(self._directory.addresses.values()):
+        for name, address in list(self._directory.addresses.items()):
+            if done >= _STEP:
+                done = 0
+                yield
+            done += 1
+            if self._directory.addresses.get(name) is not address:
+                continue
             if _unbound(self._directory, address) and _address_idle(address, now_ms):
                 if self._candidates.get(address) == address.empty_since_ms:
-                    self._directory.delete_address(address.name)
+                    self._directory.delete_address(name)
+                    done += _DELETION
                 else:
                     idle[address] = address.empty_since_ms
         self._candidates = idle

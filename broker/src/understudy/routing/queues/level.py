@@ -512,14 +512,14 @@ class Level:
         return block.locations_from(position - block.base + 1) if block is not None else iter(())
 
     def take_overdue(self, now_ms: int, limit: int) -> list[MessageReference]:
-        """Take about ``limit`` of those that expire by then, in order; they can be put back."""
+        """Take at most ``limit`` of those that expire by then, in order; they can be put back."""
         if self._loose:
             self._gather()
         taken: list[MessageReference] = []
         for block in self.blocks:
             if len(taken) >= limit:
                 break
-            taken += block.take_overdue(now_ms)
+            taken += block.take_overdue(now_ms, limit - len(taken))
             if block is not self._looked:
                 block.close()
         self.blocks = [block for block in self.blocks if block.count]

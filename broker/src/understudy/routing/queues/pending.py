@@ -142,7 +142,7 @@ class PendingMessages:
         return taken
 
     def take_overdue(self, now_ms: int, limit: int) -> list[MessageReference]:
-        """Take those that expire by then; about ``limit`` at a time, empty when there are none."""
+        """Take those that expire by then; at most ``limit`` at a time, empty when there are none."""
         taken: list[MessageReference] = []
         for level in self._levels:
             if len(taken) < limit:

@@ -39,7 +39,7 @@ from understudy.store.messages.reference import (
 from understudy.terms import RoutingType
 
 #: Expired messages taken out of a queue before something else has its turn.
-EXPIRED_AT_ONCE = 10_000
+EXPIRED_AT_ONCE = 16
 
 
 class BodiesOutOfMemory(Protocol):
@@ -440,7 +440,7 @@ class Queue(QueueCounts):
         self.office.redelivery.expire(self, reference)
 
     def expire_overdue(self, now_ms: int) -> int:
-        """Take out what expired, about ``EXPIRED_AT_ONCE`` at a time. Returns how many."""
+        """Take out what expired, at most ``EXPIRED_AT_ONCE`` at a time. Returns how many."""
         if not self.expiring_count:
             return 0
         overdue = self.pending.take_overdue(now_ms, EXPIRED_AT_ONCE)

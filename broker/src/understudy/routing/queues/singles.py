@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from understudy.store.messages.reference import Location, MessageReference, References
 from understudy.store.messages.reference_block import GroupsAllowed, needs_look
@@ -127,12 +128,13 @@ class Singles:
         for reference in map(self._references.__getitem__, range(index - 1, -1, -1)):
             yield reference.location if reference.message is None else None
 
-    def take_overdue(self, now_ms: int) -> Sequence[MessageReference]:
-        """Take the references whose messages have expired by a time."""
+    def take_overdue(self, now_ms: int, limit: int) -> Sequence[MessageReference]:
+        """Take the first references whose messages have expired by a time, at most so many."""
         known = self._in_order()
-        taken = [each for each in reversed(known) if 0 < each.expiration <= now_ms]
+        taken = list(islice((each for each in reversed(known) if 0 < each.expiration <= now_ms), limit))
         if taken:
-            self._references = [each for each in known if not 0 < each.expiration <= now_ms]
+            gone = {*map(id, taken)}
+            self._references = [each for each in known if id(each) not in gone]
         return taken
 
     def references(self) -> Iterator[MessageReference]:

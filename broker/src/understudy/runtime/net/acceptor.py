@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum, auto
+from itertools import islice
 from typing import ClassVar, Final
 
 from understudy.config.model import AcceptorConfiguration
@@ -43,6 +44,9 @@ log = logging.getLogger(__name__)
 
 #: Input of a call that continues with input that is left over.
 _NOTHING: Final = memoryview(b"")
+#: Connections that are checked in one step, and the pause before the next ones.
+_CHECKED_AT_ONCE: Final = 100
+_PAUSE_S: Final = 0.001
 
 
 class Traffic:
@@ -262,9 +266,19 @@ class Acceptor:
         self.streams.check()
         if self.tls is not None:
             self.tls.handshakes.check()
-        for connection in list(self.connections):
+        self._check_connections(iter(list(self.connections)))
+
+    def _check_connections(self, rest: Iterator[ServerConnection]) -> None:
+        """Check some connections, then after a pause the others: clients wait meanwhile (ADR 0215)."""
+        count = 0
+        for connection in islice(rest, _CHECKED_AT_ONCE):
             connection.check()
-        self._check_timer = asyncio.get_running_loop().call_later(self._check_period_ms / 1000, self._check)
+            count += 1
+        loop = asyncio.get_running_loop()
+        if count < _CHECKED_AT_ONCE:
+            self._check_timer = loop.call_later(self._check_period_ms / 1000, self._check)
+        else:
+            self._check_timer = loop.call_later(_PAUSE_S, self._check_connections, rest)
 
 
 class State(Enum):

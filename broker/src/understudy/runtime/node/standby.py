@@ -10,6 +10,7 @@ from understudy.errors import StoreError, StoreVersionUnsupported
 from understudy.ha.life.activation import Step
 from understudy.runtime.base.parts import NodeParts, Owner
 from understudy.runtime.node.standby_faults import StandbyFaults
+from understudy.store.log.reading.follow_pace import FOLLOW_STEP_BYTES
 from understudy.store.log.reading.follower import Follower
 
 log = logging.getLogger(__name__)
@@ -18,8 +19,6 @@ log = logging.getLogger(__name__)
 FOLLOW_RETRY_MS: Final = 1_000
 #: Between two checks whether the node may take over.
 CHECK_MS: Final = 2_000
-#: Log bytes applied per step, so that a long log does not keep the loop from answering.
-FOLLOW_STEP_BYTES: Final = 8 * 1024 * 1024
 
 
 class NodeStandby:
@@ -134,8 +133,9 @@ class NodeStandby:
         try:
             if self.follower is None:
                 self.follower = watch.follower()
-            applied = self.follower.poll(FOLLOW_STEP_BYTES)
-            watch.pace.polled(applied)
+            began_s = self._parts.loop.time()
+            applied = self.follower.poll(watch.pace.step_bytes, further=watch.pace.goes_on())
+            watch.pace.polled(applied, self._parts.loop.time() - began_s)
             self.following_error = None
             # a record that could not be read now, such as a damaged one, is tried again later
             return 0 if applied and not self.follower.caught_up else watch.pace.delay_ms

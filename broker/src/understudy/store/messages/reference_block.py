@@ -527,8 +527,8 @@ class Block:
         """``location`` of each waiting row at or after one."""
         return map(self.location, self.rows_from(row))
 
-    def take_overdue(self, now_ms: int) -> list[MessageReference]:
-        """Take the waiting rows that expire by then."""
+    def take_overdue(self, now_ms: int, limit: int) -> list[MessageReference]:
+        """Take the first waiting rows that expire by then, at most ``limit``."""
         if not self.count or not 0 < self.earliest_ms <= now_ms:
             return []
         run, returned = self.run, self.returned or {}
@@ -544,6 +544,9 @@ class Block:
             else:
                 time_ms = expirations[row] if expirations is not None else 0
             if 0 < time_ms <= now_ms:
+                if len(due) == limit:
+                    self.earliest_ms = time_ms
+                    break
                 due.append(row)
             elif time_ms and not 0 < self.earliest_ms < time_ms:
                 self.earliest_ms = time_ms

@@ -69,6 +69,29 @@ def test_follows_in_small_steps() -> None:
     assert follower.poll(1 << 20) > 0
 
 
+def test_further_steps_do_not_look_at_the_directory_until_a_segment_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = active()
+    follower = rig.follower("b")
+    for _ in range(200):
+        rig.send()
+    rig.settle()
+    assert rig.store is not None
+    assert follower.poll(1000) > 0
+    lists: list[str] = []
+    disk = follower._disk
+    looked_up = disk.list
+    monkeypatch.setattr(disk, "list", lambda path: lists.append(path) or looked_up(path))
+    steps = 0
+    while not follower.caught_up:
+        follower.poll(1000, further=True)
+        steps += 1
+    assert follower.state.sequence == rig.store.last_sequence
+    assert steps > 10
+    assert len(lists) < steps / 2
+    # the end of the log is known only after a look at the directory
+    assert len(lists) > 0
+
+
 def test_reading_changes_nothing() -> None:
     rig = active()
     for _ in range(100):

@@ -171,8 +171,13 @@ class Follower:
 
     # --- following ------------------------------------------------------------------------------
 
-    def poll(self, max_bytes: int) -> int:
+    def poll(self, max_bytes: int, *, further: bool = False) -> int:
         """Apply readable records, at most about ``max_bytes``; the bytes applied.
+
+        Args:
+            max_bytes: Bytes of the log after which it ends.
+            further: Whether it goes on where the last one ended for ``max_bytes``, and looks at the directory only when
+                a segment ends.
 
         Raises:
             JournalCorrupt: damage that no writer can explain.
@@ -180,17 +185,25 @@ class Follower:
             WrongNode: the log belongs to another node.
             DiskFailed: it cannot be read.
         """
+        applied = 0
+        further = further and self._file is not None and self._stop is None
         for _ in range(_ATTEMPTS):
             try:
-                self._update_chain()
-                return self._advance(max_bytes)
+                if not further:
+                    self._update_chain()
+                applied += self._advance(max_bytes, further=further)
+                if not further or self._stop is None:
+                    return applied
+                further = False
             except FileNotFoundError:
+                further = False
                 # the segment was trimmed, or renamed into place, between listing and opening
                 self._names = []
                 if self._files is not None:
                     self._files.forget()
             except JournalCorrupt as error:
-                if self._is_gone(error.file):
+                if further or self._is_gone(error.file):
+                    further = False
                     # removed while it was read: a later segment is made of its file
                     self._names = []
                     continue
@@ -371,7 +384,7 @@ class Follower:
                 return False
         return True
 
-    def _advance(self, max_bytes: int) -> int:
+    def _advance(self, max_bytes: int, *, further: bool) -> int:
         applied = 0
         self._life.fire(FollowerEvent.READ)
         while True:
@@ -399,7 +412,7 @@ class Follower:
                 return max(applied, 1)
             if self._stop is None:
                 # the test reads every later segment, which a cold start does not need
-                if self._files is None:
+                if self._files is None and not further:
                     self._measure_lag(cursor, self._index)
                 return applied
             if link.end is not None:
@@ -540,7 +553,7 @@ class Follower:
     def _read_on(self, cursor: Cursor, link: Link, budget_bytes: int) -> Stop | None:
         """Apply records of the current segment; return why that ended, None if the budget is used up."""
         until = cursor.offset + budget_bytes
-        fresh = False
+        fresh = whole = False
         while True:
             if cursor.sealed is not None:
                 return cursor.sealed
@@ -551,6 +564,9 @@ class Follower:
             if self._file is None:
                 self._file = self._disk.open(cursor.path, read_only=True)
             length = self._chunk_bytes if link.end is None else min(self._chunk_bytes, link.end - cursor.offset)
+            if not whole:
+                # a step applies all records that it has read
+                length = min(length, max(until - cursor.offset, _READ_BYTES_MIN))
             data = self._file.read(cursor.offset, length)
             before = cursor.offset
             stop = replay(self.state, cursor, data)
@@ -563,6 +579,10 @@ class Follower:
                 # takes so long that another record is there each time, and the poll would not end.
                 more = stop in (Stop.SHORT, Stop.ENDED)
                 self._chunk_bytes = min(8 * self._chunk_bytes, READ_BYTES) if more else _READ_BYTES_MIN
+                continue
+            if stop is Stop.SHORT and not whole and length < self._chunk_bytes:
+                # the record is longer than the rest of the step
+                whole = True
                 continue
             if stop is Stop.SHORT and len(data) == length == self._chunk_bytes:
                 needed_bytes = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else HEADER_BYTES
