@@ -39,12 +39,13 @@ The same operations are available over HTTP: [management-api.md](../operate/mana
 
 The body is a nullable SimpleString, as in a JMS text message. The property `_AMQ_OperationSucceeded` of the reply says
 whether the operation succeeded; the body is a JSON array of one element, the result or the error. Operations without a
-result have no body. A request is never queued, is at most 1 MiB, and takes no part in a transaction: its effects cannot
-be rolled back, so the reply is sent at once, after everything that the operation wrote is durable.
+result have no body. A request is never queued, is at most 1 MiB and no large message (`minLargeMessageSize` of its
+client, 100 KiB), and takes no part in a transaction: its effects cannot be rolled back, so the reply is sent at once,
+after everything that the operation wrote is durable.
 
-An unknown name, or parameters of a wrong number or type, are answered with the list of operations that exist.
-Operations that read many messages do so in slices between other work, while the queue continues to work; messages
-that are sent after the request are left alone.
+An unknown name is answered with the names that are like it, and parameters of a wrong number or type with the forms of
+the operation. Operations that read many messages do so in slices between other work, while the queue continues to work;
+messages that are sent after the request are left alone.
 
 ## Permissions
 

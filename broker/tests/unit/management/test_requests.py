@@ -92,6 +92,7 @@ def test_attributes() -> None:
     [
         ("broker", "frobnicate", (), "no operation 'frobnicate' on broker"),
         ("broker", "__init__", (), "no operation '__init__'"),
+        ("broker", "listQueue", (), "no operation 'listQueue' on broker: there is listQueues"),
         ("broker", "createAddress", ("a",), "'createAddress' does not take (str): createAddress(String name"),
         ("broker.x", "getNodeID", (), "no resource 'broker.x'"),
         ("node", "getNodeID", (), "no resource 'node'"),

@@ -9,8 +9,9 @@ Not here: the operations themselves (``*_control``), the permissions to call the
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from enum import Enum
 from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
@@ -22,6 +23,8 @@ from understudy.terms import Permission
 
 #: The default of view-permission-method-match-pattern: operations whose names match need the permission to view only.
 DEFAULT_VIEWS: Final = re.compile(Configuration().view_permission_method_match_pattern)
+#: Characters of an unknown name that are compared.
+_COMPARED: Final = 100
 _INT_MAX: Final = 2**31
 _LONG_MAX: Final = 2**63
 
@@ -245,7 +248,7 @@ class Operations:
         """
         rows = self._by_name.get(name)
         if rows is None:
-            raise OperationNotFound(f"no operation {name!r} on {self.kind}")
+            raise OperationNotFound(f"no operation {name!r} on {self.kind}{_nearest(name, self._by_name)}")
         for row in rows:
             if row.takes(values):
                 return row
@@ -257,5 +260,12 @@ class Operations:
         """The getter of an attribute, whose name may begin with a lower-case letter. Raises OperationNotFound."""
         row = self._attributes.get(name[:1].upper() + name[1:])
         if row is None:
-            raise OperationNotFound(f"no attribute {name!r} on {self.kind}")
+            raise OperationNotFound(f"no attribute {name!r} on {self.kind}{_nearest(name, self._attributes)}")
         return row
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """The known names that are like an unknown one, for an error."""
+    # the name of a client may be long, and the search would be, too
+    near = difflib.get_close_matches(name[:_COMPARED], known, n=3)
+    return f": there is {', '.join(near)}" if near else ""
