@@ -368,6 +368,25 @@ def test_messages(node: Node) -> None:
     node.run("queue", "purge", "ExpiryQueue", "--yes")
 
 
+def test_dead_letters_without_an_origin_stay(node: Node) -> None:
+    """The dry run and the command count them apart, and one whose origin is gone is an error."""
+    retry = ("dlq", "retry", "letters")
+    for queue in ("letters", "gone"):
+        node.run("queue", "create", queue)
+    node.client("send", "letters", "of a dead letter exchange, for instance")
+    left = ", 1 message without an origin left (see `understudy message move`)\n"
+    assert node.run(*retry, "--dry-run") == f"0 messages would be returned{left}"
+    assert node.run(*retry, "--yes") == f"0 messages returned{left}"
+    node.client("send", "gone", "moved")
+    node.run("message", "move", "gone", "letters", "--all", "--yes")
+    assert node.run(*retry, "--dry-run") == f"1 message would be returned{left}"
+    node.run("queue", "delete", "gone", "--yes")
+    node.run("address", "delete", "gone", "--yes")
+    node.run(*retry, "--yes", code=1)
+    assert node.json("queue", "show", "letters")["message_count"] == 2
+    node.run("queue", "delete", "letters", "--yes")
+
+
 def test_dead_letters_return_and_the_command_stops_when_one_comes_back(node: Node) -> None:
     node.run("queue", "create", "work")
     node.client("send", "work", "poison", "--count", "3")

@@ -132,20 +132,31 @@ def retry(
     \b
     Example: understudy dlq retry DLQ --origin orders --rate 5 --delay 10
 
-    Exit codes: 0 returned; 1 one came back, was refused, or not confirmed; 2 usage; 3 not active or not reachable.
+    Messages without an origin stay, such as those of a dead letter exchange of AMQP 0-9-1: see `message move`.
+
+    Exit codes: 0 returned; 1 one came back, was refused, or not confirmed, or some stay as they have no origin any
+    more; 2 usage; 3 not active or not reachable.
     """
-    chosen = [
-        each["message_id"]
+    fitting = [
+        each
         for each in waiting_messages(place, queue, selector, None)
         if (origin is None or _origin(each["properties"]) == origin) and (again or RETRIES not in each["properties"])
-    ][:limit]
+    ]
+    chosen = [each["message_id"] for each in fitting if ORIGIN_ADDRESS in each["properties"]][:limit]
+    unknown = len(fitting) - sum(ORIGIN_ADDRESS in each["properties"] for each in fitting)
+    stays = f", {counted(unknown, 'message')} without an origin left (see `understudy message move`)" if unknown else ""
     if dry_run:
-        echo(f"{counted(len(chosen), 'message')} would be returned")
+        echo(f"{counted(len(chosen), 'message')} would be returned{stays}")
         return
     if chosen:
         confirm(f"Return {counted(len(chosen), 'message')} of queue {queue}?", yes=yes)
     returned = _return(place, queue, chosen, rate, int(delay_s * 1000))
-    echo(f"{counted(returned, 'message')} returned")
+    if returned < len(chosen):
+        raise ManagementError(
+            f"{counted(returned, 'message')} returned, {len(chosen) - returned} stay in {queue}{stays}",
+            hint="their queue or address is gone: create it, or use `understudy message move`",
+        )
+    echo(f"{counted(returned, 'message')} returned{stays}")
 
 
 def _return(
