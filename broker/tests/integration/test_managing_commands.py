@@ -499,6 +499,8 @@ def test_checks_for_monitors(node: Node) -> None:
     assert checked("queue", "checked", "--warning", "2")[0] == 1
     assert checked("queue", "checked", "--critical", "2")[0] == 2
     assert checked("queue", "checked", "--consumers", "1")[0] == 2
+    code, text = checked("queue", "checked", "--warning", "3", "--critical", "2")
+    assert (code, "--warning 3 is above --critical 2: it would never be reached" in text) == (3, True)
     assert checked("queue", "nope")[0] == 3
     assert checked("disk", "--warning", "0", "--critical", "101")[0] == 1
     assert "producers are blocked from" in checked("disk")[1]

@@ -54,6 +54,12 @@ def test_an_operator_makes_an_exchange_that_clients_use() -> None:
     assert "no exchange 'logs'" in node.refused("broker", "deleteExchange", "logs", False)
 
 
+@pytest.mark.parametrize("name", ["", "shop/"])
+def test_the_default_exchange_is_not_made(name: str) -> None:
+    refused = ManagedAmqp().refused("broker", "createExchange", name, "direct", True, False, False, None)
+    assert "the default exchange of a virtual host is always there" in refused
+
+
 def test_arguments_of_a_binding_are_those_of_a_client() -> None:
     node = ManagedAmqp()
     client = node.channel()
@@ -72,7 +78,7 @@ def test_arguments_of_a_binding_are_those_of_a_client() -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "error"),
     [
-        ("", "direct", "exists with"),
+        ("", "direct", "always there"),
         ("amq.own", "direct", "reserved"),
         ("v/amq.own", "direct", "reserved"),
         ("a::b", "direct", "address and a queue"),

@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Any, NamedTuple, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from understudy.cli.managing.places import item, node_options, require_active
 from understudy.cli.node.status import Place, readiness_of
@@ -84,6 +85,9 @@ def _reporting(command: Callable[..., Found]) -> Callable[..., None]:
 
 
 def _graded(value: float, warning: float, critical: float, text: str) -> Found:
+    given = click.get_current_context().get_parameter_source("warning") is not ParameterSource.DEFAULT
+    if given and warning > critical:
+        raise click.UsageError(f"--warning {warning:g} is above --critical {critical:g}: it would never be reached")
     grade = Grade.CRITICAL if value >= critical else Grade.WARNING if value >= warning else Grade.OK
     return Found(grade, text)
 

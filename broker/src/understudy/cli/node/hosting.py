@@ -21,6 +21,16 @@ from understudy.security.authorization import SecurityPolicy
 log = logging.getLogger(__name__)
 
 
+def management_address(text: str) -> tuple[str, int] | None:
+    """Host and port of ``host:port``; None for ``off``. Raises ConfigError."""
+    if text == "off":
+        return None
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ConfigError(f"--http {text!r}: host:port or 'off'")
+    return host.strip("[]"), int(port)
+
+
 def listen_for_management(place: Instance, allow_remote: bool, port_offset: int = 0) -> ManagementListener | None:
     """Listen for management; returns None if management is off.
 
@@ -32,19 +42,18 @@ def listen_for_management(place: Instance, allow_remote: bool, port_offset: int 
     Raises:
         ConfigError: before anything has been activated.
     """
-    if place.http == "off":
+    address = management_address(place.http)
+    if address is None:
         return None
-    host, _, port = place.http.rpartition(":")
-    if not host or not port.isdecimal():
-        raise ConfigError(f"--http {place.http!r}: host:port or 'off'")
+    host, port = address
     token = ""
     if place.token_file is not None:
         try:
             token = place.token_file.read_text().strip()
         except OSError as error:
             raise ConfigError(f"cannot be read: {error.strerror}", file=str(place.token_file)) from error
-    number = int(port) + port_offset if int(port) else 0
-    listener = ManagementListener(host.strip("[]"), number, token, allow_remote=allow_remote)
+    number = port + port_offset if port else 0
+    listener = ManagementListener(host, number, token, allow_remote=allow_remote)
     listener.listen()
     return listener
 

@@ -22,6 +22,7 @@ from understudy.cli.node.check import (
     effects,
 )
 from understudy.cli.node.defaults import DEFAULT_HTTP, default_directory
+from understudy.cli.node.hosting import management_address
 from understudy.cli.node.instances import config_of, create_instance, default_options, preview, token_of
 from understudy.cli.node.serving import Instance, serve
 from understudy.cli.node.user_files import security_of
@@ -154,6 +155,7 @@ def run(
         raise click.UsageError("--data is the default instance's directory; it excludes --config and --instance")
     if not check and (user is not None or running is not None):
         raise click.UsageError("--user and --running go with --check only")
+    management_address(http)
     levels = _levels(loggers)
     default = config is None and instance is None
     if config is not None:

@@ -36,6 +36,10 @@ def create_exchange(
         ExchangeMismatch: an unknown type, or the exchange exists with other properties.
         LimitExceeded, InvalidQueueConfiguration, StoreFormatHeld, DiskFull
     """
+    if not name.rpartition("/")[2]:
+        raise ManagementError(
+            f"exchange {name!r}: the default exchange of a virtual host is always there; give the exchange a name"
+        )
     exchanges = exchanges_of(control.node)
     if exchanges.find(name) is None:
         try:

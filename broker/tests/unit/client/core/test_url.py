@@ -117,6 +117,7 @@ def test_unknown_parameter_names_itself_and_the_nearest(parameter: str, nearest:
         "tcp://a:1?reconnectAttempts=2147483648",
         "tcp://a:1?confirmationWindowSize=2G",
         "tcp://a:1?connectionTTL=9223372036854775808",
+        "tcp://a:1?connectionTTL=0",
         "tcp://a:1?compressionLevel=10",
         "tcp://a:1?localPort=65536",
         "tcp://a:1?tcpSendBufferSize=2G",

@@ -469,6 +469,8 @@ def _options(values: Mapping[str, str], url: str) -> ClientOptions:
         elif isinstance(default, int):
             value = _size(parameter, text, url) if name in _BYTES else _whole(parameter, text, url)
             found[name] = _within(_LEAST[name], _most(name), parameter, value, url)
+            if name == "connection_ttl_ms" and not value:
+                raise ConfigError(f"client URL {url!r}: {parameter}=0 ends each connection at once; -1: no limit")
         elif isinstance(default, float):
             found[name] = _multiplier(parameter, text, url)
         elif name == "load_balancing_policy":
