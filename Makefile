@@ -249,6 +249,7 @@ differential-amqp: $(VENV)/.kernel ## The same random programs of AMQP 0-9-1 at 
 
 .PHONY: suites
 suites: $(VENV)/.kernel ## Outside suites of AMQP 0-9-1 against a node: SOURCES=DIRECTORY SUITES="pika kombu" BROKER=rabbitmq (needs root)
+	@.ci/system-packages kernel maven suites
 	cd broker/tests && ../../$(PY) -m interop.suites091 --sources $(SOURCES) $(if $(BROKER),--broker $(BROKER)) $(SUITES)
 
 STRANGERS := docs/build/strangers-and-failures.md
