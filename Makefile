@@ -12,7 +12,8 @@ PY := $(BIN)/python
 INSTALL = $(PYTHON) .ci/install.py $(VENV) -c requirements/constraints.txt
 ROOT := $(CURDIR)
 # bytecode, and the rewritten assertions of the tests, are kept outside of the source tree
-PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(ROOT)/.scratch/bytecode $(BIN)/pytest -q --no-header --durations 10 --durations-min 5 -c broker/pyproject.toml --rootdir broker
+BYTECODE := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(ROOT)/.scratch/bytecode
+PYTEST := $(BYTECODE) $(BIN)/pytest -q --no-header --durations 10 --durations-min 5 -c broker/pyproject.toml --rootdir broker
 RUFF := $(BIN)/ruff
 SCRATCH := $(ROOT)/.scratch
 # generators of documentation: .ci/documents
@@ -67,7 +68,7 @@ AT_ONCE ?= $(shell echo $$(($$(nproc) + 2)))
 .PHONY: test
 test: $(VENV)/.complete ## The checks of a change; .ci/run also has those of test-further
 	@.ci/system-packages kernel java hosts services
-	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.kernel $(VENV)/.spark $(VENV)/.site $(COLLECTION)
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.kernel $(VENV)/.spark $(VENV)/.site $(COLLECTION) bytecode
 	@$(PY) .ci/parts.py --at-once $(AT_ONCE) \
 	  "integration-2=$(MAKE) --no-print-directory integration-2" \
 	  "integration-1=$(MAKE) --no-print-directory integration-1" \
@@ -77,6 +78,11 @@ test: $(VENV)/.complete ## The checks of a change; .ci/run also has those of tes
 	  "property=$(MAKE) --no-print-directory property" \
 	  "collection=$(MAKE) --no-print-directory collection" \
 	  "static=$(MAKE) --no-print-directory static"
+
+# The parts that start at once would each compile every module of the broker.
+.PHONY: bytecode
+bytecode: $(VENV)/.complete
+	@$(BYTECODE) $(PY) -m compileall -q -j 2 broker/src
 
 # collection-integration has ports of the kernel's choice, so it comes after the many connections of interop-short.
 .PHONY: test-further
