@@ -368,7 +368,7 @@ def page_text(collection: Collection, rows: Rows[Any], query: PageQuery) -> Step
         key = rows.readers[query.sort]
     else:
         parts = [rows.readers[each] for each in collection.key]
-        key = parts[0] if len(parts) == 1 else lambda source: ":".join(str(each(source)) for each in parts)
+        key = parts[0] if len(parts) == 1 else lambda source: ":".join([str(each(source)) for each in parts])
     found, count = yield from select(
         rows.sources,
         wanted if conditions else None,

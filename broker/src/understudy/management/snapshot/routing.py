@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Final
+from itertools import chain, repeat
+from typing import Any, Final
 
 from understudy.errors import QueueNotFound
 from understudy.ids import uuid_text
@@ -155,44 +156,56 @@ def address_rows(node: ManagedNode) -> Rows[queues.Address]:
     return Rows(queues.Address, list(addresses.values()), address_readers(node.global_max_size_bytes), addresses.get)
 
 
+#: Readers of the fields of a binding, by its kind.
+_BINDINGS: Final[Mapping[str, Mapping[str, Callable[[Any], object]]]] = {
+    "queue": {
+        "address": lambda each: each.queue.address.name,
+        "name": lambda each: each.name,
+        "routing_type": lambda each: each.queue.routing_type.name,
+        "filter": lambda each: None if each.filter is None else each.filter.text,
+        "consumer_count": lambda each: each.queue.consumers.count,
+    },
+    "divert": {
+        "address": lambda each: each.configuration.address,
+        "name": lambda each: each.name,
+        "filter": lambda each: each.configuration.filter,
+        "exclusive": lambda each: each.configuration.exclusive,
+    },
+    "remote": {
+        "address": lambda each: each.address,
+        "name": lambda each: each.name,
+        "filter": lambda each: None if each.filter is None else each.filter.text,
+        "consumer_count": lambda each: each.consumers.count,
+        "node_id": lambda each: each.node_id,
+    },
+}
+_BINDING_DEFAULTS: Final = {"routing_type": None, "exclusive": False, "consumer_count": 0, "node_id": None}
+
+
+def _binding_reader(name: str) -> Callable[[tuple[str, Any]], object]:
+    """Reads a field of a binding from its kind and its object."""
+
+    def read(source: tuple[str, Any]) -> object:
+        kind, each = source
+        reader = _BINDINGS[kind].get(name)
+        return _BINDING_DEFAULTS[name] if reader is None else reader(each)
+
+    return (lambda source: source[0]) if name == "kind" else read
+
+
+_BINDING: Final = {name: _binding_reader(name) for name in queues.Binding.__struct_fields__}
+
+
 def binding_rows(node: ManagedNode) -> Rows[queues.Binding]:
     """Queues, diverts, and queues of other members of the cluster, by the address whose messages they get."""
     office = node.services.sessions.post_office
-    found = [
-        queues.Binding(
-            address=address.name,
-            kind="queue",
-            name=each.name,
-            routing_type=each.queue.routing_type.name,  # type: ignore[arg-type]  # names of the enumeration
-            filter=None if each.filter is None else each.filter.text,
-            consumer_count=each.queue.consumers.count,
-        )
-        for address in office.directory.addresses.values()
-        for each in address.bindings.values()
-    ]
-    found += [
-        queues.Binding(
-            address=each.configuration.address,
-            kind="divert",
-            name=each.name,
-            filter=each.configuration.filter,
-            exclusive=each.configuration.exclusive,
-        )
-        for each in office.diverts.by_name.values()
-    ]
-    remote = () if node.members is None else node.members.bindings.by_name.values()
-    found += [
-        queues.Binding(
-            address=each.address,
-            kind="remote",
-            name=each.name,
-            filter=None if each.filter is None else each.filter.text,
-            consumer_count=each.consumers.count,
-            node_id=each.node_id,
-        )
-        for each in remote
-    ]
-    return Rows.of_items(queues.Binding, found)
+    # one pass over the addresses, as it is not done in steps
+    bound = chain.from_iterable(each.bindings.values() for each in office.directory.addresses.values())
+    sources: list[tuple[str, Any]] = list(zip(repeat("queue"), bound))
+    sources += [("divert", each) for each in office.diverts.by_name.values()]
+    if node.members is not None:
+        sources += [("remote", each) for each in node.members.bindings.by_name.values()]
+    return Rows(queues.Binding, sources, _BINDING)
 
 
 DIVERT: Final[Mapping[str, Callable[[Divert], object]]] = {
