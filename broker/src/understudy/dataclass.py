@@ -68,19 +68,19 @@ class _Initialiser:
 
 def _compiled(made: Any, frozen: bool) -> Any:
     """The ``__init__`` that ``dataclasses`` would write; frozen fields are set by the descriptors of their slots."""
-    known: dict[str, Any] = {"absent": _FACTORY, "set_any": object.__setattr__}
+    known: dict[str, Any] = {"_absent": _FACTORY, "_set_any": object.__setattr__}
     parameters = []
     lines = []
     for number, each in enumerate(fields(made)):
         value = name = each.name
         if each.default_factory is not MISSING:
-            known[f"new_{number}"] = each.default_factory
-            value = f"new_{number}() if {name} is absent else {name}" if each.init else f"new_{number}()"
-            parameters += [f"{name}=absent"] * each.init
+            known[f"_new_{number}"] = each.default_factory
+            value = f"_new_{number}() if {name} is _absent else {name}" if each.init else f"_new_{number}()"
+            parameters += [f"{name}=_absent"] * each.init
         elif each.default is not MISSING:
-            known[f"default_{number}"] = each.default
-            value = name if each.init else f"default_{number}"
-            parameters += [f"{name}=default_{number}"] * each.init
+            known[f"_default_{number}"] = each.default
+            value = name if each.init else f"_default_{number}"
+            parameters += [f"{name}=_default_{number}"] * each.init
         elif each.init:
             parameters.append(name)
         else:
@@ -88,10 +88,10 @@ def _compiled(made: Any, frozen: bool) -> Any:
         if not frozen:
             lines.append(f"  self.{name} = {value}")
         elif isinstance(slot := getattr(made, name, None), MemberDescriptorType):
-            known[f"set_{number}"] = slot.__set__
-            lines.append(f"  set_{number}(self, {value})")
+            known[f"_set_{number}"] = slot.__set__
+            lines.append(f"  _set_{number}(self, {value})")
         else:
-            lines.append(f"  set_any(self, {name!r}, {value})")
+            lines.append(f"  _set_any(self, {name!r}, {value})")
     if hasattr(made, "__post_init__"):
         lines.append("  self.__post_init__()")
     made_by = [f"def make({', '.join(known)}):", f" def __init__({', '.join(['self', *parameters])}):", *lines]

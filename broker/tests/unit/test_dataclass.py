@@ -56,6 +56,16 @@ def with_values_of_its_own() -> type:
     return Counted
 
 
+def with_names_of_the_initialiser() -> type:
+    class Named:
+        number: int = 0
+        absent: int = 1
+        set_any: tuple[int, ...] = field(default_factory=tuple)
+        make: int = 2
+
+    return Named
+
+
 def with_a_step_afterwards() -> type:
     class Checked:
         number: int = 0
@@ -98,7 +108,7 @@ def of_one_field() -> type:
 
 BODIES = [
     plain, without_fields, with_values_of_its_own, with_a_step_afterwards, with_own_methods, with_own_hash,
-    of_one_field,
+    of_one_field, with_names_of_the_initialiser,
 ]  # fmt: skip
 
 
