@@ -219,7 +219,7 @@ def test_breaches_after_the_login_get_their_code_and_a_log_line(node: Node, data
 
 @pytest.mark.parametrize("beginning", [PROTOCOL_HEADER, PROTOCOL_HEADER_0_9])
 @pytest.mark.parametrize(
-    "tune", [(0, 4096), (1, 0), (1, 4095), (1, (1 << 32) - 1), (limits.AMQP091_CHANNELS_MAX + 1, 4096)]
+    "tune", [(1, 1), (1, 4095), (1, (1 << 32) - 1), (limits.AMQP091_CHANNELS_MAX + 1, 4096), ((1 << 16) - 1, 0)]
 )
 def test_limits_above_the_offered_ones_are_refused(node: Node, beginning: bytes, tune: tuple[int, int]) -> None:
     with Client(node) as client:
@@ -229,6 +229,18 @@ def test_limits_above_the_offered_ones_are_refused(node: Node, beginning: bytes,
         closed = client.wait_for(m.ConnectionClose)
         assert isinstance(closed, m.ConnectionClose)
         assert closed.reply_code == 530
+
+
+def test_a_client_without_limits_of_its_own_sends_no_longer_frame_than_was_offered(node: Node) -> None:
+    with Client(node) as client:
+        client.send(PROTOCOL_HEADER + START_OK)
+        client.wait_for(m.ConnectionTune)
+        client.send(method_frame(m.ConnectionTuneOk(0, 0, 0), 0) + method_frame(m.ConnectionOpen("/"), 0))
+        client.wait_for(m.ConnectionOpenOk)
+        client.send(b"\x03\0\x01" + (limits.AMQP091_FRAME_BYTES_MAX + 1).to_bytes(4, "big"))
+        closed = client.wait_for(m.ConnectionClose)
+        assert isinstance(closed, m.ConnectionClose)
+        assert closed.reply_code == 501
 
 
 def resident_kib(node: Node) -> int:
